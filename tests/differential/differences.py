@@ -311,8 +311,8 @@ def _neutral(tree: Tree) -> Tree:
 
 
 def _is_cut_big_number(redis: Tree, sheaf: Tree) -> bool:
-    """Whether the peer shows a big number up to its first NUL."""
-    return redis[0] == b"(" and redis[1] == sheaf[1].split(b"\0")[0]
+    """Whether the peer shows a big number, which RESP2 has as a text, up to its first NUL."""
+    return redis[0] in (b"(", b"$") and redis[1] == sheaf[1].split(b"\0")[0]
 
 
 def _same_refusal(theirs: bytes, ours: bytes) -> Rewrite:

@@ -7,6 +7,7 @@ import json
 import random
 import re
 import subprocess
+import threading
 import time
 import urllib.error
 import urllib.request
@@ -17,7 +18,7 @@ import pytest
 
 from harness.cutting_proxy import CuttingProxy
 from harness.oracle import Operation, State
-from harness.resp import encode
+from harness.resp import ErrorReply, encode
 from harness.server import ANY_PORTS, Server, run_sheaf
 from harness.storm import Storm, Writer, contents
 from harness.waiting import wait_until
@@ -431,3 +432,24 @@ class TestPointInTime:
         server.start()
         told = refused(run_sheaf("restore", str(server.directory), "--dir", str(tmp_path / "new")))
         assert f"process {server.pid}" in told
+
+
+def test_a_backup_begins_although_a_client_cancels_its_snapshot(server):
+    fill(server, 50_000)
+    cancelled, given_up = threading.Event(), threading.Event()
+
+    def cancel() -> None:
+        with server.connect() as canceller:
+            while not cancelled.is_set() and not given_up.is_set():
+                if not isinstance(canceller.call("BGSAVE", "CANCEL"), ErrorReply):
+                    cancelled.set()
+
+    canceller = threading.Thread(target=cancel)
+    canceller.start()
+    try:
+        status, _, body = ask(server, "POST", "/_backup")
+    finally:
+        given_up.set()
+        canceller.join()
+    assert status == 201, body
+    assert cancelled.is_set()

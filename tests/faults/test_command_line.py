@@ -1,6 +1,7 @@
 """The command line as people, packages and shells use it: help, completions, manual pages, doctor, bench."""
 
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -8,7 +9,7 @@ import subprocess
 import pytest
 
 from harness.groups import member, wait_leader
-from harness.server import ANY_PORTS, run_sheaf
+from harness.server import ANY_PORTS, run_sheaf, sheaf_binary
 
 pytestmark = pytest.mark.sheaf_only
 
@@ -91,6 +92,19 @@ def examined(*arguments: str, **variables: str) -> tuple[int, dict[str, dict[str
     states = [check["state"] for check in answer["checks"]]
     assert ran.returncode == (1 if "change" in states else 2 if "unseen" in states else 0)
     return ran.returncode, {check["check"]: check for check in answer["checks"]}
+
+
+def test_bytes_that_are_not_utf_8_are_refused_and_not_shown(tmp_path):
+    binary, bad = sheaf_binary(), b"secret\xe9"
+    told = {
+        "argument 2 is not UTF-8": ([binary, "--requirepass", bad], {}),
+        "argument 2 is not UTF-8, as all": ([binary, "check", bad], {}),
+        "the value of SHEAF_REQUIREPASS is not UTF-8": ([binary, "health"], {b"SHEAF_REQUIREPASS": bad}),
+    }
+    for error, (line, variables) in told.items():
+        ran = subprocess.run(line, env=os.environb | variables, capture_output=True, cwd=tmp_path)
+        assert ran.returncode == 2, ran
+        assert error in ran.stderr.decode() and b"secret" not in ran.stderr + ran.stdout
 
 
 def test_doctor_looks_at_a_directory_before_and_while_a_server_runs(server, tmp_path):

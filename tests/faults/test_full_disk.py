@@ -3,6 +3,7 @@
 import pytest
 
 from harness.couch import Couch
+from harness.replicas import call, error_of, follower_of
 from harness.resp import ErrorReply, encode
 from harness.server import run_sheaf
 from harness.storm import Storm, Writer, contents
@@ -157,3 +158,21 @@ def test_a_script_that_grows_beyond_the_disk_is_refused_while_it_runs(on_volume)
     on_volume.start()
     with on_volume.connect() as connection:
         assert contents(connection) == before
+
+
+def test_a_replica_that_could_not_be_promoted_follows_again(new_server, volume):
+    leader = new_server().start()
+    volume.fill_leaving(LEFT_BYTES)
+    replica = follower_of(new_server, leader, directory=volume.root / "data")
+    assert call(leader, "SET", "before", "1") == b"OK"
+    wait_until("the replica to have it", lambda: call(replica, "GET", "before") == b"1")
+    volume.fill()
+    for _ in range(2):
+        assert "No space left" in error_of(call(replica, "REPLICAOF", "NO", "ONE"))
+    assert call(replica, "GET", "before") == b"1"
+    volume.release()
+    assert call(leader, "SET", "after", "1") == b"OK"
+    wait_until("the replica to have this, too", lambda: call(replica, "GET", "after") == b"1")
+    assert call(replica, "REPLICAOF", "NO", "ONE") == b"OK"
+    assert call(replica, "SET", "own", "1") == b"OK"
+    assert call(replica, "MGET", "before", "after", "own") == [b"1"] * 3

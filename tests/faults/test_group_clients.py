@@ -5,6 +5,7 @@ one shard.
 import contextlib
 import shutil
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,8 @@ from harness.waiting import wait_until
 pytestmark = pytest.mark.sheaf_only
 
 SLOT_OF_K = 7629
+# After which a sender that no roster lists is disconnected.
+SILENCE_S = 10
 EMULATION = ("--cluster-emulation", "yes")
 CLIENTS = Path(__file__).parents[1] / "clients"
 
@@ -42,13 +45,17 @@ class Events:
         self.pubsub.close()
         self.client.close()
 
+    def listen(self) -> None:
+        """Takes a message, if one comes soon."""
+        message = self.pubsub.get_message(timeout=0.05)
+        if message and message["type"] == "pmessage":
+            self.heard.append((message["channel"].decode(), message["data"].decode()))
+
     def wait(self, channel: str, text: str) -> None:
         """Waits for a message."""
 
         def is_heard() -> bool:
-            message = self.pubsub.get_message(timeout=0.05)
-            if message and message["type"] == "pmessage":
-                self.heard.append((message["channel"].decode(), message["data"].decode()))
+            self.listen()
             return (channel, text) in self.heard
 
         wait_until(f"{channel} {text} in {self.heard}", is_heard)
@@ -65,6 +72,12 @@ def written(client, key: str, value: str) -> bool:
 def knows(server: Server, leader: Server) -> bool:
     """Whether it sees this member as the leader."""
     return fields(server, "GROUP", "INFO")["leader-address"] == f"127.0.0.1:{leader.port}".encode()
+
+
+def hears_all(server: Server) -> bool:
+    """Whether no member is down for this one."""
+    replicas = call(server, "SENTINEL", "REPLICAS", NAME)
+    return len(replicas) == 2 and not any(b"s_down" in fact for replica in replicas for fact in replica)
 
 
 def test_members_publish_the_events_of_sentinel(new_server):
@@ -90,6 +103,25 @@ def test_members_publish_the_events_of_sentinel(new_server):
             events.wait("-sdown", f"slave 127.0.0.1:{leader.port} {old} @ {NAME} 127.0.0.1 {new.port}")
     log = run_log(new)
     assert "switch-master" not in log, "events are in no log"
+
+
+def test_followers_that_have_nothing_to_tell_each_other_stay_connected(new_server):
+    """Followers send each other nothing, and a stranger that sends nothing is disconnected after 10 s."""
+    servers = group_of(new_server)
+    for server in servers:
+        wait_until("it to hear the others", lambda one=server: hears_all(one))
+    with contextlib.ExitStack() as stack:
+        listening = [stack.enter_context(Events(server)) for server in servers]
+        over = time.monotonic() + 2.5 * SILENCE_S
+        while time.monotonic() < over:
+            for events in listening:
+                events.listen()
+        for server, events in zip(servers, listening, strict=True):
+            call(server, "PUBLISH", "over", "now")
+            events.wait("over", "now")
+            if server != servers[0]:
+                down = {text for channel, text in events.heard if channel == "+sdown"}
+                assert not any(f":{one.port} " in text for one in servers[1:] for text in down), events.heard
 
 
 def run_log(server: Server) -> str:

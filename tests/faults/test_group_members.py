@@ -182,6 +182,23 @@ def test_a_mistake_in_joining_is_told_and_can_be_corrected(new_server, tmp_path)
     assert "belongs to the group 'shop', not to 'other'" in refusal_of(mistyped.directory, "--group", "other")
 
 
+def test_a_server_that_others_take_for_the_leader_does_not_ask_itself(new_server):
+    with socket.create_server(("127.0.0.1", 0)) as mistaken:
+        joining = new_server(port=free_port(), extra=("--group", NAME, "--join", f"127.0.0.1:{mistaken.getsockname()[1]}"))
+        joining.spawn()
+
+        def is_told() -> bool:
+            connection, _ = mistaken.accept()
+            with connection:
+                connection.recv(1000)
+                connection.sendall(b"-NOTLEADER 127.0.0.1:%d leads the group: ask it\r\n" % joining.port)
+            return "cannot join the group" in joining.log()
+
+        wait_until("it to tell", is_told)
+    assert "it takes this server for the leader" in joining.log()
+    assert "asks to be added to the group itself" not in joining.log()
+
+
 def test_a_removed_member_is_told(new_server):
     servers = group_of(new_server, 4)
     leader, running, down, last = servers
@@ -383,10 +400,44 @@ def test_messages_that_no_member_sends_are_refused_counted_and_change_nothing(ne
     outdated = metric(follower, "sheaf_group_messages_outdated")
     with follower.connect() as connection:
         assert connection.call("GROUP", "PEER", 1, own["id"], sender, to) == b"OK"
-        connection.send(heartbeat(sender, to, own["term"] - 1))
-        wait_until("it to be counted", lambda: metric(follower, "sheaf_group_messages_outdated") > outdated)
+        for _ in range(3):
+            connection.send(heartbeat(sender, to, own["term"] - 1))
+        wait_until("them to be counted", lambda: metric(follower, "sheaf_group_messages_outdated") == outdated + 3)
+    assert follower.log().count("ignored a message of an earlier term") == 1
     assert fields(follower, "GROUP", "INFO")["term"] == own["term"]
     assert accepts_writes(leader) and all(is_following(server) for server in others(servers, leader))
+
+
+def test_a_stranger_that_names_something_new_each_time_fills_no_log(new_server):
+    servers = group_of(new_server)
+    leader, follower, other = servers
+    wait_until("it to follow", lambda: is_following(follower))
+    own = fields(leader, "GROUP", "INFO")
+    to, sender = listed(leader, follower)["id"], listed(leader, other)["id"]
+    before = metric(follower, "sheaf_group_messages_refused")
+    count = 30
+    for number in range(count):
+        stranger = f"{number + 1:016x}"
+        for words in (
+            (number + 2, own["id"], sender, to),
+            (1, f"{number:032x}", sender, to),
+            (1, own["id"], sender, stranger),
+            (1, own["id"], f"no id {number}", to),
+            ("x" * (number << 14), own["id"], sender, to),
+            ("1\r\n2026-11-27 ERROR a line of its own", own["id"], sender, to),
+        ):
+            assert error_of(call(follower, "GROUP", "PEER", *words)).startswith("ERR "), words
+        for message in (heartbeat(sender, to, own["term"] + (1 << 25) + number), b"x" * 88):
+            with follower.connect() as connection:
+                assert connection.call("GROUP", "PEER", 1, own["id"], sender, to) == b"OK"
+                connection.send(message)
+                with pytest.raises(UNREACHABLE):
+                    connection.read()
+    assert metric(follower, "sheaf_group_messages_refused") == before + 8 * count
+    lines = [line for line in follower.log().splitlines() if "refused what a member" in line]
+    # One for each cause, and as many if a minute has passed.
+    assert 6 <= len(lines) <= 12 and max(map(len, lines)) < 1000, lines
+    assert fields(follower, "GROUP", "INFO")["term"] == own["term"] and accepts_writes(leader)
 
 
 def test_many_that_ask_to_join_are_put_off_and_keep_nobody_else_out(new_server):
@@ -518,3 +569,34 @@ def test_a_change_of_members_that_was_acknowledged_outlives_the_leader(new_serve
         leader.start()
         assert wait_leader([leader]) is leader
         leader.kill()
+
+
+def test_the_data_of_a_group_that_has_lost_its_majority_go_on_in_a_new_group(new_server):
+    """`docs/groups.md` has these steps, for an operator who has lost two disks of three."""
+    servers = group_of(new_server)
+    leader, survivor, other = servers
+    for number in range(20):
+        assert call(leader, "SET", f"k{number}", number) == b"OK"
+    wait_until("it to have all", lambda: call(survivor, "GET", "k19") == b"19")
+    for lost in (leader, other):
+        lost.kill()
+        shutil.rmtree(lost.directory)
+    wait_until("it to refuse writes", lambda: error_of(call(survivor, "SET", "k", "v")).startswith("CLUSTERDOWN"))
+    assert survivor.stop() == 0
+    checked = run_sheaf("check", str(survivor.directory))
+    assert checked.returncode == 0 and "log        intact" in checked.stdout, checked.stdout + checked.stderr
+    survivor.options.extra = ("--group", "none")
+    survivor.start()
+    assert call(survivor, "GET", "k19") == b"19" and accepts_writes(survivor)
+    assert survivor.stop() == 0
+    survivor.options.extra = ("--group", NAME)
+    survivor.start()
+    wait_leader([survivor])
+    for lost in (leader, other):
+        lost.options.extra = ("--group", NAME, "--join", f"127.0.0.1:{survivor.port}")
+        lost.start()
+    settle([survivor, leader, other], 3)
+    for server in (leader, other):
+        wait_until("it to have all", lambda one=server: call(one, "GET", "k19") == b"19")
+    survivor.kill()
+    assert call(wait_leader([leader, other]), "GET", "k0") == b"0"

@@ -1,6 +1,7 @@
 """Damage and its handling: found while the server runs, avoided by an older snapshot, skipped."""
 
 import json
+from functools import partial
 
 import pytest
 import redis
@@ -135,7 +136,8 @@ def test_damaged_parts_are_left_out_and_the_loss_must_be_accepted(with_snapshots
         in_lost_slot = any(first <= slot <= last for first, last in lost)
         assert client.get(key) == (None if in_lost_slot else key[0].encode() * 10_000), key
     assert client.get("after") == b"the newest"
-    for refused in (lambda: client.set("k", "v"), client.save, client.bgsave, lambda: client.delete("after")):
+    follow = partial(client.replicaof, "127.0.0.1", 1)
+    for refused in (lambda: client.set("k", "v"), client.save, client.bgsave, lambda: client.delete("after"), follow):
         with pytest.raises(redis.ResponseError, match="confirm"):
             refused()
     assert client.config_get("force-recovery") == {"force-recovery": "unconfirmed"}

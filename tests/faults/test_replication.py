@@ -14,7 +14,7 @@ from harness.procfs import resident_bytes
 from harness.replicas import call, error_of, follower_of, has_role, info, is_following, wait_following, wait_same
 from harness.server import Server, free_port
 from harness.storm import contents
-from harness.waiting import wait_until
+from harness.waiting import PATIENCE_S, wait_until
 
 pytestmark = pytest.mark.sheaf_only
 
@@ -250,9 +250,9 @@ def test_a_leader_that_was_to_follow_may_lead_again_with_its_data(pair):
     assert call(leader, "SET", "k", "v") == b"OK"
     assert call(leader, "REPLICAOF", "127.0.0.1", free_port()) == b"OK"
     wait_until("reads to be refused", lambda: refuses_reads(leader))
-    # Reads are refused before it restarts in its process, which breaks connections.
+    # Reads are refused before it restarts in its process, which breaks connections, perhaps after it leads again.
     wait_until("it to lead again", lambda: leads_from_now_on(leader))
-    assert call(leader, "GET", "k") == b"v"
+    wait_until("its data", lambda: call(leader, "GET", "k") == b"v")
 
 
 @pytest.mark.parametrize("acks", [0, 1])
@@ -447,7 +447,8 @@ def test_a_replica_without_data_does_not_fence_the_leader_of_another_group(new_s
     assert call(other, "SET", "k", "v") == b"OK"
     assert int(info(first)["replication_epoch"]) > int(info(other)["replication_epoch"])
     assert call(replica, "REPLICAOF", "127.0.0.1", other.port) == b"OK"
-    replica.wait_for_log("installing the copy")
+    # The first copy was that of the other leader.
+    wait_until("the replica to install its copy", lambda: replica.log().count("installing the copy") == 2)
 
     def fenced_by() -> str:
         return info(other)["replication_fenced_by_epoch"]
@@ -520,6 +521,17 @@ def test_an_impossible_hand_over_is_given_up(pair):
         assert call(leader, "FAILOVER", "TIMEOUT", 300) == b"OK"
         wait_until("writes to go on", lambda: call(leader, "SET", "k", "v2") == b"OK")
         leader.wait_for_log("the hand-over has failed")
+    wait_same(leader, replica)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(180)
+def test_a_hand_over_without_a_timeout_is_given_up_as_well(pair):
+    leader, replica = pair()
+    with replica.frozen():
+        call(leader, "SET", "k", "v")
+        assert call(leader, "FAILOVER") == b"OK"
+        wait_until("writes to go on", lambda: call(leader, "SET", "k", "v2") == b"OK", patience_s=2 * PATIENCE_S)
     wait_same(leader, replica)
 
 

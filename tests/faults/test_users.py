@@ -417,3 +417,24 @@ def test_passwords_come_from_files(new_server, tmp_path):
     with server.connect() as client:
         assert error_of(client.call("GET", "a")).startswith("NOAUTH")
         assert error_of(client.call("AUTH", "more")).startswith("WRONGPASS")
+
+
+def test_an_unacknowledged_change_of_a_user_holds_up_only_that_user(new_server):
+    server = new_server(extra=("--ack-replicas", "1", "--ack-timeout", "1")).start()
+    replica = follower_of(new_server, server)
+    add_user(server)
+    with log_in(server) as anna:
+        replica.kill()
+        assert error_of(call(server, "ACL", "SETUSER", "anna", "+set")).startswith("NOREPLICAS")
+        assert error_of(anna.call("GET", "a")).startswith("NOREPLICAS")
+    for restarts in (False, True):
+        if restarts:
+            server.kill()
+            server.start()
+        with server.connect() as default:
+            for shown in (("ACL", "LIST"), ("ACL", "GETUSER", "anna"), ("AUTH", "anna", PASSWORD), ("AUTH", "bob", "x")):
+                assert error_of(default.call(*shown)).startswith("NOREPLICAS"), shown
+        with server.connect() as default:
+            assert default.call("PING") == b"PONG"
+            assert default.call("GET", "a") is None
+            assert default.call("ACL", "WHOAMI") == b"default"

@@ -34,14 +34,14 @@ class Step:
     env: dict[str, str] = field(default_factory=dict)
 
 
-def node_tests(directory: str, timeout_ms: int) -> str:
-    """The command that runs all Node tests of a directory. A file that is not done in time is ended, also one
-    with open sockets.
+def node_tests(directory: str, files: int, timeout_ms: int) -> str:
+    """The command that runs all Node tests of a directory, this many files at a time. A file that is not done in
+    time is ended, also one with open sockets.
     """
     reporters = f"--test-reporter=tap --test-reporter-destination=stdout --test-reporter={PROGRESS_OF_NODE}"
     return (
-        f"node --test --test-force-exit --test-timeout={timeout_ms} {reporters} --test-reporter-destination=stderr"
-        f" {directory}"
+        f"node --test --test-force-exit --test-concurrency={files} --test-timeout={timeout_ms} {reporters}"
+        f" --test-reporter-destination=stderr {directory}"
     )
 
 

@@ -109,7 +109,7 @@ class StepsTest(unittest.TestCase):
             test('hangs', () => new Promise(() => setInterval(() => 0, 9)));
         """
         (self.room / "hangs.test.js").write_text(script)
-        status, text = self.run_lanes([Step("node", 60, node_tests(str(self.room), timeout_ms=3000))])
+        status, text = self.run_lanes([Step("node", 60, node_tests(str(self.room), files=2, timeout_ms=3000))])
         self.assertEqual(status, 1)
         self.assertIn("had begun and not ended: hangs", text)
         self.assertNotIn("not ended: ends", text)

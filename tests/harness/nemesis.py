@@ -20,6 +20,7 @@ from harness.network import Namespace, Network, NoNetwork
 from harness.replicas import call, is_following
 from harness.resp import UNREACHABLE
 from harness.server import Server, free_port
+from harness.time_of_day import TimeOfDay, build_library
 from harness.volume import MIB, Volume
 from harness.waiting import wait_until
 
@@ -31,6 +32,8 @@ SMALL_LOG = ("--snapshot-log-bytes", "16mb")
 SEGMENT_BYTES = "1mb"
 # More than what is under way at any time.
 LAG_BYTES_MAX = 256 << 10
+# Less than the time after which IDEMP may forget an operation of `harness/group_clients.py`.
+CLOCK_STEP_S_MAX = 20 * 60
 
 
 class Group:
@@ -41,6 +44,7 @@ class Group:
         self.count, self.has_witness = count, has_witness
         self.network: Network | None = None
         self.volumes: list[Volume] = []
+        self.times: list[TimeOfDay] = []
         self.servers: list[Server] = []
         with contextlib.ExitStack() as made:
             self._provide(made, place)
@@ -61,6 +65,9 @@ class Group:
                 self.volumes.append(volume)
         except pytest.skip.Exception:
             self.volumes = []
+        with contextlib.suppress(pytest.skip.Exception):
+            library = build_library(place)
+            self.times = [TimeOfDay(place / f"time-{number + 1}", library) for number in range(self.count)]
 
     def _add_server(self, new_server: Callable[..., Server], directory: Path, number: int) -> None:
         if self.volumes:
@@ -78,6 +85,8 @@ class Group:
         if self.has_witness and number == self.count - 1:
             extra = (*extra, "--witness")
         extra = (*membership(join), *extra)
+        if self.times:
+            options["extra_environment"] = self.times[number].environment
         options |= {"port": free_port(), "log_segment_bytes": SEGMENT_BYTES, "extra": extra}
         self.servers.append(new_server(directory, **options).start())
         wait_leader(self.servers)
@@ -190,6 +199,10 @@ class Group:
     def volume(self, server: Server) -> Volume:
         """Its disk."""
         return self.volumes[self.servers.index(server)]
+
+    def time_of_day(self, server: Server) -> TimeOfDay:
+        """Its clock."""
+        return self.times[self.servers.index(server)]
 
 
 @contextlib.contextmanager
@@ -408,6 +421,36 @@ def stalled_disk_of_follower_while_leader_dies(group: Group) -> None:
     leader.start()
 
 
+# -- clocks ------------------------------------------------------------------------------------------------------
+
+
+def clock_steps(group: Group, server: Server) -> None:
+    """Its time of day jumps to and fro."""
+    for _ in range(group.random.randrange(2, 6)):
+        group.time_of_day(server).set(group.random.uniform(-CLOCK_STEP_S_MAX, CLOCK_STEP_S_MAX))
+        group.wait(0.1, 0.7)
+    group.time_of_day(server).set(0)
+
+
+def clock_steps_of_leader(group: Group) -> None:
+    clock_steps(group, group.leader())
+
+
+def clock_steps_of_follower(group: Group) -> None:
+    clock_steps(group, group.random.choice(group.followers()))
+
+
+def clock_steps_while_leader_dies(group: Group) -> None:
+    """The next leader may be the one with the wrong time."""
+    leader, follower = group.leader(), group.random.choice(group.followers())
+    group.time_of_day(follower).set(group.random.uniform(-CLOCK_STEP_S_MAX, CLOCK_STEP_S_MAX))
+    leader.kill()
+    wait_leader(group.others(leader))
+    group.wait(0.0, 1.0)
+    leader.start()
+    group.time_of_day(follower).set(0)
+
+
 # -- members -----------------------------------------------------------------------------------------------------
 
 
@@ -476,6 +519,7 @@ PARTITIONS = (cut_off_leader, cut_off_follower, leader_is_deaf, leader_is_mute, 
 PARTITIONS += (flapping, cut_off_leader_then_kill_next)
 DISKS = (full_disk_of_leader, full_disk_of_follower, slow_disk_of_leader, slow_disk_of_follower, stalled_disk_of_leader)
 DISKS += (stalled_disk_of_follower_while_leader_dies,)
+CLOCKS = (clock_steps_of_leader, clock_steps_of_follower, clock_steps_while_leader_dies)
 CHANGES = (hand_over, hand_over_and_kill, replace_member)
 
 
@@ -489,4 +533,6 @@ def faults(group: Group) -> list[Fault]:
         found += PARTITIONS
     if group.volumes:
         found += DISKS
+    if group.times:
+        found += CLOCKS
     return found

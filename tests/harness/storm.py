@@ -166,6 +166,7 @@ READS = {
     b"list": (("LRANGE", 0, -1), tuple),
     b"set": (("SMEMBERS",), frozenset),
     b"hash": (("HGETALL",), lambda flat: dict(zip(flat[::2], flat[1::2], strict=True))),
+    b"stream": (("XRANGE", "-", "+"), lambda entries: {entry: tuple(fields) for entry, fields in entries}),
     b"zset": (("ZRANGE", 0, -1, "WITHSCORES"), lambda flat: dict(zip(flat[::2], map(int, flat[1::2]), strict=True))),
 }
 

@@ -7,9 +7,12 @@
 //! |-------|---------|
 //! | version | one byte, [`VERSION`] |
 //! | marks | one byte: 1 enabled, 2 needs no password, 4 skips sanitizing |
-//! | passwords | their number; each is one byte for its kind, and its hash: kind 1 has 32 bytes, SHA-256 |
+//! | passwords | their number; each is one byte for its kind, and its content, see below |
 //! | selectors | their number, without the root; then the root and each of them |
 //! | roles | their number; each is `bytes` |
+//!
+//! A password: kind 1, SHA-256, has 32 bytes. Kind 2, PBKDF2, is there once at most, and the last one: the
+//! hash function (one byte), iterations, `bytes` of the salt, `bytes` of the key.
 //!
 //! A selector:
 //!
@@ -27,6 +30,7 @@
 use std::fmt;
 
 use crate::command_rules::{CommandRule, CommandRules};
+use crate::derived_password::{DerivedPassword, Prf};
 use crate::password::{HASH_BYTES, PasswordHash};
 use crate::patterns::{ChannelPatterns, KeyAccess, KeyPattern, KeyPatterns};
 use crate::selector::Selector;
@@ -46,6 +50,8 @@ const ALL_CHANNELS: u8 = 4;
 
 /// The kind of a password that is a SHA-256.
 const SHA_256: u8 = 1;
+/// The kind of a password that was derived.
+const PBKDF2: u8 = 2;
 
 /// Why bytes are no user.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -76,14 +82,33 @@ impl User {
                 | mark(self.needs_no_password, NEEDS_NO_PASSWORD)
                 | mark(self.skips_sanitizing, SKIPS_SANITIZING),
         );
-        put_all(&mut out, &self.passwords, |out, password| {
-            out.push(SHA_256);
-            out.extend_from_slice(password.bytes());
-        });
+        self.put_passwords(&mut out);
         varint::put(&mut out, self.selectors.len() as u64);
         self.all_selectors().for_each(|selector| put_selector(&mut out, selector));
         put_all(&mut out, &self.roles, |out, role| put_bytes(out, role));
         out
+    }
+
+    /// A text that changes with the passwords, and with nothing else: whoever signs it notices that they have
+    /// changed.
+    pub fn passwords_digest(&self) -> [u8; 32] {
+        let mut passwords = vec![mark(self.needs_no_password, NEEDS_NO_PASSWORD)];
+        self.put_passwords(&mut passwords);
+        *PasswordHash::of(&passwords).bytes()
+    }
+
+    fn put_passwords(&self, out: &mut Vec<u8>) {
+        varint::put(out, (self.passwords.len() + usize::from(self.derived_password.is_some())) as u64);
+        for password in &self.passwords {
+            out.push(SHA_256);
+            out.extend_from_slice(password.bytes());
+        }
+        if let Some(derived) = &self.derived_password {
+            out.extend_from_slice(&[PBKDF2, derived.prf().number()]);
+            varint::put(out, u64::from(derived.iterations()));
+            put_bytes(out, derived.salt());
+            put_bytes(out, derived.key());
+        }
     }
 
     /// The user of a payload.
@@ -140,7 +165,7 @@ fn put_selector(out: &mut Vec<u8>, selector: &Selector) {
 
 fn decode(input: &mut &[u8]) -> Option<User> {
     let marks = take_marks(input, ENABLED | NEEDS_NO_PASSWORD | SKIPS_SANITIZING)?;
-    let passwords = take_all(input, take_password)?;
+    let (passwords, derived_password) = take_passwords(input)?;
     let selector_count = varint::take(input)?;
     let root = take_selector(input)?;
     let selectors = take_count(input, selector_count, take_selector)?;
@@ -150,6 +175,7 @@ fn decode(input: &mut &[u8]) -> Option<User> {
         needs_no_password: marks & NEEDS_NO_PASSWORD != 0,
         skips_sanitizing: marks & SKIPS_SANITIZING != 0,
         passwords,
+        derived_password,
         root,
         selectors,
         roles,
@@ -176,11 +202,32 @@ fn take_selector(input: &mut &[u8]) -> Option<Selector> {
     (!is_contradictory).then_some(selector)
 }
 
-fn take_password(input: &mut &[u8]) -> Option<PasswordHash> {
-    let kind = take_marks(input, SHA_256)?;
+fn take_passwords(input: &mut &[u8]) -> Option<(Vec<PasswordHash>, Option<DerivedPassword>)> {
+    let (mut hashes, mut derived) = (Vec::new(), None);
+    for _ in 0..varint::take(input)? {
+        let (kind, rest) = input.split_first()?;
+        *input = rest;
+        match *kind {
+            SHA_256 if derived.is_none() => hashes.push(take_hash(input)?),
+            PBKDF2 if derived.is_none() => derived = Some(take_derived(input)?),
+            _ => return None,
+        }
+    }
+    Some((hashes, derived))
+}
+
+fn take_hash(input: &mut &[u8]) -> Option<PasswordHash> {
     let (hash, rest) = input.split_first_chunk::<HASH_BYTES>()?;
     *input = rest;
-    (kind == SHA_256).then(|| PasswordHash::from_bytes(*hash))
+    Some(PasswordHash::from_bytes(*hash))
+}
+
+fn take_derived(input: &mut &[u8]) -> Option<DerivedPassword> {
+    let (prf, rest) = input.split_first()?;
+    *input = rest;
+    let iterations = u32::try_from(varint::take(input)?).ok()?;
+    let (salt, key) = (take_bytes(input)?, take_bytes(input)?);
+    DerivedPassword::new(Prf::of_number(*prf)?, iterations, salt, key)
 }
 
 fn take_rule(input: &mut &[u8]) -> Option<CommandRule> {

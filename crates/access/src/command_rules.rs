@@ -41,7 +41,7 @@ impl CommandRule {
         self.target.strip_prefix(b"@")
     }
 
-    /// Whether this has the form of a rule, as a record must.
+    /// Whether this has the form of a rule in a record; decoding refuses others.
     pub(crate) fn is_valid(&self) -> bool {
         let is_all = self.target.eq_ignore_ascii_case(b"@all");
         !self.target.is_empty()

@@ -12,7 +12,7 @@ impl CommandSet {
         CommandSet(vec![word; commands.len().div_ceil(64)].into())
     }
 
-    /// Whether the set has a command. No set has a command that is not in its list.
+    /// Whether the set has a command, which must be in the list of the set.
     #[inline]
     pub(crate) fn has(&self, CommandId(id): CommandId) -> bool {
         self.0.get(usize::from(id / 64)).is_some_and(|word| word >> (id % 64) & 1 != 0)

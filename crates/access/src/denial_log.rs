@@ -1,8 +1,8 @@
 //! The log of denials: refused calls and failed logins, for ACL LOG.
 //!
-//! What it is: a short list in memory, newest first. Equal denials within a minute are one entry with a
-//! count, so that a client in a loop does not push out all other entries. What it is not: durable, or shared
-//! by the members of a group.
+//! What it is: a short list in memory, newest first. A denial that equals one of the newest entries, and
+//! comes within a minute of it, is counted there, so that a client in a loop does not push out all other
+//! entries. What it is not: durable, or shared by the members of a group.
 //!
 //! Invariants
 //! - The log has at most as many entries as its limit; a limit of 0 turns it off.
@@ -10,7 +10,7 @@
 
 use std::collections::VecDeque;
 
-/// The maximum time between two denials that are one entry.
+/// The maximum time between the newest denial of an entry and a further one that is counted there.
 pub const MERGE_MS_MAX: u64 = 60_000;
 
 /// The number of newest entries that are compared with a new denial, as in Redis.

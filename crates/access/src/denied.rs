@@ -6,11 +6,11 @@ use crate::denial_log::Reason;
 /// The part of a call that the user has no right to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Denied<'a> {
-    /// Run this command.
+    /// This command.
     Command(CommandId),
-    /// Use this key in this way.
+    /// This key, in the way in which the call uses it.
     Key(&'a [u8]),
-    /// Use this channel.
+    /// This channel.
     Channel(&'a [u8]),
 }
 

@@ -1,8 +1,10 @@
 //! A user as texts: the line of ACL LIST, of a file and of the configuration, and the fields of ACL GETUSER.
 //!
-//! The line is a list of rules: applied to a new user, they give an equal user, except for its roles. As in
-//! Redis 8, `sanitize-payload` or `skip-sanitize-payload` is always shown.
+//! The line is a list of rules: applied to a new user, they give an equal user. As in Redis 8,
+//! `sanitize-payload` or `skip-sanitize-payload` is always shown.
 
+use crate::grammar::ROLE;
+use crate::role_text::text_of_role;
 use crate::selector::Selector;
 use crate::user::User;
 use crate::words::push_spaced;
@@ -12,8 +14,10 @@ use crate::words::push_spaced;
 pub struct UserDescription {
     /// Its properties, such as `on` and `nopass`.
     pub flags: Vec<&'static str>,
-    /// The hashes of its passwords, in hexadecimal digits.
+    /// The hashes of its passwords, in hexadecimal digits, and the text of a derived one.
     pub passwords: Vec<String>,
+    /// Its roles.
+    pub roles: Vec<Box<[u8]>>,
     /// The description of the root selector.
     pub root: SelectorDescription,
     /// The descriptions of the other selectors.
@@ -46,7 +50,8 @@ impl User {
     pub fn describe(&self) -> UserDescription {
         UserDescription {
             flags: self.flags().collect(),
-            passwords: self.passwords.iter().map(|password| password.to_hex()).collect(),
+            passwords: self.password_texts().collect(),
+            roles: self.roles.clone(),
             root: SelectorDescription::of(&self.root),
             selectors: self.selectors.iter().map(SelectorDescription::of).collect(),
         }
@@ -56,14 +61,20 @@ impl User {
     pub fn line(&self, name: &[u8]) -> Vec<u8> {
         let mut line = [b"user ", name].concat();
         self.flags().for_each(|flag| push_spaced(&mut line, &[flag.as_bytes()]));
-        for password in &self.passwords {
-            push_spaced(&mut line, &[b"#", password.to_hex().as_bytes()]);
+        self.password_texts().for_each(|text| push_spaced(&mut line, &[b"#", text.as_bytes()]));
+        for role in &self.roles {
+            push_spaced(&mut line, &[ROLE, &text_of_role(role)]);
         }
         push_spaced(&mut line, &[&self.root.text()]);
         for selector in &self.selectors {
             push_spaced(&mut line, &[b"(", &selector.text(), b")"]);
         }
         line
+    }
+
+    fn password_texts(&self) -> impl Iterator<Item = String> {
+        let derived = self.derived_password.iter().map(|derived| derived.to_text());
+        self.passwords.iter().map(|password| password.to_hex()).chain(derived)
     }
 
     fn flags(&self) -> impl Iterator<Item = &'static str> {

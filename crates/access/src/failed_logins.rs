@@ -4,12 +4,12 @@
 //! attempt -> wait, and attempt again | look at the password -> failed | succeeded
 //! ```
 //!
-//! What it is: a bounded table in memory, of a server and not of the data. What it is not: a lock. The right
-//! password is accepted after the wait, whoever has guessed before; it has no clock.
+//! What it is: a bounded table in memory, of a server and not of the data. It has no clock. What it is not: a
+//! lock, because the right password is accepted after the wait, whoever has guessed before.
 //!
 //! Invariants
-//! - An attempt takes its time before its password is looked at. So an address with many connections guesses
-//!   no faster than with one.
+//! - An attempt takes its time before its password is looked at, or before what was found out about it
+//!   counts. So an address with many connections guesses no faster than with one.
 //! - A success forgets the failures of its own user alone. So the owner of one user cannot guess the password
 //!   of another one without waiting.
 //! - At most [`ADDRESSES_MAX`] addresses are known; the one that has failed longest ago is forgotten first.
@@ -23,7 +23,8 @@ use std::{
 /// The maximum number of addresses.
 pub const ADDRESSES_MAX: usize = 4096;
 
-/// Users whose failures are counted apart, for each address.
+/// The maximum number of counts for each address: one for each of the first users that fail, and the last one
+/// for all others together.
 const USERS_MAX: usize = 4;
 
 /// Bytes of a user's name that tell it from others.
@@ -32,7 +33,7 @@ const NAME_BYTES_MAX: usize = 64;
 /// The time after its last failure when an address is as if it had never failed.
 pub const FORGOTTEN_AFTER_MS: u64 = 10 * 60_000;
 
-/// The period in which an address has one line in the log, and all together [`LINES_MAX`].
+/// The period in which at most one line about an address is logged, and at most [`LINES_MAX`] about all.
 const LINES_PERIOD_MS: u64 = 60_000;
 
 /// Lines in a period.
@@ -67,7 +68,7 @@ impl Pace {
 
 #[derive(Debug, Default)]
 struct Entry {
-    /// By user; the last one stands for all others.
+    /// The count of each user; of [`USERS_MAX`] counts, the last one is that of all other users.
     failures: Vec<(Box<[u8]>, u32)>,
     failed_ms: u64,
     next_ms: u64,
@@ -87,7 +88,7 @@ impl Entry {
             None => self.failures.push((name.into(), 1)),
         }
         if self.failures.len() == USERS_MAX {
-            // Nobody can log in as this one.
+            // A count without a name is forgotten for no user's success.
             self.failures[USERS_MAX - 1].0 = Box::default();
         }
     }
@@ -131,19 +132,29 @@ impl FailedLogins {
     /// # Errors
     /// Milliseconds to wait before the next try.
     pub fn attempt(&mut self, address: IpAddr, now_ms: u64) -> Result<(), u64> {
+        match self.wait_ms(address, now_ms) {
+            0 => {}
+            wait_ms => return Err(wait_ms),
+        }
         let network = network_of(address);
         let Some(entry) = self.entries.get_mut(&network) else { return Ok(()) };
         if now_ms.saturating_sub(entry.failed_ms) >= FORGOTTEN_AFTER_MS {
             self.entries.remove(&network);
-            return Ok(());
-        }
-        let wait_ms = Pace::of(network).wait_ms(entry.total());
-        // After a step back of the clock, nobody waits longer than that.
-        match entry.next_ms.saturating_sub(now_ms).min(wait_ms) {
-            0 => entry.next_ms = now_ms + wait_ms,
-            wait_ms => return Err(wait_ms),
+        } else {
+            entry.next_ms = now_ms + Pace::of(network).wait_ms(entry.total());
         }
         Ok(())
+    }
+
+    /// Milliseconds that an attempt from this address would have to wait now.
+    pub fn wait_ms(&self, address: IpAddr, now_ms: u64) -> u64 {
+        let network = network_of(address);
+        let Some(entry) = self.entries.get(&network) else { return 0 };
+        if now_ms.saturating_sub(entry.failed_ms) >= FORGOTTEN_AFTER_MS {
+            return 0;
+        }
+        // After a step back of the clock, nobody waits longer than that.
+        entry.next_ms.saturating_sub(now_ms).min(Pace::of(network).wait_ms(entry.total()))
     }
 
     /// An attempt has failed. Returns what is to be logged, if anything is.

@@ -7,12 +7,17 @@
 //! The language is as in Redis 7.2 and later, with these differences. Each refuses something that Redis takes
 //! but cannot show as rules again: quotes within selectors; null bytes and spaces within names and first
 //! arguments (Redis 8.2.3 crashes on ACL LIST after `+select|a b`); patterns after `%RW~*`, which is `~*`.
+//!
+//! Sheaf's own rules are `role:NAME` and `resetroles`, for document databases, and a hash that begins with
+//! `pbkdf2-`: the password of a document in `_users`.
 
 use crate::category::Category;
 use crate::command_list::CommandList;
 use crate::command_rules::{CommandRule, CommandRules};
+use crate::derived_password::{DerivedPassword, TEXT_PREFIX};
 use crate::password::PasswordHash;
 use crate::patterns::{ChannelPatterns, KeyAccess, KeyPatterns};
+use crate::role_text::role_of_text;
 use crate::rule_error::{RuleError, RulesError};
 use crate::selector::Selector;
 use crate::user::User;
@@ -51,6 +56,16 @@ impl Grammar<'_> {
         match rule {
             [] => {}
             [b'>', password @ ..] => add_password(user, PasswordHash::of(password)),
+            [b'#', hash @ ..] if hash.starts_with(TEXT_PREFIX) => {
+                user.needs_no_password = false;
+                user.derived_password = Some(derived_of(hash)?);
+            }
+            [b'!', hash @ ..] if hash.starts_with(TEXT_PREFIX) => {
+                let known = user.derived_password.take();
+                known
+                    .filter(|known| derived_of(hash) == Ok(known.clone()))
+                    .ok_or(RuleError::NoSuchPassword)?;
+            }
             [b'#', hash @ ..] => add_password(user, hash_of(hash)?),
             [b'<', password @ ..] => remove_password(user, PasswordHash::of(password))?,
             [b'!', hash @ ..] => remove_password(user, hash_of(hash)?)?,
@@ -60,9 +75,16 @@ impl Grammar<'_> {
                 b"off" => user.is_enabled = false,
                 b"skip-sanitize-payload" => user.skips_sanitizing = true,
                 b"sanitize-payload" => user.skips_sanitizing = false,
-                b"nopass" => (user.needs_no_password, user.passwords) = (true, Vec::new()),
-                b"resetpass" => (user.needs_no_password, user.passwords) = (false, Vec::new()),
+                b"nopass" => set_no_passwords(user, true),
+                b"resetpass" => set_no_passwords(user, false),
+                b"resetroles" => user.roles.clear(),
                 b"clearselectors" => user.selectors.clear(),
+                lower if lower.starts_with(ROLE) => {
+                    let role = role_of_text(&rule[ROLE.len()..]).ok_or(RuleError::Syntax)?;
+                    if !user.roles.contains(&role) {
+                        user.roles.push(role);
+                    }
+                }
                 b"reset" => *user = User::initial(self.all_channels),
                 _ => self.apply_to_selector(&mut user.root, rule)?,
             },
@@ -129,6 +151,19 @@ impl Grammar<'_> {
             _ => Ok(()),
         }
     }
+}
+
+/// The beginning of the rule that gives a role.
+pub(crate) const ROLE: &[u8] = b"role:";
+
+fn derived_of(text: &[u8]) -> Result<DerivedPassword, RuleError> {
+    DerivedPassword::from_text(text).ok_or(RuleError::MalformedHash)
+}
+
+fn set_no_passwords(user: &mut User, needs_none: bool) {
+    user.needs_no_password = needs_none;
+    user.passwords.clear();
+    user.derived_password = None;
 }
 
 fn add_password(user: &mut User, password: PasswordHash) {

@@ -16,8 +16,10 @@
 //!   the server; only [`Rights`] depend on one table of commands ([`CommandList`]).
 //! - Either all rules of a list are applied, or none.
 //! - [`User::line`] is a text that [`Grammar`] reads as an equal user.
-//! - One selector must allow all of a call: command, keys and channels. What no selector allows is denied.
-//! - Passwords exist only as hashes. No error and no rendering shows a password.
+//! - One selector must allow all of a call: command, keys and channels. What no selector allows is denied,
+//!   except the commands that every client may run ([`Command::is_for_all`]).
+//! - Passwords exist only as hashes: SHA-256, as Redis keeps them, and one that was derived (PBKDF2), which a
+//!   document of `_users` has given. No error and no rendering shows a password.
 //! - Decoding arbitrary bytes never panics; a user has exactly one encoding.
 
 #![forbid(unsafe_code)]
@@ -29,6 +31,7 @@ mod command_rules;
 mod command_set;
 mod denial_log;
 mod denied;
+mod derived_password;
 mod describe;
 mod failed_logins;
 mod file;
@@ -39,6 +42,7 @@ mod password;
 mod pattern_index;
 mod patterns;
 mod rights;
+mod role_text;
 mod rule_error;
 #[cfg(test)]
 mod samples;
@@ -54,6 +58,7 @@ pub use command_list::{Command, CommandId, CommandList};
 pub use command_rules::{CommandRule, CommandRules};
 pub use denial_log::{Context, Denial, DenialLog, LogEntry, MERGE_MS_MAX, Reason};
 pub use denied::Denied;
+pub use derived_password::{DerivedPassword, ITERATIONS_DEFAULT, ITERATIONS_MAX, Prf, SALT_BYTES_MAX};
 pub use describe::{SelectorDescription, UserDescription};
 pub use failed_logins::{ADDRESSES_MAX, FORGOTTEN_AFTER_MS, FailedLoginLine, FailedLogins};
 pub use file::{FileError, parse_file};
@@ -65,4 +70,4 @@ pub use patterns::{ChannelPatterns, KeyAccess, KeyPattern, KeyPatterns};
 pub use rights::Rights;
 pub use rule_error::{RuleError, RulesError};
 pub use selector::Selector;
-pub use user::{User, is_user_name};
+pub use user::{User, is_role, is_user_name};

@@ -17,7 +17,7 @@ pub(crate) const HASH_BYTES: usize = 32;
 pub struct PasswordHash([u8; HASH_BYTES]);
 
 impl PasswordHash {
-    /// That of a password.
+    /// The hash of a password.
     pub fn of(password: &[u8]) -> PasswordHash {
         PasswordHash(Sha256::digest(password).into())
     }
@@ -27,18 +27,19 @@ impl PasswordHash {
         PasswordHash(bytes)
     }
 
-    pub(crate) const fn bytes(&self) -> &[u8; HASH_BYTES] {
+    /// Its bytes.
+    pub const fn bytes(&self) -> &[u8; HASH_BYTES] {
         &self.0
     }
 
-    /// The hash of this text: 64 hexadecimal digits in lower case.
+    /// The hash that this text shows; `None` unless it is 64 hexadecimal digits in lower case.
     pub fn from_hex(text: &[u8]) -> Option<PasswordHash> {
         let mut bytes = [0; HASH_BYTES];
         let is_lower = !text.iter().any(u8::is_ascii_uppercase);
         (is_lower && hex::decode_to_slice(text, &mut bytes).is_ok()).then_some(PasswordHash(bytes))
     }
 
-    /// Its text.
+    /// The text that [`PasswordHash::from_hex`] reads.
     pub fn to_hex(&self) -> String {
         hex::encode(self.0)
     }

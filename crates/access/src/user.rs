@@ -2,6 +2,8 @@
 
 use subtle::{Choice, ConstantTimeEq};
 
+use crate::command_rules::CommandRule;
+use crate::derived_password::DerivedPassword;
 use crate::password::PasswordHash;
 use crate::selector::Selector;
 use crate::words::is_word;
@@ -9,6 +11,11 @@ use crate::words::is_word;
 /// Whether a user can have this name.
 pub fn is_user_name(name: &[u8]) -> bool {
     is_word(name)
+}
+
+/// Whether a user can have this role: those with an underscore are the server's own.
+pub fn is_role(role: &[u8]) -> bool {
+    !role.is_empty() && !role.starts_with(b"_")
 }
 
 /// A user, without its name.
@@ -23,12 +30,13 @@ pub struct User {
     pub skips_sanitizing: bool,
     /// The passwords of the user, each of which is accepted.
     pub passwords: Vec<PasswordHash>,
+    /// A further password, which takes long to check: that of the user's document in `_users`.
+    pub derived_password: Option<DerivedPassword>,
     /// The rights that its rules give outside selectors.
     pub root: Selector,
     /// Further rights, each selector by itself.
     pub selectors: Vec<Selector>,
-    /// The roles of the user for document databases, in the order in which they were given; `_admin` for an
-    /// admin. Rules do not change roles, except that `reset` removes them.
+    /// The roles of the user for document databases, in the order in which they were given.
     pub roles: Vec<Box<[u8]>>,
 }
 
@@ -41,6 +49,7 @@ impl User {
             needs_no_password: false,
             skips_sanitizing: false,
             passwords: Vec::new(),
+            derived_password: None,
             root: Selector::initial(all_channels),
             selectors: Vec::new(),
             roles: Vec::new(),
@@ -52,13 +61,40 @@ impl User {
         User { is_enabled: true, needs_no_password: true, root: Selector::ALL, ..User::initial(true) }
     }
 
-    /// Whether the user can log in with this password. Takes the same time whichever of the user's passwords
-    /// it is.
+    /// The user that a document of `_users` declares: `before`, if there is one, with the roles and the
+    /// password of the document. A new one may do nothing by the Redis protocol but what concerns its own
+    /// connection.
+    pub fn of_document(
+        before: Option<User>,
+        roles: Vec<Box<[u8]>>,
+        derived_password: Option<DerivedPassword>,
+    ) -> User {
+        let new = || {
+            let mut user = User { is_enabled: true, ..User::initial(false) };
+            for (allows, category) in [(true, "@connection"), (false, "@admin"), (false, "@dangerous")] {
+                user.root.commands.add(CommandRule { allows, target: category.as_bytes().into() });
+            }
+            user
+        };
+        User { roles, derived_password, ..before.unwrap_or_else(new) }
+    }
+
+    /// Whether the user can log in with this password. May take long: see [`User::accepts_at_once`].
     pub fn accepts(&self, password: &[u8]) -> bool {
+        let derived = || self.derived_password.as_ref().is_some_and(|derived| derived.accepts(password));
+        self.accepts_at_once(password).unwrap_or_else(derived)
+    }
+
+    /// Whether the user can log in with this password, as far as a thread that serves clients can tell:
+    /// `None` if that depends on the derived password. Takes the same time whichever of the other passwords
+    /// it is.
+    pub fn accepts_at_once(&self, password: &[u8]) -> Option<bool> {
         let given = PasswordHash::of(password);
         let fits = |fits: Choice, known: &PasswordHash| fits | known.ct_eq(&given);
         let is_known: bool = self.passwords.iter().fold(Choice::from(0), fits).into();
-        self.is_enabled && (self.needs_no_password || is_known)
+        let accepts = self.needs_no_password || is_known;
+        let is_open = self.is_enabled && !accepts && self.derived_password.is_some();
+        (!is_open).then_some(self.is_enabled && accepts)
     }
 
     /// The root and the other selectors.

@@ -2,9 +2,9 @@
 //! publishes it, and brings an existing backup up to date.
 //!
 //! Invariants
-//! - Each file in the directory of an unfinished backup is a prefix of the file of its session. The marker
-//!   file exists before the first copied file, and before the server is asked for the session, whose name it
-//!   holds.
+//! - Each file that an unfinished backup has copied is a prefix of the file that its session offers. The
+//!   marker file, which holds the name of the session, is written before the server is asked for the session,
+//!   and so before the first file is copied.
 //! - Copied data that turns out to be damaged is removed, so that the next run copies it again.
 
 mod copying;
@@ -172,8 +172,8 @@ impl fmt::Display for Notice<'_> {
 
 /// A source of copies: a server.
 pub trait Origin {
-    /// Begins a session with this name, replacing an earlier one, if possible with the snapshot that begins
-    /// at `resume`.
+    /// Begins a session, which replaces an earlier one of the same name. It offers the snapshot that begins
+    /// at `resume`, if the server still has that snapshot.
     fn begin(&self, session: &str, resume: Option<u64>) -> Result<Offer, RemoteError>;
 
     /// Reads a range of a file of the offer.

@@ -39,7 +39,7 @@
 //! - The client chooses the name of its session and keeps it: a new session replaces an earlier one of the
 //!   same name.
 //! - The files that a session keeps from being removed are bounded, in time and in bytes; beyond a bound the
-//!   session ends, not the server.
+//!   session ends, and the server goes on.
 
 #![forbid(unsafe_code)]
 

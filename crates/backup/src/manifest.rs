@@ -25,7 +25,8 @@ const FILE_NAME: &str = "backup.json";
 const UNFINISHED_NAME: &str = "backup-unfinished";
 /// The format version that is written, and the newest that is read.
 const FORMAT: u32 = 2;
-/// An upper bound of any manifest's size: it names segments of 1 MiB for terabytes.
+/// The maximum size of a manifest or marker that is read. A manifest takes about 110 bytes for each file, so
+/// this is enough for two million files.
 const FILE_BYTES_MAX: u64 = 256 << 20;
 /// Bytes read at a time.
 const READ_BYTES: usize = 1 << 20;
@@ -67,7 +68,8 @@ pub struct ManifestFile {
     pub bytes: u64,
     /// The CRC-32C of these bytes.
     pub crc32c: u32,
-    /// The path of the file in the backup, if another file had its name when the increment was made.
+    /// The path of the file in the backup, if it is not `name`: an increment does not overwrite the file that
+    /// an earlier state of the backup has stored there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stored_as: Option<String>,
 }
@@ -298,7 +300,8 @@ pub(super) fn is_below(name: &str) -> bool {
     !name.is_empty() && Path::new(name).components().all(|part| matches!(part, Component::Normal(_)))
 }
 
-/// The CRC-32C of the first `bytes` of a file; `progress` is called with each number of bytes read.
+/// The CRC-32C of the first `bytes` of a file. After each read, `progress` is called with its number of
+/// bytes.
 pub(super) fn crc_of(file: &dyn File, bytes: u64, mut progress: impl FnMut(u64)) -> io::Result<u32> {
     let mut buffer = vec![0; READ_BYTES];
     let (mut offset, mut crc) = (0, 0);

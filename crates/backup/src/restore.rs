@@ -2,8 +2,9 @@
 //! the state at a position or time of its log.
 //!
 //! ```text
-//! mark DIR -> survey the log: the restorable range -> load the newest snapshot old enough, replay up to the
-//!   target -> a new log that starts there -> a snapshot of the state -> durable -> remove the mark
+//! mark DIR -> unless the target is the end, survey the log: the restorable range
+//!   -> load the newest snapshot old enough, replay up to the target
+//!   -> a new log that starts there -> a snapshot of the state -> durable -> remove the mark
 //! ```
 //!
 //! The files are not copied as they are. The new directory has a log with its own identity: the writes of its
@@ -160,7 +161,7 @@ pub struct Restored {
     pub keys: u64,
     /// Bytes of the new snapshot.
     pub file_bytes: u64,
-    /// `ack-replicas`, if the data has it.
+    /// The setting `ack-replicas` of the data; 0 if the data does not have it.
     pub ack_replicas: u64,
 }
 
@@ -193,7 +194,7 @@ pub fn restore(
     let unmark = || unfinished::end(disk, dir, Work::Restore).map_err(RestoreError::os("unmark", dir));
     let (until, keyspace, recovery) = match read() {
         Ok(read) => read,
-        // Nothing was written: the directory is as it was.
+        // Nothing but the mark was written, so the directory is empty again without it.
         Err(error) => return Err(unmark().err().unwrap_or(error)),
     };
     let reached = recovery.reached();
@@ -232,15 +233,18 @@ fn is_empty(disk: &dyn Disk, dir: &Path) -> Result<bool, RestoreError> {
     Ok(true)
 }
 
-/// A new log that begins behind `reached`: positions never go back, so that no record seems older than the
-/// data it changes. `reign` is the last reign of the log that the state comes from.
+/// A new log that begins at the first block at or behind `reached`: positions never go back, so that no
+/// record seems older than the data it changes. `reign` is the last reign of the log that the state comes
+/// from.
 fn open_log(place: &Place<'_>, reached: Lsn, reign: u64) -> Result<Log, storage::Error> {
     let start = reached.align_up(env::BLOCK_BYTES as u64);
     let Place { disk, clock, entropy, dir, options, .. } = place.clone();
     Recovery::create_behind(disk, dir, options, entropy, clock, (start, reign))
 }
 
-/// Writes the snapshot with which the log begins, on up to [`WRITERS_MAX`] of the loading threads.
+/// Writes the snapshot with which the log begins, in as many parts as there are `appliers`, but at most
+/// [`WRITERS_MAX`]. A thread of its own writes each part; without `appliers`, the caller's thread writes one
+/// part.
 pub(crate) fn write_snapshot(
     place: &Place<'_>,
     log: &Log,

@@ -24,7 +24,7 @@ pub(crate) struct BackupView {
     disk: Arc<dyn Disk>,
     /// The directory of the backup, and its two subdirectories.
     dirs: [PathBuf; 3],
-    /// The stored path of each file, and its length.
+    /// By the path of each file in a data directory: its stored path, and its length.
     files: BTreeMap<PathBuf, (PathBuf, u64)>,
 }
 

@@ -41,7 +41,7 @@ fn names(group: &GroupView) -> impl Iterator<Item = &str> {
     [&*group.name, ALIAS].into_iter().take(if group.name == ALIAS { 1 } else { 2 })
 }
 
-/// Whether a master's name is that of the group.
+/// Whether `name` is one of the names of the group's master.
 fn is_name_of(group: &GroupView, name: &[u8]) -> bool {
     names(group).any(|known| known.as_bytes() == name)
 }

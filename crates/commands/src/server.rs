@@ -5,7 +5,7 @@
 //! What it is not: the settings, the text of INFO, or stopping; those belong to the process.
 //!
 //! Invariants
-//! - FLUSHDB, FLUSHALL and SWAPDB lock every slot, and are one effect each.
+//! - FLUSHDB, FLUSHALL and SWAPDB lock every slot, and change the keys in one effect.
 //! - COMMAND is generated from the rows: nothing about a command is said twice.
 
 mod arguments;

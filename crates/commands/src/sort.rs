@@ -145,7 +145,7 @@ fn sorted<'u>(
     let mut alphabetic = options.alphabetic;
     let elements: Vec<Element<'u>> = match view {
         View::String(_) => return Err(CommandError::WrongType),
-        // These have an order of their own.
+        // Lists and sorted sets have an order of their own.
         View::List(list) if options.unsorted && options.descending => {
             return Ok(list.range(mirrored).rev().collect());
         }
@@ -185,7 +185,7 @@ fn directed(ordering: Ordering, descending: bool) -> Ordering {
     if descending { ordering.reverse() } else { ordering }
 }
 
-/// Elements without a weight are the least.
+/// Sorts elements by the bytes of their weights. An element without a weight is less than all that have one.
 fn by_bytes<'u>(
     elements: Vec<Element<'u>>,
     descending: bool,
@@ -196,7 +196,8 @@ fn by_bytes<'u>(
     weighted.into_iter().map(|(_, element)| element).collect()
 }
 
-/// Elements without a weight have the weight 0; those of equal weight are sorted by bytes.
+/// Sorts elements by their weights as numbers. An element without a weight has the weight 0; elements of
+/// equal weight are sorted by their bytes.
 fn by_number<'u>(
     elements: Vec<Element<'u>>,
     descending: bool,
@@ -216,7 +217,7 @@ fn by_number<'u>(
     Ok(weighted.into_iter().map(|(_, element)| element).collect())
 }
 
-/// Reads a number as Redis 8 does: nothing at all is 0.
+/// Reads a weight as Redis 8 does: an empty one is 0.
 fn parse_weight(weight: &Element<'_>) -> Option<f64> {
     if weight.is_empty() {
         return Some(0.0);

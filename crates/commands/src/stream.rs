@@ -4,7 +4,7 @@
 //!
 //! Invariants
 //! - Effects do not depend on the time of replay: ids, times and counts are decided here. Trimming is logged
-//!   as the last id that is removed.
+//!   as the last id that is removed, or with ACKED as all removed ids.
 //! - A consumer that reads without getting an entry is logged as seen at most once per [`SEEN_PERIOD_MS`], so
 //!   that polling does not fill the log.
 
@@ -73,7 +73,8 @@ fn shown(name: &[u8]) -> String {
 }
 
 /// Notes that a consumer has requested entries, and creates it if necessary. Logs this if the consumer is
-/// new, if it is active (gets an entry), or if the logged time is older than [`SEEN_PERIOD_MS`].
+/// new, if it is active (an entry becomes pending for it), or if the logged time is at least
+/// [`SEEN_PERIOD_MS`] old.
 fn see_consumer(
     cx: &mut Context<'_, '_>,
     key: &[u8],

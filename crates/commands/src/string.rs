@@ -3,7 +3,7 @@
 //! Commands on keys of any type are in `generic`.
 //!
 //! Invariants
-//! - A command that replaces a value does so with one Put, which also states whether the expiry stays.
+//! - A command that replaces a value does so with one Put, which also states the expiry.
 //! - No string grows beyond `bulk_bytes_max`.
 
 mod compare;

@@ -817,6 +817,10 @@ impl Process for TestHost {
         bytes.fill(0xa5);
     }
 
+    fn run_apart(&self, work: Box<dyn FnOnce() + Send>) {
+        work();
+    }
+
     fn reset_stats(&self) {
         self.asked.lock().push("reset".to_string());
         self.stats.reset();

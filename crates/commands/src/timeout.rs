@@ -5,8 +5,7 @@ use wire::number::parse_f64;
 
 /// Parses a timeout in seconds into milliseconds, rounded up; `None` for 0, which waits for ever.
 pub(super) fn parse_timeout_ms(seconds: &[u8]) -> Result<Option<u64>, CommandError> {
-    /// The largest timeout. It leaves room to add the time of day: a larger sum with unix milliseconds would
-    /// not fit 63 bits.
+    /// The largest timeout: with the current unix milliseconds added, it still fits in 63 bits.
     const MS_MAX: f64 = i64::MAX as f64 / 2.0;
     const OUT_OF_RANGE: CommandError = CommandError::Text("ERR timeout is out of range");
     let seconds = match parse_f64(seconds) {

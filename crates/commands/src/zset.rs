@@ -1,12 +1,12 @@
 //! Sorted sets: members ordered by score at one key.
 //!
 //! What it is: the commands on values of type zset.
-//! What it is not: how sorted sets lie in memory (see
-//! `keyspace`).
+//! What it is not: how sorted sets lie in memory (see `keyspace`).
 //!
 //! Invariants
 //! - No score is NaN: one that would be is refused, or becomes 0 in a combination, as in Redis.
-//! - Members that are removed by a range, and those that are popped, are logged as ranks.
+//! - Members that are removed by a range, and those that are popped, are logged as ranks, or as the removal
+//!   of the key if no member is left.
 
 mod add;
 mod blocking;

@@ -104,7 +104,7 @@ impl Entries {
     /// Notes the end of an entry's batch.
     ///
     /// # Panics
-    /// If the entry is another batch.
+    /// If the entry does not exist, or is another batch.
     pub(crate) fn place(&mut self, batch: &Batch) {
         let index = index_of(batch.number);
         let Some(at) = index.checked_sub(self.before.0 + 1) else { return };

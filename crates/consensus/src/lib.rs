@@ -28,8 +28,8 @@
 //!   before. There is one exception: it votes for a candidate for whom its leader has released it. That
 //!   leader then has no lease, and no lease of an earlier term was left when it was elected.
 //! - A witness (a voter that keeps the log and has no data) campaigns later than the other members, and so
-//!   wins only if it has batches that all others lack. It forgets no log that a member may still lack
-//!   ([`Member::held_by_all`]).
+//!   normally wins only if it has batches that all others lack. It forgets no log that a member may still
+//!   lack ([`Member::held_by_all`]).
 
 #![forbid(unsafe_code)]
 
@@ -59,9 +59,11 @@ pub use message::{Kind, MESSAGE_BYTES, Message, MessageError};
 pub const TICK_US: u64 = 50_000;
 /// Ticks between two heartbeats.
 pub const HEARTBEAT_TICKS: usize = 2;
-/// The minimum number of ticks without a leader after which a member campaigns. The maximum is twice as many.
+/// The minimum number of ticks without a leader after which a member campaigns. A random number below this
+/// one is added.
 pub const ELECTION_TICKS: usize = 10;
-/// The [`ELECTION_TICKS`] of a witness. This time is longer than two elections among the other members.
+/// The [`ELECTION_TICKS`] of a witness. Every other member can campaign once before a witness does, and often
+/// twice.
 pub const WITNESS_TICKS: usize = 3 * ELECTION_TICKS;
 /// The last term: a term becomes the epoch of batches, and the control file of the log has no room for a
 /// higher one. After the leader of this term has ended, nobody can lead any more, and the data must be
@@ -89,12 +91,11 @@ impl MemberId {
         self.0
     }
 
-    /// Parses the output of [`Display`](fmt::Display); `None` if it is invalid.
+    /// Parses the output of [`Display`](fmt::Display); `None` for every other text: members are also compared
+    /// by the texts of their ids.
     pub fn parse(text: &str) -> Option<MemberId> {
-        if text.len() != 16 {
-            return None;
-        }
-        u64::from_str_radix(text, 16).ok().and_then(MemberId::new)
+        let id = u64::from_str_radix(text, 16).ok().and_then(MemberId::new)?;
+        (id.to_string() == text).then_some(id)
     }
 }
 

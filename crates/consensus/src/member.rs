@@ -37,8 +37,8 @@ struct Waiting {
     messages: Vec<EngineMessage>,
 }
 
-/// The number of senders of which times are kept. When it is reached, the times of senders that are no
-/// members are dropped.
+/// The number of senders of which times are kept. When it is reached, the times of those that are no members
+/// are dropped.
 const STAMPS_MAX: usize = 64;
 
 /// A deliberate fault, for tests.
@@ -85,7 +85,7 @@ pub struct Member {
     /// The last batch that was accepted from a leader, by its index: up to this batch, the leader's log and
     /// the log here are equal.
     accepted: Option<(Link, u64)>,
-    /// The index up to which all members have the log, by the leader's last message; 0 for unknown.
+    /// The highest index up to which all members have the log, as leaders have said; 0 for unknown.
     held_by_all: u64,
     /// The leader's order to campaign, which waits until the memory here has every change of members.
     awaited: Option<Message>,
@@ -112,7 +112,9 @@ fn ids(of: &[MemberId]) -> Vec<u64> {
 }
 
 impl Member {
-    /// A member at its start, which follows nobody. If there is no other voter, it leads after its next tick.
+    /// A member at its start, which follows nobody. If there is no other voter, it leads after its next tick;
+    /// if it has taken part in a term before, only after an election timeout, because it may have granted a
+    /// lease.
     pub fn start(start: Start<'_>) -> Member {
         let Start { id, is_witness, members, configured_up_to, .. } = start;
         let Start { ballot, committed, batches, now_us, seed, .. } = start;
@@ -216,7 +218,7 @@ impl Member {
         self.now_us = now_us;
         let is_leader = self.engine.raft.state == StateRole::Leader;
         if is_leader || self.may_campaign() {
-            // If it was one of several voters, this member may have granted a lease before its start.
+            // Before its start, this member may have been one of several voters and have granted a lease.
             let is_bound = self.ballot_at_start.term > 0 && !self.may_vote();
             if self.is_sole_voter() && !is_leader && !is_bound {
                 let _ = self.engine.campaign();
@@ -237,8 +239,8 @@ impl Member {
         message.term > self.engine.raft.term + TERM_JUMP_MAX
     }
 
-    /// Handles a message that has arrived. A message for another member, without a valid term, or with a term
-    /// too far ahead is ignored.
+    /// Handles a message that has arrived. A message for another member, from this member, without a valid
+    /// term, or with a term too far ahead is ignored.
     pub fn receive(&mut self, message: &Message, now_us: u64) {
         self.now_us = now_us;
         if message.to != self.id || message.from == self.id || !TERMS.contains(&message.term) {
@@ -286,7 +288,7 @@ impl Member {
 
     /// Accepts batches that arrived from a leader, before the log here takes them. `commit` is the position
     /// that the leader knew to be committed. A call without batches means that the leader has found that the
-    /// log here is a prefix of its own; this is acknowledged.
+    /// log here is a prefix of its own; this is acknowledged after the next heartbeat.
     ///
     /// # Errors
     /// See [`Refused`]; the log must then not take the batches.
@@ -321,8 +323,8 @@ impl Member {
             ..EngineMessage::default()
         };
         append.set_msg_type(MessageType::MsgAppend);
-        // A leader makes a change of members only after the previous one is committed, so the follower must
-        // know of that, too.
+        // A leader makes a change of members only after the previous one is committed, so a follower that
+        // takes a change must know that the previous one is committed.
         let known = batches.iter().rev().find(|batch| batch.end <= commit);
         append.commit =
             known.map_or_else(|| self.engine.store().last_before(commit), |batch| index_of(batch.number));
@@ -394,7 +396,7 @@ impl Member {
         self.settle();
     }
 
-    /// Begins to transfer the lead. Nothing may be written during the transfer. It has ended when
+    /// Begins to transfer the lead. Nothing may be written during the transfer, which has ended when
     /// [`Member::is_transferring`] is false, or when another member leads.
     ///
     /// # Errors
@@ -483,7 +485,7 @@ impl Member {
         &self.members
     }
 
-    /// The committed position, as far as this member knows.
+    /// The position up to which the log is durable here and, as far as this member knows, committed.
     pub fn committed(&self) -> Lsn {
         let committed = self.engine.raft.raft_log.committed;
         self.engine.store().end_of(committed.min(self.durable)).unwrap_or(Lsn::ZERO)
@@ -663,7 +665,8 @@ impl Member {
         self.engine.mut_store().trim(applied);
     }
 
-    /// Releases the messages whose batches and ballot are durable by now.
+    /// Releases the messages whose batches are durable by now. Their ballot is saved before they are sent
+    /// ([`Actions`]).
     fn let_go(&mut self) {
         while let Some(first) = self.waiting.front() {
             let is_durable = first.last.is_none_or(|last| last <= self.durable);
@@ -782,7 +785,8 @@ impl Member {
         }
     }
 
-    /// Sends a message of the engine, unless it would carry batches.
+    /// Sends a message of the engine. Messages that only serve to ship batches are dropped, because the
+    /// connection of the log ships them.
     fn send(&mut self, message: &EngineMessage) {
         let kind = match message.get_msg_type() {
             MessageType::MsgRequestPreVote => Kind::PreVote,
@@ -793,8 +797,8 @@ impl Member {
             MessageType::MsgHeartbeatResponse => Kind::HeartbeatAnswer,
             MessageType::MsgAppendResponse if !message.reject => Kind::Accepted,
             MessageType::MsgTimeoutNow => Kind::TimeoutNow,
-            // The engine sends this as the first message of a reign. It is sent as a heartbeat, which says
-            // the same.
+            // The engine's first message of a reign is an append. It is sent as a heartbeat, which says the
+            // same; later appends are dropped below.
             MessageType::MsgAppend => Kind::Heartbeat,
             _ => return,
         };
@@ -819,7 +823,7 @@ impl Member {
             ..self.message(kind, to)
         };
         if is_append {
-            // A heartbeat commits only what its receiver is known to have.
+            // A heartbeat commits only what its receiver is known to have: nothing yet in this reign.
             (sent.index, sent.index_term, sent.commit) = (0, 0, 0);
         }
         if kind == Kind::Heartbeat {
@@ -833,7 +837,7 @@ impl Member {
         self.actions.messages.push(sent);
     }
 
-    /// Whether a heartbeat to this member is already among the messages.
+    /// Whether this reign was announced to the member: earlier, or by a heartbeat that is among the messages.
     fn has_announced(&self, to: MemberId) -> bool {
         self.leadership == Leadership::Leads { term: self.engine.raft.term }
             || self.actions.messages.iter().any(|it| it.to == to && it.kind == Kind::Heartbeat)
@@ -865,7 +869,7 @@ impl Member {
         let log = &self.engine.raft.raft_log;
         match message.kind {
             // The engine ends the process if a message has a position behind its log, so such positions are
-            // reduced.
+            // reduced, and such acknowledgements ignored.
             Kind::Heartbeat => (out.index, out.commit) = (0, out.commit.min(log.last_index())),
             Kind::Accepted if out.index > log.last_index() => return None,
             Kind::HeartbeatAnswer => out.commit = out.commit.min(log.committed),

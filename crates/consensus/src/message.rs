@@ -5,18 +5,18 @@
 //! ```text
 //!  0  u32  magic "SGRP"
 //!  4  u8   kind, see below
-//!  5  u8   bit 0: rejected; bit 1: the candidate was released by the leader (a transfer); bit 2: the
-//!          sender's disk has no room
+//!  5  u8   bit 0: rejected; bit 1: the leader has released the voters for this candidate (a transfer);
+//!          bit 2: the sender's disk has no room
 //!  6  u16  zero
 //!  8  u64  id of the sender
 //! 16  u64  id of the receiver
 //! 24  u64  term                      1 to 2^31 - 2: it becomes the epoch of batches, see `TERM_MAX`
 //! 32  u64  index                     votes: the candidate's last index; ACCEPTED: the last durable index;
-//!                                    RELEASE: the id of the released candidate; HEARTBEAT: the index
+//!                                    RELEASE: the id of the candidate; HEARTBEAT: the index
 //!                                    up to which all members have the log, as far as the leader knows
 //! 40  u64  term of the entry there   votes only
 //! 48  u64  committed index
-//! 56  u64  term of the entry there   answers to votes only
+//! 56  u64  term of the entry there   votes and their answers only
 //! 64  u64  when it was sent: microseconds of the sender's clock, which
 //!                                    also counts while its machine is suspended
 //! 72  u64  the newest such time of the receiver that the sender knows of; 0 for none
@@ -144,7 +144,7 @@ pub enum MessageError {
     /// Bytes were changed in transit.
     #[error("the checksum of a message does not match")]
     Checksum,
-    /// The message has a kind, an id or a flag that no sender writes.
+    /// The message has a kind, a flag, an id, a term or a reserved field that no sender writes.
     #[error("a message with impossible fields")]
     Fields,
 }

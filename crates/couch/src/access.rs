@@ -1,25 +1,29 @@
 //! Authentication and authorisation of HTTP clients.
 //!
-//! Server admins are `admin-user` with `admin-password`, and `default` with `requirepass`. While neither
-//! password is set, every client that is served is an admin; while `protected-mode` is on, these are only the
-//! clients on this machine. With an admin, a database is open to admins only, unless its `_security` permits
-//! more; `/metrics` and `/_backup` are always for admins only, and for users with the right to INFO and to
-//! REPLICATE.
+//! Users are the same for both protocols (`engine::users`), and `admin-user` with `admin-password` is one
+//! more, an admin. While neither that password nor one for `default` is set, every client that is served is
+//! an admin; while `protected-mode` is on, these are only the clients on this machine. With an admin, a
+//! database is open to admins only, unless its `_security` permits more; `/metrics` and `/_backup` are always
+//! for admins only, and for users with the right to INFO and to REPLICATE.
 //!
 //! A client that is trusted for being on this machine must have addressed it by a name of this machine:
 //! `localhost`, an address, or one of `http-hosts`. Otherwise a page of any site whose name is made to
 //! resolve to this machine (DNS rebinding) would be an admin. Its browser regards this server as the page's
 //! own origin, so its requests need no `Origin`, and only the name in `Host` reveals it.
 
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::{
+    net::{Ipv4Addr, Ipv6Addr, SocketAddr},
+    time::Duration,
+};
 
 use base64::{Engine, prelude::BASE64_STANDARD};
+use engine::users::PAUSE_MS;
 use http::{HeaderMap, header};
 use settings::Key;
 
 use super::{
     failure::Failure,
-    host::{Host, LogIn, Resource},
+    host::{Account, Host, LogIn, Resource},
     thread::HttpThread,
     user::{Shown, TOO_EARLY, User, WRONG_PASSWORD},
 };
@@ -45,17 +49,17 @@ pub(super) fn admit(thread: &HttpThread, peer: &SocketAddr, headers: &HeaderMap)
 }
 
 /// Admits admins only. For resources other than databases.
-pub(super) fn admit_admin(
+pub(super) async fn admit_admin(
     thread: &HttpThread,
     peer: &SocketAddr,
     headers: &HeaderMap,
 ) -> Result<(), Failure> {
     admit(thread, peer, headers)?;
-    identify(thread, headers, peer)?.require_admin()
+    identify(thread, headers, peer).await?.require_admin()
 }
 
 /// Admits admins, and users with the right to this resource.
-pub(super) fn admit_to(
+pub(super) async fn admit_to(
     thread: &HttpThread,
     peer: &SocketAddr,
     headers: &HeaderMap,
@@ -64,9 +68,9 @@ pub(super) fn admit_to(
     match credentials(headers).filter(|_| thread.host().access.has_admins()) {
         Some((name, password)) => {
             admit(thread, peer, headers)?;
-            check_password(thread.host(), peer, (&name, &password), Some(resource))
+            log_in(thread.host(), peer, (&name, &password), Some(resource)).await.map(drop)
         }
-        None => admit_admin(thread, peer, headers),
+        None => admit_admin(thread, peer, headers).await,
     }
 }
 
@@ -94,32 +98,51 @@ fn is_ours(host: &str, names: &str) -> bool {
 ///
 /// # Errors
 /// If there are admins, and the name and the password that are given are wrong.
-pub(super) fn identify(thread: &HttpThread, headers: &HeaderMap, peer: &SocketAddr) -> Result<User, Failure> {
-    let has_admins = thread.host().access.has_admins();
+pub(super) async fn identify(
+    thread: &HttpThread,
+    headers: &HeaderMap,
+    peer: &SocketAddr,
+) -> Result<User, Failure> {
+    if !thread.host().access.has_admins() {
+        // Any credentials are as good as none.
+        return Ok(User::anonymous(true));
+    }
     if let Some((name, password)) = credentials(headers) {
-        // Without admins any credentials are as good as none.
-        if has_admins {
-            check_password(thread.host(), peer, (&name, &password), None)?;
-            return Ok(User::admin(&name, Shown::Password));
-        }
+        let account = log_in(thread.host(), peer, (&name, &password), None).await?;
+        return Ok(User::known(&name, account, Shown::Password));
     }
-    if has_admins && let Some(user) = thread.front.sessions.user(thread.host(), headers) {
-        return Ok(user);
-    }
-    Ok(User::anonymous(!has_admins))
+    Ok(thread.front.sessions.user(thread.host(), headers).unwrap_or_else(|| User::anonymous(false)))
 }
 
-/// Checks the name and the password of an admin, or of a user with the right to this resource.
-pub(super) fn check_password(
+/// The user with this name and password, who has the right to this resource. A password that takes long to
+/// check is checked on a thread that serves no clients.
+///
+/// # Errors
+/// There is none, or the address has to wait.
+pub(super) async fn log_in(
     host: &Host,
     peer: &SocketAddr,
     (name, password): (&str, &str),
     resource: Option<Resource>,
-) -> Result<(), Failure> {
-    match host.access.log_in(peer.ip(), name, password, resource) {
-        LogIn::Admin | LogIn::Permitted => Ok(()),
-        LogIn::Wrong => Err(Failure::Unauthorized(WRONG_PASSWORD)),
-        LogIn::TooEarly => Err(Failure::Forbidden(TOO_EARLY)),
+) -> Result<Account, Failure> {
+    loop {
+        match host.access.log_in(peer.ip(), name, password, resource) {
+            LogIn::Accepted(account) => return Ok(account),
+            LogIn::Wrong => return Err(Failure::Unauthorized(WRONG_PASSWORD)),
+            LogIn::TooEarly => return Err(Failure::Forbidden(TOO_EARLY)),
+            // The outcome is known when it is asked for again, even if the work has panicked: then it begins
+            // anew.
+            LogIn::Begins(work) => drop(tokio::task::spawn_blocking(work).await),
+            LogIn::Later => tokio::time::sleep(Duration::from_millis(PAUSE_MS)).await,
+        }
+    }
+}
+
+/// The user as of now, for a reply that goes on for long; `None` if it may not log in any more.
+pub(super) fn still(host: &Host, user: &User) -> Option<User> {
+    match &user.name {
+        None => Some(User::anonymous(!host.access.has_admins())),
+        Some(name) => Some(User::known(name, host.access.account(name)?, user.shown.clone())),
     }
 }
 

@@ -25,6 +25,7 @@ use super::{
     request::{Call, only},
     security,
     show::{Show, parse_rev, parse_revs, send_document},
+    user_documents,
 };
 
 /// The maximum number of documents in one batch: each takes some memory beside its bytes.
@@ -110,8 +111,14 @@ pub(super) async fn bulk_docs(call: &mut Call, database: &Arc<Database>) -> Resu
         let row = match security::check_edit(call, database, &id) {
             Err(failure) => Row::NotAllowed(failure),
             Ok(()) => {
-                edits.push(edit_of(call, database, id.clone(), document, new_edits).await?);
-                Row::Submitted
+                let edit = edit_of(call, database, id.clone(), document, new_edits).await?;
+                match user_documents::guard(call, database, edit).await {
+                    Ok(edit) => {
+                        edits.push(edit);
+                        Row::Submitted
+                    }
+                    Err(failure) => Row::NotAllowed(failure),
+                }
             }
         };
         rows.push((id, sent, row));

@@ -6,6 +6,7 @@
 //!
 //! Invariants
 //! - A row is sent only when the log has committed its change.
+//! - A feed ends when its user loses the right to the database, before it sends a later change.
 //! - A client of an ascending feed that continues from `last_seq` misses nothing: the feed subscribes before
 //!   it reads.
 
@@ -30,13 +31,18 @@ use super::{
     query::Query,
     reply::Reply,
     request::{Call, only},
+    security::may_follow,
     show::{Show, send_document},
     thread::HttpThread,
+    user::User,
 };
 
 /// After this many filtered-out rows, the feed yields to other connections, and checks whether a heartbeat is
 /// due.
 const SKIPPED_MAX: u32 = 128;
+
+/// Rows between two looks whether the user may still follow the database.
+const ROWS_PER_CHECK: u64 = 256;
 
 /// The start of a feed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -135,9 +141,9 @@ pub(super) async fn changes(call: &mut Call, database: &Arc<Database>) -> Result
     // Subscribe before the first read, so that nothing is missed.
     let news = call.thread.feeds().subscribe(database.id());
     let since = begin(asked.since, call.snapshot(database).await?.update_seq());
-    let (thread, database) = (call.thread.clone(), database.clone());
+    let (thread, database, user) = (call.thread.clone(), database.clone(), call.user.clone());
     let body = chunks(&call.idle_timer, async move |writer: ChunkWriter| {
-        let feed = Feed { thread, database, asked, writer, since, sent: 0, beat_due: Instant::now() };
+        let feed = Feed { thread, database, user, asked, writer, since, sent: 0, beat_due: Instant::now() };
         feed.run(news).await
     });
     Ok(form.reply(body))
@@ -147,6 +153,8 @@ pub(super) async fn changes(call: &mut Call, database: &Arc<Database>) -> Result
 struct Feed {
     thread: Rc<HttpThread>,
     database: Arc<Database>,
+    /// Who follows it.
+    user: User,
     asked: FeedRequest,
     writer: ChunkWriter,
     /// Where the feed stands. Ascending: it has nothing more to send up to this sequence. Descending: the
@@ -168,6 +176,9 @@ impl Feed {
         let (start, mut pending) = (self.since, 0);
         loop {
             news.mark_unchanged();
+            if !may_follow(self.thread.host(), &self.user, &self.database) {
+                break;
+            }
             let snapshot = self.database.snapshot();
             self.thread.committed(snapshot.last_lsn()).await?;
             let is_full = self.send_rows(&snapshot).await?;
@@ -255,6 +266,11 @@ impl Feed {
     }
 
     async fn send_row(&mut self, snapshot: &Snapshot, row: ChangeRow) -> Result<(), Broken> {
+        if self.sent.is_multiple_of(ROWS_PER_CHECK)
+            && !may_follow(self.thread.host(), &self.user, &self.database)
+        {
+            return Err(Broken);
+        }
         let seq = seq_text(row.seq, snapshot.db());
         let mut is_first = self.sent == 0;
         self.sent += 1;

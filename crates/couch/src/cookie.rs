@@ -2,34 +2,49 @@
 //! were logged out.
 //!
 //! The cookie is the URL-safe base64 of `NAME:SESSION:TIME:SIGNATURE`: a random number and the time in
-//! seconds, both hexadecimal, and HMAC-SHA-256 of `NAME:SESSION:TIME`, a zero byte and the password, with a
-//! key of this process. A session ends when its newest cookie is [`SESSION_S`] old, with a logout, with the
-//! process, and when the password changes. A successful request of the CouchDB protocol renews the cookie if
-//! it is at least [`RENEW_S`] old, so a session ends 540 to 600 s after the last such request. Browsers do
-//! not send the cookie for pages of other sites (`SameSite=Strict`), and no page can read it (`HttpOnly`).
-//! One that was set over TLS is sent over TLS alone (`Secure`).
+//! seconds, both hexadecimal, and HMAC-SHA-256 of `NAME:SESSION:TIME`, a zero byte and a digest of the user's
+//! passwords. The key is a record of the log, so the cookie holds at every member of a group, at replicas,
+//! and after a restart. A session ends when its newest cookie is `http-session-timeout` old, with a logout,
+//! when the user is deleted or disabled, and when the passwords of the user change. A successful request of
+//! the CouchDB protocol renews the cookie if it is at least a tenth of the timeout old. The cookie says when
+//! it ends, because clients (nano) do not keep one that does not. No page can read it (`HttpOnly`);
+//! `http-session-same-site` says whether browsers send it for pages of other sites. One that was set over TLS
+//! is sent over TLS alone (`Secure`).
 //!
-//! Invariant: after a logout no cookie of the session is accepted, neither its last nor an earlier one, and
-//! no new one is issued for it.
+//! What it is not: a list of sessions. A logout is remembered by the server that was asked, until it stops:
+//! elsewhere the last cookie of the session holds until its time, as in CouchDB.
+//!
+//! Invariant: after a logout no cookie of the session is accepted by this server, neither its last nor an
+//! earlier one, and no new one is issued for it.
 
-use std::collections::HashMap;
+use std::{
+    collections::HashMap,
+    sync::OnceLock,
+    time::{Duration, UNIX_EPOCH},
+};
 
 use base64::{Engine, prelude::BASE64_URL_SAFE_NO_PAD};
 use hmac::{Hmac, KeyInit, Mac};
 use http::{HeaderMap, header};
 use parking_lot::Mutex;
+use settings::Key;
 use sha2::Sha256;
 
 use super::{
     reply::{self, Reply},
+    thread::HttpThread,
     user::{Shown, User},
 };
-use crate::Host;
+use crate::{Account, Host};
 
-/// The age in seconds from which a cookie is not accepted.
-const SESSION_S: u64 = 600;
-/// The age in seconds from which a successful request renews the cookie.
-const RENEW_S: u64 = SESSION_S / 10;
+/// The setting of the data that is the key of signatures: one of [`engine::users::OF_HTTP`].
+pub(super) const SESSION_KEY: &[u8] = b"http:session-key";
+/// The bytes of a key.
+const KEY_BYTES: usize = 32;
+/// A cookie is renewed at this part of its time.
+const RENEWED_AT: u64 = 10;
+/// The maximum bytes of a cookie, which holds the name of a user.
+const COOKIE_BYTES_MAX: usize = 4 << 10;
 /// Limit of remembered logouts. At the limit, a further logout makes the server forget the earlier ones and
 /// reject all cookies issued until then.
 const LOGGED_OUT_MAX: usize = 1 << 16;
@@ -37,9 +52,14 @@ const LOGGED_OUT_MAX: usize = 1 << 16;
 const LOGGED_OUT_FEW: usize = 1 << 10;
 const COOKIE: &str = "AuthSession";
 
+type SigningKey = [u8; KEY_BYTES];
+
 /// Issues and verifies cookies.
 pub(super) struct Sessions {
-    key: [u8; 32],
+    /// The key while the data have none, and this server may not write one.
+    own_key: SigningKey,
+    /// That of the data, which never changes.
+    key_of_data: OnceLock<SigningKey>,
     logged_out: Mutex<LoggedOut>,
 }
 
@@ -56,10 +76,10 @@ struct LoggedOut {
 }
 
 impl LoggedOut {
-    fn add(&mut self, session: u64, now_s: u64) {
+    fn add(&mut self, session: u64, now_s: u64, timeout_s: u64) {
         if self.at_s.len() >= self.next_removal {
             // Logouts are forgotten once the cookies of their sessions have expired.
-            self.at_s.retain(|_, at_s| now_s.saturating_sub(*at_s) < SESSION_S);
+            self.at_s.retain(|_, at_s| now_s.saturating_sub(*at_s) < timeout_s);
             self.next_removal = (2 * self.at_s.len()).clamp(LOGGED_OUT_FEW, LOGGED_OUT_MAX);
         }
         if self.at_s.len() >= LOGGED_OUT_MAX {
@@ -74,100 +94,176 @@ impl LoggedOut {
     }
 }
 
-/// The contents of a valid cookie.
+/// What a cookie says.
 #[derive(Debug, PartialEq, Eq)]
-struct Token {
-    name: String,
-    session: u64,
+pub(crate) struct Token {
+    pub(crate) name: String,
+    pub(crate) session: u64,
     /// When the cookie was issued, in seconds.
-    begun_s: u64,
+    pub(crate) begun_s: u64,
+}
+
+impl Token {
+    fn signed_text(&self) -> String {
+        let Token { name, session, begun_s } = self;
+        format!("{name}:{session:X}:{begun_s:X}")
+    }
+
+    /// The cookie.
+    fn sign(&self, key: &SigningKey, account: &Account) -> String {
+        let mut token = self.signed_text().into_bytes();
+        let signature = mac(key, &token, account).finalize().into_bytes();
+        token.push(b':');
+        token.extend_from_slice(&signature);
+        BASE64_URL_SAFE_NO_PAD.encode(token)
+    }
+}
+
+/// A decoded cookie whose signature was not checked.
+#[derive(Debug)]
+pub(crate) struct Unverified {
+    token: Token,
+    signed: Vec<u8>,
+    signature: Vec<u8>,
+}
+
+impl Unverified {
+    /// Decodes a cookie; `None` if it has another form.
+    pub(crate) fn decode(cookie: &str) -> Option<Unverified> {
+        if cookie.len() > COOKIE_BYTES_MAX {
+            return None;
+        }
+        let token = BASE64_URL_SAFE_NO_PAD.decode(cookie).ok()?;
+        let (signed, signature) = token.split_at_checked(token.len().checked_sub(KEY_BYTES)?)?;
+        let signed = std::str::from_utf8(signed).ok()?.strip_suffix(':')?;
+        let (rest, begun_s) = signed.rsplit_once(':')?;
+        let (name, session) = rest.rsplit_once(':')?;
+        let begun_s = u64::from_str_radix(begun_s, 16).ok()?;
+        let session = u64::from_str_radix(session, 16).ok()?;
+        let token = Token { name: name.into(), session, begun_s };
+        Some(Unverified { token, signed: signed.into(), signature: signature.into() })
+    }
+
+    /// What it says, if its signature is that of the user.
+    fn verified(self, key: &SigningKey, account: &Account) -> Option<Token> {
+        mac(key, &self.signed, account).verify_slice(&self.signature).ok()?;
+        Some(self.token)
+    }
+}
+
+/// Whether a text has the form of a session's cookie, whoever has signed it.
+pub fn is_session_cookie(text: &str) -> bool {
+    Unverified::decode(text).is_some()
+}
+
+fn mac(key: &SigningKey, signed: &[u8], account: &Account) -> Hmac<Sha256> {
+    let mut mac = Hmac::<Sha256>::new_from_slice(key).expect("HMAC takes keys of any length");
+    mac.update(signed);
+    mac.update(&[0]);
+    mac.update(&account.passwords_digest);
+    mac
 }
 
 impl Sessions {
     pub(super) fn new(host: &Host) -> Sessions {
-        let mut key = [0; 32];
-        key.chunks_exact_mut(8).for_each(|part| part.copy_from_slice(&host.random_u64().to_le_bytes()));
-        Sessions { key, logged_out: Mutex::default() }
+        Sessions { own_key: random_key(host), key_of_data: OnceLock::new(), logged_out: Mutex::default() }
     }
 
-    fn mac(&self, signed: &str, password: &str) -> Hmac<Sha256> {
-        let mut mac = Hmac::<Sha256>::new_from_slice(&self.key).expect("HMAC takes keys of any length");
-        mac.update(signed.as_bytes());
-        mac.update(&[0]);
-        mac.update(password.as_bytes());
-        mac
+    /// Has the data hold a key, if this server may write one. Called before a session begins.
+    pub(super) async fn prepare(&self, thread: &HttpThread) {
+        if self.key(thread.host()) == self.own_key {
+            // Without it, the session holds at this server alone, until it stops.
+            let _ = thread.put_if_missing(SESSION_KEY, &random_key(thread.host())).await;
+        }
     }
 
-    /// A signed cookie for this token.
-    fn token(&self, token: &Token, password: &str) -> String {
-        let Token { name, session, begun_s } = token;
-        let signed = format!("{name}:{session:X}:{begun_s:X}");
-        let mut token = signed.clone().into_bytes();
-        token.push(b':');
-        token.extend_from_slice(&self.mac(&signed, password).finalize().into_bytes());
-        BASE64_URL_SAFE_NO_PAD.encode(token)
+    fn key(&self, host: &Host) -> SigningKey {
+        if let Some(key) = self.key_of_data.get() {
+            return *key;
+        }
+        let data = host.store.get().map(|store| store.keyspace.data_settings());
+        let key = data.and_then(|data| data.get(SESSION_KEY)?.try_into().ok());
+        key.map_or(self.own_key, |key| *self.key_of_data.get_or_init(|| key))
     }
 
-    /// The contents of a cookie with a valid signature whose session has not ended. `password_of` returns the
-    /// password of a user.
-    fn read(&self, token: &str, now_s: u64, password_of: impl Fn(&str) -> Option<String>) -> Option<Token> {
-        let token = BASE64_URL_SAFE_NO_PAD.decode(token).ok()?;
-        let (signed, signature) = token.split_at_checked(token.len().checked_sub(32)?)?;
-        let signed = std::str::from_utf8(signed).ok()?.strip_suffix(':')?;
-        let (rest, begun_s) = signed.rsplit_once(':')?;
-        let (name, session) = rest.rsplit_once(':')?;
-        self.mac(signed, &password_of(name)?).verify_slice(signature).ok()?;
-        let begun_s = u64::from_str_radix(begun_s, 16).ok()?;
-        let session = u64::from_str_radix(session, 16).ok()?;
-        let has_ended =
-            now_s.saturating_sub(begun_s) >= SESSION_S || self.logged_out.lock().has(session, begun_s);
-        (!has_ended).then(|| Token { name: name.into(), session, begun_s })
-    }
-
-    /// The contents of the first session cookie among these headers, if it is valid.
-    fn token_of(&self, host: &Host, headers: &HeaderMap) -> Option<Token> {
+    /// The user and the contents of the first session cookie among these headers, if it is valid.
+    fn token_of(&self, host: &Host, headers: &HeaderMap) -> Option<(Token, Account)> {
         let cookies = headers.get_all(header::COOKIE).iter().filter_map(|cookies| cookies.to_str().ok());
         let mut pairs =
             cookies.flat_map(|cookies| cookies.split(';')).filter_map(|it| it.trim().split_once('='));
-        let (_, token) = pairs.find(|(name, _)| *name == COOKIE)?;
-        self.read(token, host.unix_ms() / 1000, |name| host.access.admin_password(name))
+        let (_, cookie) = pairs.find(|(name, _)| *name == COOKIE)?;
+        let unverified = Unverified::decode(cookie)?;
+        let account = host.access.account(&unverified.token.name)?;
+        let token = unverified.verified(&self.key(host), &account)?;
+        self.holds(&token, now_s(host), timeout_s(host)).then_some((token, account))
+    }
+
+    fn holds(&self, token: &Token, now_s: u64, timeout_s: u64) -> bool {
+        now_s.saturating_sub(token.begun_s) < timeout_s
+            && !self.logged_out.lock().has(token.session, token.begun_s)
     }
 
     /// The user of a valid session cookie.
     pub(super) fn user(&self, host: &Host, headers: &HeaderMap) -> Option<User> {
-        let Token { name, session, begun_s } = self.token_of(host, headers)?;
-        let renew = (host.unix_ms() / 1000).saturating_sub(begun_s) >= RENEW_S;
-        Some(User::admin(&name, Shown::Cookie { session, renew }))
+        let (Token { name, session, begun_s }, account) = self.token_of(host, headers)?;
+        let renew = now_s(host).saturating_sub(begun_s) >= timeout_s(host) / RENEWED_AT;
+        Some(User::known(&name, account, Shown::Cookie { session, renew }))
     }
 
-    /// Sets a new cookie if the user's is at least [`RENEW_S`] old, or the user has just logged in.
+    /// Sets a new cookie if the user's is to be renewed, or the user has just logged in.
     pub(super) fn renew(&self, host: &Host, user: &User, reply: &mut Reply) {
-        if let (Shown::Cookie { session, renew: true }, Some(name)) = (user.shown, &user.name)
-            && let Some(password) = host.access.admin_password(name)
+        if let (Shown::Cookie { session, renew: true }, Some(name)) = (&user.shown, &user.name)
+            && let Some(account) = host.access.account(name)
         {
-            let token = Token { name: name.clone(), session, begun_s: host.unix_ms() / 1000 };
+            let token = Token { name: name.clone(), session: *session, begun_s: now_s(host) };
             // A concurrent logout may have ended the session.
-            if !self.logged_out.lock().has(session, token.begun_s) {
-                set_cookie(reply, &self.token(&token, &password));
+            if !self.logged_out.lock().has(*session, token.begun_s) {
+                set_cookie(host, reply, &token.sign(&self.key(host), &account));
             }
         }
     }
 
     /// Ends the session of the cookie among these headers, if any.
     pub(super) fn log_out(&self, host: &Host, headers: &HeaderMap) {
-        if let Some(token) = self.token_of(host, headers) {
-            self.logged_out.lock().add(token.session, host.unix_ms() / 1000);
+        if let Some((token, _)) = self.token_of(host, headers) {
+            self.logged_out.lock().add(token.session, now_s(host), timeout_s(host));
         }
     }
 }
 
-/// Removes the cookie of the client.
-pub(super) fn remove_cookie(reply: &mut Reply) {
-    set_cookie(reply, "");
+fn random_key(host: &Host) -> SigningKey {
+    let mut key = [0; KEY_BYTES];
+    key.chunks_exact_mut(8).for_each(|part| part.copy_from_slice(&host.random_u64().to_le_bytes()));
+    key
 }
 
-fn set_cookie(reply: &mut Reply, token: &str) {
-    let cookie = format!("{COOKIE}={token}; Version=1; Path=/; HttpOnly; SameSite=Strict");
+fn now_s(host: &Host) -> u64 {
+    host.unix_ms() / 1000
+}
+
+fn timeout_s(host: &Host) -> u64 {
+    host.settings().integer(Key::HttpSessionTimeout)
+}
+
+/// Removes the cookie of the client.
+pub(super) fn remove_cookie(host: &Host, reply: &mut Reply) {
+    set_cookie(host, reply, "");
+}
+
+fn set_cookie(host: &Host, reply: &mut Reply, token: &str) {
+    let same_site = match host.settings().text(Key::HttpSessionSameSite) {
+        "none" => "None",
+        "lax" => "Lax",
+        _ => "Strict",
+    };
+    let (max_age_s, ends_s) = match token {
+        "" => (0, 0),
+        _ => (timeout_s(host), now_s(host) + timeout_s(host)),
+    };
+    let ends = httpdate::fmt_http_date(UNIX_EPOCH + Duration::from_secs(ends_s));
+    let cookie = format!(
+        "{COOKIE}={token}; Version=1; Expires={ends}; Max-Age={max_age_s}; Path=/; HttpOnly; SameSite={same_site}"
+    );
     reply::set_header(reply, header::SET_COOKIE, &cookie);
 }
 
@@ -183,45 +279,57 @@ pub(super) fn keep_encrypted(reply: &mut Reply) {
 mod tests {
     use super::*;
 
+    const KEY: SigningKey = [7; KEY_BYTES];
+    const TIMEOUT_S: u64 = 600;
+
+    fn account(passwords: u8) -> Account {
+        Account { roles: Vec::new(), is_admin: false, passwords_digest: [passwords; 32] }
+    }
+
+    fn said() -> Token {
+        Token { name: "an:na".into(), session: 0xabc, begun_s: 1_000_000 }
+    }
+
     #[test]
-    fn only_fresh_cookies_of_this_server_authenticate() {
-        let sessions = Sessions { key: [7; 32], logged_out: Mutex::default() };
-        let password_of = |name: &str| (name == "an:na").then(|| "secret".to_owned());
-        let read = |sessions: &Sessions, token: &str, now_s| sessions.read(token, now_s, password_of);
-        let said = || Token { name: "an:na".into(), session: 0xabc, begun_s: 1_000_000 };
-        let token = sessions.token(&said(), "secret");
-        assert_eq!(read(&sessions, &token, 1_000_010), Some(said()));
-        assert_eq!(read(&sessions, &token, 1_000_000 + SESSION_S), None, "it has ended");
-        let other = Sessions { key: [8; 32], logged_out: Mutex::default() };
-        assert_eq!(read(&other, &token, 1_000_010), None, "it is another process'");
-        let changed = sessions.read(&token, 1_000_010, |_| Some("other".into()));
-        assert_eq!(changed, None, "the password is another one by now");
-        let mut bytes = BASE64_URL_SAFE_NO_PAD.decode(&token).unwrap();
+    fn only_cookies_with_the_key_and_the_passwords_of_their_user_are_valid() {
+        let read = |cookie: &str, key: u8, passwords: u8| {
+            Unverified::decode(cookie)?.verified(&[key; KEY_BYTES], &account(passwords))
+        };
+        let cookie = said().sign(&KEY, &account(1));
+        assert_eq!(read(&cookie, 7, 1), Some(said()));
+        assert_eq!(read(&cookie, 8, 1), None, "it is another server's");
+        assert_eq!(read(&cookie, 7, 2), None, "the password is another one by now");
+        let mut bytes = BASE64_URL_SAFE_NO_PAD.decode(&cookie).unwrap();
         for at in 0..bytes.len() {
             bytes[at] ^= 1;
-            assert_eq!(read(&sessions, &BASE64_URL_SAFE_NO_PAD.encode(&bytes), 1_000_010), None, "byte {at}");
+            assert_eq!(read(&BASE64_URL_SAFE_NO_PAD.encode(&bytes), 7, 1), None, "byte {at}");
             bytes[at] ^= 1;
         }
-        for token in ["", "a", "????"] {
-            assert_eq!(read(&sessions, token, 0), None, "{token}");
+        for cookie in ["", "a", "????", &"a".repeat(COOKIE_BYTES_MAX + 4)] {
+            assert!(Unverified::decode(cookie).is_none(), "{cookie}");
         }
-        sessions.logged_out.lock().add(0xabc, 1_000_010);
-        assert_eq!(read(&sessions, &token, 1_000_010), None, "it was logged out");
-        let earlier = sessions.token(&Token { begun_s: 999_990, ..said() }, "secret");
-        assert_eq!(read(&sessions, &earlier, 1_000_010), None, "so were its earlier cookies");
-        let another = sessions.token(&Token { session: 0xabd, ..said() }, "secret");
-        assert!(read(&sessions, &another, 1_000_010).is_some(), "not those of others");
+    }
+
+    #[test]
+    fn sessions_end_with_their_time_and_with_a_logout() {
+        let sessions = Sessions { own_key: KEY, key_of_data: OnceLock::new(), logged_out: Mutex::default() };
+        let holds = |token: &Token, now_s| sessions.holds(token, now_s, TIMEOUT_S);
+        assert!(holds(&said(), 1_000_010) && !holds(&said(), 1_000_000 + TIMEOUT_S));
+        sessions.logged_out.lock().add(0xabc, 1_000_010, TIMEOUT_S);
+        assert!(!holds(&said(), 1_000_010));
+        assert!(!holds(&Token { begun_s: 999_990, ..said() }, 1_000_010), "so were its earlier cookies");
+        assert!(holds(&Token { session: 0xabd, ..said() }, 1_000_010), "not those of others");
     }
 
     #[test]
     fn logouts_are_remembered_as_long_as_cookies_live_and_never_too_many() {
         let mut logged_out = LoggedOut::default();
-        (0..LOGGED_OUT_FEW as u64).for_each(|session| logged_out.add(session, 1000));
+        (0..LOGGED_OUT_FEW as u64).for_each(|session| logged_out.add(session, 1000, TIMEOUT_S));
         assert!((0..LOGGED_OUT_FEW as u64).all(|session| logged_out.has(session, 1000)));
-        (0..LOGGED_OUT_FEW as u64).for_each(|session| logged_out.add(session, 1000 + SESSION_S));
-        logged_out.add(1 << 40, 1000 + 2 * SESSION_S);
+        (0..LOGGED_OUT_FEW as u64).for_each(|session| logged_out.add(session, 1000 + TIMEOUT_S, TIMEOUT_S));
+        logged_out.add(1 << 40, 1000 + 2 * TIMEOUT_S, TIMEOUT_S);
         assert_eq!(logged_out.at_s.len(), 1, "the cookies of all others are too old by now");
-        (0..LOGGED_OUT_MAX as u64).for_each(|session| logged_out.add(10 + session, 2000));
+        (0..LOGGED_OUT_MAX as u64).for_each(|session| logged_out.add(10 + session, 2000, TIMEOUT_S));
         assert!(logged_out.at_s.len() <= LOGGED_OUT_MAX);
         assert!(logged_out.has(10, 1999) && logged_out.has(9, 2000), "all that had begun");
         assert!(!logged_out.has(9, 2001));

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use documents::{DESIGN_PREFIX, Database, LOCAL_PREFIX, mango::Indexes};
+use documents::{DESIGN_PREFIX, Database, LOCAL_PREFIX, USERS_DATABASE, mango::Indexes};
 use http::StatusCode;
 use serde_json::json;
 
@@ -15,7 +15,7 @@ use super::{
     listing, mango,
     reply::{self, Reply},
     request::{Call, only},
-    security, unsupported,
+    security, unsupported, user_documents,
 };
 use crate::Host;
 
@@ -29,7 +29,10 @@ pub(super) async fn database(call: &mut Call, name: &str, path: &[&str]) -> Resu
         _ => {}
     }
     let database = &call.thread.database(name)?;
-    security::check_member(&call.user, database)?;
+    match name {
+        USERS_DATABASE => user_documents::admit(call, path)?,
+        _ => security::check_member(&call.user, database)?,
+    }
     match path {
         [] => match call.method() {
             "GET" | "HEAD" => info(call, database).await,
@@ -137,6 +140,9 @@ async fn delete(call: &Call, name: &str) -> Result<Reply, Failure> {
     if call.query.text("rev").is_some() {
         let reason = "You tried to DELETE a database with a ?=rev parameter. Did you mean to DELETE a document instead?";
         return Err(Failure::bad_request(reason));
+    }
+    if name == USERS_DATABASE {
+        return Err(Failure::Forbidden("The database of users cannot be deleted: delete its documents."));
     }
     let db = call.thread.database(name)?.id();
     call.thread.change_catalog(|catalog| catalog.delete(name)).await?;

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, sleep_until};
 
 use super::{
+    access,
     body::{ChunkWriter, chunks},
     changes::{Beat, Form},
     database::described,
@@ -116,7 +117,7 @@ pub(super) async fn db_updates(call: &Call) -> Result<Reply, Failure> {
         Some("now") => call.thread.shown_lsn()?.get(),
         Some(text) => text.trim_matches('"').parse().map_err(|_| Failure::bad_request("Malformed since."))?,
     };
-    let thread = call.thread.clone();
+    let (thread, user) = (call.thread.clone(), call.user.clone());
     let body = chunks(&call.idle_timer, async move |mut writer: ChunkWriter| {
         let mut news = thread.feeds().subscribe_to_all();
         let mut told = Reported::new();
@@ -124,6 +125,9 @@ pub(super) async fn db_updates(call: &Call) -> Result<Reply, Failure> {
         form.open(&mut writer);
         loop {
             news.mark_unchanged();
+            if !access::still(thread.host(), &user).is_some_and(|user| user.is_admin) {
+                break;
+            }
             let position = thread.shown_lsn()?;
             let rows = updates(&thread.documents().all(), &mut told, since, is_begun);
             thread.committed(position).await?;

@@ -19,7 +19,7 @@ use super::{
     request::{Call, decoded},
     security,
     show::{Show, document_reply, parse_rev, parse_revs, send_document},
-    unsupported,
+    unsupported, user_documents,
 };
 
 const METHODS: &str = "DELETE,GET,HEAD,POST,PUT,COPY";
@@ -220,6 +220,7 @@ pub(super) async fn save(
     edit: Edit,
     status: StatusCode,
 ) -> Result<Reply, Failure> {
+    let edit = user_documents::guard(call, database, edit).await?;
     let size = (1, edit.size_bytes());
     let rev = call.thread.change(database, size, |writer| edit.make(writer)).await?;
     // `batch=ok` permits a reply before the edit is durable. Here the reply only has another status.

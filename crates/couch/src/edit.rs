@@ -13,6 +13,7 @@ use super::{
     failure::Failure,
     request::Call,
     upload::{Stored, Upload},
+    users::Editor,
 };
 
 /// A change of one document.
@@ -20,6 +21,8 @@ pub(super) enum Edit {
     /// A document that is listed and replicated, unlike a `_local` one; [`Stored`] keeps its uploaded
     /// attachments until the edit is made.
     Document(EditRequest, Vec<Stored>),
+    /// The document of a user, changed by an [`Editor`].
+    User(EditRequest, Vec<Stored>, Editor),
     /// A `_local` document, which is neither listed nor replicated. The id is without the prefix.
     Local { id: DocId, rev: Option<u64>, deleted: bool, body: Bytes },
 }
@@ -32,7 +35,7 @@ impl Edit {
             AttachmentSource::Stub | AttachmentSource::Upload { .. } => 0,
         };
         match self {
-            Edit::Document(edit, _) => {
+            Edit::Document(edit, _) | Edit::User(edit, ..) => {
                 edit.body.len() + edit.attachments.iter().map(attachment).sum::<usize>()
             }
             Edit::Local { body, .. } => body.len(),
@@ -42,7 +45,7 @@ impl Edit {
     /// The id of a document that is not `_local`.
     pub(super) fn document_id(&self) -> Option<&DocId> {
         match self {
-            Edit::Document(edit, _) => Some(&edit.id),
+            Edit::Document(edit, _) | Edit::User(edit, ..) => Some(&edit.id),
             Edit::Local { .. } => None,
         }
     }
@@ -53,6 +56,11 @@ impl Edit {
             Edit::Document(edit, stored) => {
                 stored.into_iter().for_each(Stored::taken);
                 writer.edit(edit).map(DocRev::Tree)
+            }
+            Edit::User(edit, stored, editor) => {
+                stored.into_iter().for_each(Stored::taken);
+                editor.check(writer, &edit)?;
+                writer.edit_user(edit).map(DocRev::Tree)
             }
             Edit::Local { id, rev, deleted: false, body } => {
                 writer.put_local(&id, rev, body).map(DocRev::Local)

@@ -18,8 +18,9 @@ pub(super) enum Failure {
     MethodNotAllowed(&'static str),
     /// The path does not exist; with the reason in the reply.
     NotFound(&'static str),
-    /// The client must authenticate. The reply has no `WWW-Authenticate` header, with which browsers would
-    /// open their own log-in window; only the replies for tools (`/metrics`, `/_backup`) have one.
+    /// The client must authenticate. Whether the reply has a `WWW-Authenticate` header, with which browsers
+    /// open their own log-in window, is decided in `route`; those for tools (`/metrics`, `/_backup`) have
+    /// one.
     Unauthorized(&'static str),
     /// The authenticated client lacks the permission.
     Forbidden(&'static str),

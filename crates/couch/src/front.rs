@@ -11,6 +11,7 @@ use super::{
     body_memory::BodyMemory,
     cookie::Sessions,
     redis_limits::{FOLLOWS_MAX, RUNS_MAX},
+    users,
 };
 use crate::Host;
 
@@ -25,6 +26,8 @@ pub struct Front {
     pub(super) redis_runs: Semaphore,
     /// Permits of requests that wait for messages of durable channels.
     pub(super) redis_follows: Semaphore,
+    /// Permits of requests that derive a password.
+    pub(super) password_derivations: Semaphore,
     requests: AtomicU64,
     /// The upper half of the ids of requests, so that those of different incarnations differ.
     request_salt: u32,
@@ -47,6 +50,7 @@ impl Front {
             bodies: Arc::default(),
             redis_runs: Semaphore::new(RUNS_MAX),
             redis_follows: Semaphore::new(FOLLOWS_MAX),
+            password_derivations: Semaphore::new(users::DERIVATIONS_MAX),
             requests: AtomicU64::new(0),
             request_salt: host.random_u64() as u32,
             host,

@@ -13,6 +13,7 @@ use engine::{CommandTable, group::Group, replication::Replication};
 use env::{Clock, Entropy};
 use http::Request;
 use hyper::body::Incoming;
+use keyspace::Keyspace;
 use parking_lot::RwLockReadGuard;
 use settings::{Key, Settings};
 use storage::Log;
@@ -27,8 +28,8 @@ pub struct Host {
     pub entropy: Arc<dyn Entropy + Send + Sync>,
     /// The settings.
     pub config: Arc<dyn HttpSettings>,
-    /// The admins.
-    pub access: Arc<dyn Admins>,
+    /// The users.
+    pub access: Arc<dyn Accounts>,
     /// The state of the server.
     pub status: Arc<dyn Status>,
     /// The databases; empty while the server recovers.
@@ -72,6 +73,8 @@ pub struct Store {
     pub documents: Arc<Documents>,
     /// The indexes of Mango.
     pub indexes: Arc<Indexes>,
+    /// The settings of the data, users among them.
+    pub keyspace: Arc<Keyspace>,
     /// The log that changes are appended to.
     pub log: Log,
     /// The threads of the log.
@@ -97,29 +100,46 @@ pub trait HttpSettings: Send + Sync {
     fn connections_max(&self) -> u64;
 }
 
-/// The admins of the server.
-pub trait Admins: Send + Sync {
+/// The users of the server, who are the same for both protocols.
+pub trait Accounts: Send + Sync {
     /// Whether only clients on this machine are served, all of them as admins.
     fn trusts_this_machine(&self) -> bool;
     /// Whether there is an admin with a password. Otherwise, clients need not authenticate.
     fn has_admins(&self) -> bool;
-    /// The password of the admin of this name, if there is one.
-    fn admin_password(&self, name: &str) -> Option<String>;
+    /// The password of the user `default`, if it comes from a setting.
+    fn default_password(&self) -> Option<String>;
+    /// The user of this name, if it may log in.
+    fn account(&self, name: &str) -> Option<Account>;
     /// Judges a name and a password which a client at this address gives, for this resource if any.
     fn log_in(&self, address: IpAddr, name: &str, password: &str, resource: Option<Resource>) -> LogIn;
 }
 
+/// A user that may log in.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Account {
+    /// Its roles.
+    pub roles: Vec<String>,
+    /// Whether it is an admin of the server.
+    pub is_admin: bool,
+    /// A digest of its passwords, which changes with them.
+    pub passwords_digest: [u8; 32],
+}
+
+/// Work for a thread that serves no clients.
+pub type Work = Box<dyn FnOnce() + Send>;
+
 /// A judgement about a name and a password.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LogIn {
-    /// They are those of an admin.
-    Admin,
-    /// They are those of a user who may use the resource.
-    Permitted,
-    /// They are neither.
+    /// They are those of a user, who may use the resource.
+    Accepted(Account),
+    /// They are not.
     Wrong,
     /// Others at this address have failed: it has to wait.
     TooEarly,
+    /// That takes long to find out: ask again when this work is done.
+    Begins(Work),
+    /// That is being found out: ask again a little later.
+    Later,
 }
 
 /// What is for users with a right of their own, too.

@@ -67,16 +67,19 @@ mod traffic;
 mod unsupported;
 mod upload;
 mod user;
+mod user_documents;
+mod users;
 mod write_batch;
 
 pub use self::{
     body::Body,
     connections::{HttpOrder, serve_thread},
+    cookie::is_session_cookie,
     feeds::Feeds,
     front::{ConnectionPermit, Front},
     host::{
-        Acks, Admins, Answer, Compaction, Fault, Host, HttpSettings, LogDriver, LogIn, Progress, Redis,
-        Resource, Running, Status, Store, Tools,
+        Account, Accounts, Acks, Answer, Compaction, Fault, Host, HttpSettings, LogDriver, LogIn, Progress,
+        Redis, Resource, Running, Status, Store, Tools, Work,
     },
     range::ByteRange,
     reply::{Reply, set_header},

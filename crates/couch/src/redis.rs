@@ -69,7 +69,7 @@ pub(super) async fn answer(
 ) -> Result<Reply, Failure> {
     only(head, "POST")?;
     cross_site::require_own_page(&head.headers)?;
-    access::admit_admin(thread, &peer, &head.headers)?;
+    access::admit_admin(thread, &peer, &head.headers).await?;
     cross_site::require_json(&head.method, &head.headers)?;
     let body = match body.take() {
         Some(body) => {
@@ -209,7 +209,7 @@ impl Client {
         let stream = UnixStream::from_std(stream).map_err(|_| Broken::Busy)?;
         let mut client = Client { stream, replies: Replies::new() };
         let mut words = vec!["HELLO".to_owned(), "3".to_owned()];
-        if let Some(password) = host.access.admin_password("default") {
+        if let Some(password) = host.access.default_password() {
             words.extend(["AUTH".to_owned(), "default".to_owned(), password]);
         }
         words.extend(["SETNAME".to_owned(), "http".to_owned()]);

@@ -44,6 +44,9 @@ pub(crate) enum Refusal {
     /// The log's disk writes take too long.
     #[error("The disk takes too long to write the log; try again later.")]
     Stalled,
+    /// A script keeps the slot of the users locked.
+    #[error("A script is running that keeps users from being changed; try again.")]
+    UsersLocked,
     /// The log has failed: whether a change already begun is kept shows after the next start.
     #[error("The log could not be written; whether the change is kept is unknown.")]
     LogFailed,
@@ -77,10 +80,18 @@ impl Refusal {
         })
     }
 
-    /// The seconds after which a client should try again, if an election ends this state.
+    /// The seconds after which a client should try again, if an election, or the end of a script,
+    /// ends this state.
     pub(super) fn retry_after_s(&self) -> Option<&'static str> {
-        matches!(self, Refusal::Follower | Refusal::NoMajority | Refusal::NotCommitted | Refusal::Stale)
-            .then_some("1")
+        let ends_soon = matches!(
+            self,
+            Refusal::Follower
+                | Refusal::NoMajority
+                | Refusal::NotCommitted
+                | Refusal::Stale
+                | Refusal::UsersLocked
+        );
+        ends_soon.then_some("1")
     }
 
     /// The refusal for an answer of the log other than [`Admission::Go`] and [`Admission::Wait`].

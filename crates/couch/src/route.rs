@@ -98,11 +98,7 @@ async fn by_tools(
     peer: SocketAddr,
     resource: Resource,
 ) -> Reply {
-    let (method, headers) = (request.method(), request.headers());
-    let admitted = cross_site::check(&thread.host().settings(), method, headers)
-        .and_then(|()| access::admit_to(thread, &peer, headers, resource))
-        .and_then(|()| cross_site::require_json(method, headers));
-    if let Err(failure) = admitted {
+    if let Err(failure) = admit_to_tools(thread, request.method(), request.headers(), peer, resource).await {
         let mut reply = reply::failed(failure);
         if reply.status() == StatusCode::UNAUTHORIZED {
             reply::set_header(&mut reply, header::WWW_AUTHENTICATE, "Basic realm=\"sheaf\"");
@@ -111,6 +107,18 @@ async fn by_tools(
     }
     *request.uri_mut() = without_empty_segments(request.uri());
     thread.host().tools.answer(request).await
+}
+
+async fn admit_to_tools(
+    thread: &HttpThread,
+    method: &Method,
+    headers: &HeaderMap,
+    peer: SocketAddr,
+    resource: Resource,
+) -> Result<(), Failure> {
+    cross_site::check(&thread.host().settings(), method, headers)?;
+    access::admit_to(thread, &peer, headers, resource).await?;
+    cross_site::require_json(method, headers)
 }
 
 /// The URI without empty segments, as [`segments`] reads the path: for a router that compares the path as it
@@ -144,6 +152,7 @@ async fn answer_documents(
         head.method = meant;
     }
     let accept = head.headers.get(header::ACCEPT).cloned();
+    let asked_scheme = head.headers.get(ASKED_SCHEME).cloned();
     let granted = head
         .headers
         .contains_key(header::ORIGIN)
@@ -164,6 +173,9 @@ async fn answer_documents(
                 Some(url) => reply::elsewhere(&url),
                 None => reply::failed(failure),
             });
+            if reply.status() == StatusCode::UNAUTHORIZED {
+                ask_for_password(thread, asked_scheme, &mut reply);
+            }
             let is_read = match unread {
                 Some(body) => body.drain().await,
                 None => !idle_timer.is_in_body(),
@@ -179,6 +191,18 @@ async fn answer_documents(
     };
     reply::finish(&mut reply, accept.as_ref(), thread.front.request_id());
     reply
+}
+
+/// The header with the scheme that a client wants to be asked with.
+const ASKED_SCHEME: HeaderName = HeaderName::from_static("x-couchdb-www-authenticate");
+
+/// Has browsers ask for a password, as CouchDB does: if the client wants that, or if every request needs a
+/// user. Otherwise they would open their own window over a page that has a log-in form.
+fn ask_for_password(thread: &HttpThread, asked_scheme: Option<HeaderValue>, reply: &mut Reply) {
+    let default = || requires_valid_user(thread).then(|| HeaderValue::from_static("Basic realm=\"server\""));
+    if let Some(scheme) = asked_scheme.or_else(default) {
+        reply.headers_mut().insert(header::WWW_AUTHENTICATE, scheme);
+    }
 }
 
 /// The URL at the leader of the group for a write that was refused here, if clients are to be sent there.
@@ -223,7 +247,7 @@ async fn admit_and_route(
         let answered = redis::answer(thread, &head, below, &mut body, peer).await;
         return (answered, body);
     }
-    let user = match admit(thread, &head.headers, &path, peer) {
+    let user = match admit(thread, &head, &path, peer).await {
         Ok(user) => user,
         Err(failure) => return (Err(failure), Some(body)),
     };
@@ -247,17 +271,30 @@ async fn admit_and_route(
 }
 
 /// The user that sends the request, if the server admits it.
-fn admit(thread: &HttpThread, headers: &HeaderMap, path: &[&str], peer: SocketAddr) -> Result<User, Failure> {
+async fn admit(thread: &HttpThread, head: &Parts, path: &[&str], peer: SocketAddr) -> Result<User, Failure> {
+    let headers = &head.headers;
     access::admit(thread, &peer, headers)?;
     if thread.host().status.loading().is_some() {
         return Err(Failure::from(Refusal::Loading));
     }
     thread.require_documents()?;
-    match access::identify(thread, headers, &peer) {
+    let user = match access::identify(thread, headers, &peer).await {
         // The greeting, logging in and logging out are open to all clients, even with wrong credentials.
-        Err(_) if matches!(path, [] | ["_session"]) => access::identify(thread, &HeaderMap::new(), &peer),
-        user => user,
+        Err(_) if matches!(path, [] | ["_session"]) => {
+            access::identify(thread, &HeaderMap::new(), &peer).await?
+        }
+        user => user?,
+    };
+    let is_login = path == ["_session"] && head.method == Method::POST;
+    if user.name.is_none() && !user.is_admin && !is_login && requires_valid_user(thread) {
+        return Err(Failure::Unauthorized("Authentication required."));
     }
+    Ok(user)
+}
+
+/// Whether every request needs a user, except for logging in and `/_up`.
+fn requires_valid_user(thread: &HttpThread) -> bool {
+    thread.host().settings().switch(Key::HttpRequireValidUser)
 }
 
 async fn route(call: &mut Call, path: &[&str]) -> Result<Reply, Failure> {

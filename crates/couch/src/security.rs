@@ -4,18 +4,20 @@
 
 use std::sync::Arc;
 
-use documents::{DESIGN_PREFIX, Database, Snapshot};
+use documents::{DESIGN_PREFIX, Database, Snapshot, USERS_DATABASE};
 use http::StatusCode;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{
+    access,
     body::Body,
     failure::Failure,
     reply::{self, Reply},
     request::Call,
     user::{ADMIN_ROLE, User},
 };
+use crate::Host;
 
 #[derive(Deserialize)]
 struct Security {
@@ -40,7 +42,7 @@ impl Group {
 
     fn has(&self, user: &User) -> bool {
         user.name.as_ref().is_some_and(|name| self.names.contains(name))
-            || user.roles().iter().any(|role| self.roles.iter().any(|known| known == role))
+            || user.roles.iter().any(|role| self.roles.iter().any(|known| known == role))
     }
 }
 
@@ -60,9 +62,17 @@ pub(super) fn check_member(user: &User, database: &Database) -> Result<(), Failu
     if security.members.is_empty() || security.members.has(user) || security.admins.has(user) {
         return Ok(());
     }
-    Err(match user.name {
-        None => Failure::Unauthorized("You are not authorized to access this db."),
-        Some(_) => Failure::Forbidden("You are not allowed to access this db."),
+    Err(user.refused(match user.name {
+        None => "You are not authorized to access this db.",
+        Some(_) => "You are not allowed to access this db.",
+    }))
+}
+
+/// Whether a user may still follow the changes of a database: a feed ends with the right to it.
+pub(super) fn may_follow(host: &Host, user: &User, database: &Database) -> bool {
+    access::still(host, user).is_some_and(|user| {
+        let is_open = **database.name() != *USERS_DATABASE || user.is_admin;
+        is_open && check_member(&user, database).is_ok()
     })
 }
 
@@ -71,7 +81,7 @@ pub(super) fn check_admin(call: &Call, database: &Database) -> Result<(), Failur
     if call.user.is_admin || security_of(&database.snapshot()).admins.has(&call.user) {
         return Ok(());
     }
-    Err(Failure::Unauthorized("You are not a db or server admin."))
+    Err(call.user.refused("You are not a db or server admin."))
 }
 
 /// Checks that the caller may edit this document.
@@ -95,6 +105,10 @@ pub(super) async fn security(call: &mut Call, database: &Arc<Database>) -> Resul
         }
         "PUT" => {
             check_admin(call, database)?;
+            if **database.name() == *USERS_DATABASE {
+                // As in CouchDB: whoever could change it could let others read all users.
+                return Err(Failure::Forbidden("You can't edit the security object of the user database."));
+            }
             let security = Value::Object(call.json_object().await?);
             if Security::deserialize(&security).is_err() {
                 return Err(Failure::bad_request(

@@ -2,13 +2,15 @@
 
 use bytes::Bytes;
 use http::StatusCode;
+use percent_encoding::{CONTROLS, utf8_percent_encode};
 use serde::Deserialize;
 use serde_json::json;
 
 use super::{
-    access::check_password,
+    access,
     cookie::remove_cookie,
     cross_site,
+    document::set_location,
     failure::Failure,
     query,
     reply::{self, Reply},
@@ -20,16 +22,12 @@ use super::{
 const LOGIN_BYTES_MAX: usize = 16 << 10;
 const FORM: &str = "application/x-www-form-urlencoded";
 
-#[derive(Deserialize)]
-struct Login {
-    #[serde(alias = "username")]
-    name: String,
-    password: String,
-}
-
 /// `/_session`: the current user, log-in, logout.
 pub(super) async fn session(call: &mut Call) -> Result<Reply, Failure> {
     match call.method() {
+        "GET" | "HEAD" if call.query.flag("basic")? && call.user.name.is_none() => {
+            Err(Failure::Unauthorized("Please login."))
+        }
         "GET" | "HEAD" => Ok(who_am_i(call)),
         "POST" => log_in(call).await,
         "DELETE" => {
@@ -37,7 +35,8 @@ pub(super) async fn session(call: &mut Call) -> Result<Reply, Failure> {
             // Do not renew the client's cookie.
             call.user.shown = Shown::Nothing;
             let mut reply = reply::ok(StatusCode::OK);
-            remove_cookie(&mut reply);
+            remove_cookie(call.thread.host(), &mut reply);
+            go_on_at(call, "next", &mut reply)?;
             Ok(reply)
         }
         _ => Err(Failure::MethodNotAllowed("GET,HEAD,POST,DELETE")),
@@ -52,7 +51,7 @@ fn who_am_i(call: &Call) -> Reply {
         Shown::Password => info["authenticated"] = "default".into(),
         Shown::Nothing => {}
     }
-    let who = json!({ "ok": true, "userCtx": { "name": user.name, "roles": user.roles() }, "info": info });
+    let who = json!({ "ok": true, "userCtx": { "name": user.name, "roles": user.roles }, "info": info });
     reply::value(StatusCode::OK, &who)
 }
 
@@ -63,25 +62,67 @@ async fn log_in(call: &mut Call) -> Result<Reply, Failure> {
         Some(body) => body.at_most(LOGIN_BYTES_MAX).whole(&call.head.headers).await?,
         None => Bytes::new(),
     };
-    let login = if is_form {
+    let (name, password) = if is_form {
         let pairs = query::pairs(&body, "invalid UTF-8 in form")?;
-        let take = |wanted: &[&str]| {
-            pairs.clone().find(|(name, _)| wanted.contains(&&**name)).map(|(_, value)| value.into_owned())
-        };
-        Login {
-            name: take(&["name", "username"]).unwrap_or_default(),
-            password: take(&["password"]).unwrap_or_default(),
-        }
+        let take =
+            |wanted: &str| pairs.clone().find(|(name, _)| name == wanted).map(|(_, it)| it.into_owned());
+        (one_name(take("name"), take("username"))?, take("password").unwrap_or_default())
     } else {
         call.require_json()?;
-        serde_json::from_slice(&body)
-            .map_err(|_| Failure::bad_request("request body must contain a username and password"))?
+        let Login { name, username, password } = serde_json::from_slice(&body)
+            .map_err(|_| Failure::bad_request("request body must contain a username and password"))?;
+        (one_name(name, username)?, password.unwrap_or_default())
     };
-    let host = call.thread.host();
-    check_password(host, &call.peer, (&login.name, &login.password), None)?;
-    let user = User::admin(&login.name, Shown::Cookie { session: host.random_u64(), renew: true });
-    let body = json!({ "ok": true, "name": login.name, "roles": user.roles() });
+    let thread = call.thread.clone();
+    let account = match access::log_in(thread.host(), &call.peer, (&name, &password), None).await {
+        Ok(account) => account,
+        Err(failure @ Failure::Unauthorized(_)) => {
+            let mut reply = reply::failed(failure);
+            call.user.shown = Shown::Nothing;
+            remove_cookie(thread.host(), &mut reply);
+            go_on_at(call, "fail", &mut reply)?;
+            return Ok(reply);
+        }
+        Err(failure) => return Err(failure),
+    };
+    thread.front.sessions.prepare(&thread).await;
+    let body = json!({ "ok": true, "name": name, "roles": account.roles });
+    let shown = Shown::Cookie { session: thread.host().random_u64(), renew: true };
+    call.user = User::known(&name, account, shown);
     let mut reply = reply::value(StatusCode::OK, &body);
-    call.thread.front.sessions.renew(host, &user, &mut reply);
+    go_on_at(call, "next", &mut reply)?;
+    // The session gets its cookie where those of others are renewed.
     Ok(reply)
+}
+
+#[derive(Deserialize)]
+struct Login {
+    name: Option<String>,
+    username: Option<String>,
+    password: Option<String>,
+}
+
+/// The name of a log-in, which may be given as either.
+fn one_name(name: Option<String>, username: Option<String>) -> Result<String, Failure> {
+    match (name, username) {
+        (None, None) => Err(Failure::bad_request("request body must contain a username")),
+        (Some(name), Some(username)) if name != username => {
+            Err(Failure::bad_request("request body contains different usernames"))
+        }
+        (Some(name), _) | (None, Some(name)) => Ok(name),
+    }
+}
+
+/// Sends the browser to the path that the query names, if it does. Only to one of this server: a link to the
+/// log-in must not lead to a page of others.
+fn go_on_at(call: &Call, parameter: &str, reply: &mut Reply) -> Result<(), Failure> {
+    let Some(path) = call.query.text(parameter) else { return Ok(()) };
+    let is_ours =
+        path.starts_with('/') && !path.starts_with("//") && !path.contains(['\\', '\r', '\n', '\t']);
+    if !is_ours {
+        return Err(Failure::bad_request("next and fail must be paths of this server"));
+    }
+    *reply.status_mut() = StatusCode::FOUND;
+    set_location(call, reply, &utf8_percent_encode(path, CONTROLS).to_string());
+    Ok(())
 }

@@ -133,6 +133,14 @@ impl HttpThread {
         Ok(outcome?)
     }
 
+    /// Gives a setting of the data a value, unless it has one, and waits until the log has committed it.
+    pub(super) async fn put_if_missing(&self, name: &'static [u8], value: &[u8]) -> Result<(), Failure> {
+        match self.batches().put_if_missing(name, value).await? {
+            Some(lsn) => self.committed(lsn).await,
+            None => Ok(()),
+        }
+    }
+
     /// Returns once replies may show `lsn`: when the log has committed it, or at once if replies wait neither
     /// for the disk nor for replicas.
     ///

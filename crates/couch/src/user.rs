@@ -1,6 +1,7 @@
-//! The sender of a request: its name, whether it is an admin, and how it has authenticated.
+//! The sender of a request: its name, its roles, and how it has authenticated.
 
 use super::failure::Failure;
+use crate::Account;
 
 /// The role of server admins.
 pub(super) const ADMIN_ROLE: &str = "_admin";
@@ -12,7 +13,7 @@ pub(super) const WRONG_PASSWORD: &str = "Name or password is incorrect.";
 pub(super) const TOO_EARLY: &str = "Account is temporarily locked due to multiple authentication failures";
 
 /// How a user has authenticated.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Shown {
     /// Not authenticated.
     Nothing,
@@ -26,22 +27,30 @@ pub(super) enum Shown {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct User {
     pub(super) name: Option<String>,
+    /// The roles, as in `userCtx`.
+    pub(super) roles: Vec<String>,
     pub(super) is_admin: bool,
     pub(super) shown: Shown,
 }
 
 impl User {
-    pub(super) const fn anonymous(is_admin: bool) -> User {
-        User { name: None, is_admin, shown: Shown::Nothing }
+    pub(super) fn anonymous(is_admin: bool) -> User {
+        let roles = if is_admin { vec![ADMIN_ROLE.into()] } else { Vec::new() };
+        User { name: None, roles, is_admin, shown: Shown::Nothing }
     }
 
-    pub(super) fn admin(name: &str, shown: Shown) -> User {
-        User { name: Some(name.into()), is_admin: true, shown }
+    /// A user that has shown who it is.
+    pub(super) fn known(name: &str, account: Account, shown: Shown) -> User {
+        let Account { roles, is_admin, .. } = account;
+        User { name: Some(name.into()), roles, is_admin, shown }
     }
 
-    /// The roles, as in `userCtx`.
-    pub(super) fn roles(&self) -> &'static [&'static str] {
-        if self.is_admin { &[ADMIN_ROLE] } else { &[] }
+    /// As in CouchDB, a client that has not logged in is told to, and one that has is told that it may not.
+    pub(super) fn refused(&self, reason: &'static str) -> Failure {
+        match self.name {
+            None => Failure::Unauthorized(reason),
+            Some(_) => Failure::Forbidden(reason),
+        }
     }
 
     pub(super) fn require_admin(&self) -> Result<(), Failure> {

@@ -14,6 +14,8 @@
 //! Invariants
 //! - A database is locked from the first read to the reservation in the log: the order of its changes is that
 //!   of the log. Under the lock, only files of the database and room in the log for a record are waited for.
+//! - A change of `_users` is in one record with what it means for logging in: the users are settings of the
+//!   data, in a slot that is locked after the database.
 //! - A refused change changes nothing and does not affect others of its batch. Only if a file cannot be read
 //!   do all changes of the batch fail.
 
@@ -21,22 +23,31 @@ use std::{
     cell::{Cell, RefCell},
     rc::Rc,
     sync::Arc,
+    time::Duration,
 };
 
 use documents::{
-    CatalogWriter, Database, DocError, Documents, WRITE_BATCH_BYTES_MAX, WRITE_BATCH_DOCUMENTS_MAX, Writer,
+    CatalogWriter, Database, DocError, Documents, USERS_DATABASE, WRITE_BATCH_BYTES_MAX,
+    WRITE_BATCH_DOCUMENTS_MAX, Writer,
 };
 use engine::replication::Availability;
-use keyspace::encode_documents_into;
+use keyspace::{AccessClock, Effect, Freed, Keyspace, LIBRARIES_SLOT, SlotGuard, encode_documents_into};
 use lsn::Lsn;
 use storage::Log;
 use tokio::sync::oneshot;
 
-use super::{commit_gate::CommitGate, refusal::Refusal};
+use super::{
+    commit_gate::CommitGate,
+    refusal::Refusal,
+    users::{self, SettingChange},
+};
 use crate::{LogDriver, Store};
 
 /// The buffer for changes is kept for the next batch if it is no larger than this.
 const KEPT_BYTES_MAX: usize = 4 * WRITE_BATCH_BYTES_MAX;
+
+/// How long a change of users waits for a script that keeps their slot locked.
+const SLOT_PATIENCE: Duration = Duration::from_millis(20);
 
 /// The result of a change, and the position to wait for before it is reported.
 pub(crate) type Settled<T> = (Result<T, DocError>, Lsn);
@@ -61,6 +72,7 @@ pub(crate) struct WriteBatches {
     server: Arc<dyn Availability>,
     log: Log,
     driver: Arc<dyn LogDriver>,
+    keyspace: Arc<Keyspace>,
     gate: CommitGate,
     queues: RefCell<Vec<Queue>>,
     /// Whether a task is spawned that makes the queued batches.
@@ -85,11 +97,11 @@ struct Submitted {
 impl WriteBatches {
     /// Creates the write batches of the calling thread, which must spawn [`CommitGate::run`] of the gate.
     pub(crate) fn new(store: &Store, server: Arc<dyn Availability>) -> WriteBatches {
-        let (log, driver) = (store.log.clone(), store.driver.clone());
+        let (log, driver, keyspace) = (store.log.clone(), store.driver.clone(), store.keyspace.clone());
         let gate = CommitGate::new(log.appender());
         let (queues, is_due) = (RefCell::default(), Cell::new(false));
         let (change, record) = (RefCell::default(), RefCell::default());
-        WriteBatches { server, log, driver, gate, queues, is_due, change, record }
+        WriteBatches { server, log, driver, keyspace, gate, queues, is_due, change, record }
     }
 
     /// The gate on which to wait for positions of the log.
@@ -145,9 +157,31 @@ impl WriteBatches {
             // durable yet.
             Err(error) => return Ok((Err(error), self.log.appended_lsn())),
         };
-        let lsn = self.append(&change, |lsn| writer.commit(lsn))?;
+        let lsn = self.append_documents(&change, None, |lsn| writer.commit(lsn))?;
         self.driver.wake_if_needed();
         Ok((Ok(()), lsn))
+    }
+
+    /// Gives a setting of the data a value, unless it has one. Returns the position of the record.
+    ///
+    /// # Errors
+    /// As [`WriteBatches::submit`].
+    pub(crate) async fn put_if_missing(&self, name: &[u8], value: &[u8]) -> Result<Option<Lsn>, Refusal> {
+        self.admitted(value.len()).await?;
+        self.permitted()?;
+        let slot = self.lock_settings()?;
+        if slot.data_settings().get(name).is_some() {
+            return Ok(None);
+        }
+        let change = SettingChange { name: name.into(), value: Some(value.into()) };
+        let lsn = self.append(Some((slot, &[change])), |_| (), |_| ())?;
+        self.driver.wake_if_needed();
+        Ok(Some(lsn))
+    }
+
+    /// The slot of the settings of the data.
+    fn lock_settings(&self) -> Result<SlotGuard<'_>, Refusal> {
+        self.keyspace.try_lock_for(LIBRARIES_SLOT, SLOT_PATIENCE).ok_or(Refusal::UsersLocked)
     }
 
     /// The role of the server comes before the state of its log, as for commands: a follower names its leader
@@ -214,10 +248,19 @@ impl WriteBatches {
             }
         };
         writer.encode_in(self.change.take());
+        let is_of_users = **database.name() == *USERS_DATABASE;
+        if is_of_users {
+            writer.note_changes();
+        }
         let told: Vec<Report> = steps.map(|step| step(Ok(&mut writer))).collect();
         let ended = match writer.change() {
             Ok(Some(change)) => {
-                let appended = self.append(&change, |lsn| writer.commit(lsn)).map_err(BatchFailure::Refused);
+                let appended = if is_of_users {
+                    self.append_users(&change, writer)
+                } else {
+                    self.append_documents(&change, None, |lsn| writer.commit(lsn))
+                        .map_err(BatchFailure::Refused)
+                };
                 if change.capacity() <= KEPT_BYTES_MAX {
                     self.change.replace(change);
                 }
@@ -229,15 +272,55 @@ impl WriteBatches {
         told.into_iter().for_each(|tell| tell(ended.clone()));
     }
 
-    /// Appends a change; calls `commit` with its position before any later record can be published.
-    fn append(&self, change: &[u8], commit: impl FnOnce(Lsn)) -> Result<Lsn, Refusal> {
+    /// Appends a change of `_users`, with what it means for logging in.
+    fn append_users(&self, change: &[u8], writer: Writer) -> Result<Lsn, BatchFailure> {
+        let slot = self.lock_settings().map_err(BatchFailure::Refused)?;
+        let settings = users::setting_changes(&writer, &slot.data_settings())
+            .map_err(|error| BatchFailure::Failed(error, self.log.appended_lsn()))?;
+        self.append_documents(change, Some((slot, &settings)), |lsn| writer.commit(lsn))
+            .map_err(BatchFailure::Refused)
+    }
+
+    /// Appends a change of documents, and of settings, as one record.
+    fn append_documents(
+        &self,
+        change: &[u8],
+        settings: Option<(SlotGuard<'_>, &[SettingChange])>,
+        commit: impl FnOnce(Lsn),
+    ) -> Result<Lsn, Refusal> {
+        self.append(settings, |record| encode_documents_into(change, record), commit)
+    }
+
+    /// Appends a record; calls `commit` with its position before any later record can be published.
+    fn append(
+        &self,
+        settings: Option<(SlotGuard<'_>, &[SettingChange])>,
+        encode: impl FnOnce(&mut Vec<u8>),
+        commit: impl FnOnce(Lsn),
+    ) -> Result<Lsn, Refusal> {
         let mut record = self.record.take();
         record.clear();
-        encode_documents_into(change, &mut record);
+        encode(&mut record);
+        let mut slot = settings.map(|(mut slot, changes)| {
+            let mut freed = Freed::new();
+            for SettingChange { name, value } in changes {
+                let effect = Effect::Setting { name, value: value.as_deref() };
+                if slot.apply(&effect, AccessClock::default(), &mut freed).changed {
+                    effect.encode_into(&mut record);
+                }
+            }
+            slot
+        });
         let appended = self.gate.append(|appender| {
-            let pending = appender.reserve(&record).map_err(|_| Refusal::LogFailed)?;
-            let lsn = pending.lsn();
+            let reserved = appender.reserve(&record).map_err(|_| Refusal::LogFailed);
+            // If the log is poisoned, the server stops.
+            let lsn = reserved.as_ref().map_or(Lsn::MAX, |pending| pending.lsn());
+            if let Some(slot) = &mut slot {
+                slot.set_last_lsn(lsn);
+            }
+            let pending = reserved?;
             commit(lsn);
+            drop(slot);
             pending.publish();
             Ok(lsn)
         });

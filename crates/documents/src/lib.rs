@@ -78,7 +78,7 @@ pub use layer::LocalDoc;
 pub use limits::Limits;
 pub use names::{
     ATTACHMENT_NAME_BYTES_MAX, DATABASE_NAME_BYTES_MAX, DESIGN_PREFIX, ID_BYTES_MAX, LOCAL_PREFIX,
-    check_attachment_name, check_database_name, check_id,
+    USERS_DATABASE, check_attachment_name, check_database_name, check_id,
 };
 pub use rev_path::RevPath;
 pub use rev_tree::{Leaf, Merged, RevTree};

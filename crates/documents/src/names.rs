@@ -16,6 +16,9 @@ pub const LOCAL_PREFIX: &str = "_local/";
 /// The prefix of ids of design documents.
 pub const DESIGN_PREFIX: &str = "_design/";
 
+/// The database of users.
+pub const USERS_DATABASE: &str = "_users";
+
 /// Checks the id of a document.
 pub fn check_id(id: &str) -> Result<(), DocError> {
     let illegal = |reason| Err(DocError::IllegalDocId(reason));

@@ -1,19 +1,20 @@
 //! Rejects documents with a special meaning in CouchDB that this server does not implement: storing them
 //! would suggest that they take effect.
 //!
-//! [`crate::Writer::edit`] calls this check, so it covers the edits of clients by every protocol. Records in
-//! the log are not checked: a directory in which an earlier version stored such documents stays readable.
+//! [`crate::Writer::edit`] calls this check, so it covers the edits of clients by every protocol, except
+//! those of users ([`crate::Writer::edit_user`]), whose rules are checked by their caller. Records in the log
+//! are not checked: a directory in which an earlier version stored such documents stays readable.
 
 use crate::DocError;
 use crate::edit_request::EditRequest;
 use crate::json::Reader;
-use crate::names::DESIGN_PREFIX;
+use crate::names::{DESIGN_PREFIX, USERS_DATABASE};
 
-const USERS: &str = "Users are not kept in _users yet, and their passwords would not be hashed: set admin-user and admin-password, or requirepass.";
+const USERS: &str = "Users are documents of _users that are changed over HTTP alone, where their passwords are hashed: PUT /_users/org.couchdb.user:NAME.";
 const REPLICATIONS: &str = "This server runs no replications of its own: use a client that does (PouchDB), or a replicator of CouchDB with this server as source or target.";
 const VALIDATION: &str = "validate_doc_update is JavaScript and would not be run: check documents before they are sent, or in a proxy.";
 
-/// Rejects an edit in the database `database` that would be stored but have no effect.
+/// Rejects an edit of a client in the database `database` that would be stored but have no effect.
 pub(crate) fn refuse(database: &str, edit: &EditRequest) -> Result<(), DocError> {
     if edit.id.starts_with(DESIGN_PREFIX) {
         let refused = !edit.deleted && has_member(&edit.body, "validate_doc_update");
@@ -25,8 +26,9 @@ pub(crate) fn refuse(database: &str, edit: &EditRequest) -> Result<(), DocError>
         Some("_replicator") => REPLICATIONS,
         _ => return Ok(()),
     };
-    // Documents that an earlier version stored can be removed.
-    let is_removal = edit.deleted && &edit.body[..] == b"{}" && edit.attachments.is_empty();
+    // Documents that an earlier version stored can be removed, but a user only with its right to log in.
+    let is_removal =
+        database != USERS_DATABASE && edit.deleted && &edit.body[..] == b"{}" && edit.attachments.is_empty();
     if is_removal { Ok(()) } else { Err(DocError::NotImplemented(reason)) }
 }
 

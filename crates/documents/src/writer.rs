@@ -68,6 +68,8 @@ pub struct Writer {
     since_seq: u64,
     encoder: UpdateEncoder,
     expected: Expected,
+    /// The documents changed so far, if they are wanted.
+    changed: Option<Vec<DocId>>,
     /// An error after which `next` and the encoded operations may differ.
     failed: Option<StoreError>,
 }
@@ -91,12 +93,37 @@ impl Writer {
         let next = State::clone(&database.state());
         let encoder = UpdateEncoder::new(next.db, next.update_seq);
         let expected = Expected::default();
-        Writer { database, gate, since_seq: next.update_seq, next, encoder, expected, failed: None }
+        Writer {
+            database,
+            gate,
+            since_seq: next.update_seq,
+            next,
+            encoder,
+            expected,
+            changed: None,
+            failed: None,
+        }
     }
 
     /// Reuses `memory` for the encoded change. Must be called before any change.
     pub fn encode_in(&mut self, memory: Vec<u8>) {
         self.encoder = UpdateEncoder::within(memory, self.next.db, self.since_seq);
+    }
+
+    /// Has the documents noted that are changed from here on, for [`Writer::changed`].
+    pub fn note_changes(&mut self) {
+        self.changed = Some(Vec::new());
+    }
+
+    /// The documents changed since [`Writer::note_changes`], some of them maybe more than once.
+    pub fn changed(&self) -> &[DocId] {
+        self.changed.as_deref().unwrap_or_default()
+    }
+
+    fn note_changed(&mut self, id: &DocId) {
+        if let Some(changed) = &mut self.changed {
+            changed.push(id.clone());
+        }
     }
 
     /// Announces the documents that are edited next, in this order, so that they are looked up together. This
@@ -118,9 +145,22 @@ impl Writer {
     /// Edits a document. A revision that already exists is neither an error nor a change. Uploads that no
     /// attachment refers to afterwards are discarded: all of them if the edit fails or changes nothing.
     pub fn edit(&mut self, request: EditRequest) -> Result<Rev, DocError> {
+        self.edit_after(request, |writer, request| unsupported::refuse(writer.database.name(), request))
+    }
+
+    /// Edits the document of a user, which must have passed the rules for users. As [`Writer::edit`].
+    pub fn edit_user(&mut self, request: EditRequest) -> Result<Rev, DocError> {
+        self.edit_after(request, |_, _| Ok(()))
+    }
+
+    fn edit_after(
+        &mut self,
+        request: EditRequest,
+        check: impl FnOnce(&Writer, &EditRequest) -> Result<(), DocError>,
+    ) -> Result<Rev, DocError> {
         let uploads: Vec<UploadId> =
             request.attachments.iter().filter_map(AttachmentRequest::upload).collect();
-        let edited = self.edit_or_refuse(request);
+        let edited = check(self, &request).and_then(|()| self.edit_or_refuse(request));
         uploads.into_iter().try_for_each(|upload| self.discard_upload(upload))?;
         edited
     }
@@ -129,7 +169,6 @@ impl Writer {
         if request.id.starts_with(LOCAL_PREFIX) {
             return Err(DocError::bad_request("A _local document has no revisions that are listed."));
         }
-        unsupported::refuse(self.database.name(), &request)?;
         let old = match self.expected.take(&request.id) {
             Some(found) => found,
             None => self.next.document(&request.id)?,
@@ -163,6 +202,7 @@ impl Writer {
         let rev = path.newest();
         let edit = Edit { id, deleted, path, body, attachments };
         self.encoder.push_edit(&edit);
+        self.note_changed(&edit.id);
         let done = self.next.edit(edit, old);
         self.noted(done)?;
         Ok(rev)
@@ -191,6 +231,7 @@ impl Writer {
         let leaves = info.revs.leaves().map(|(rev, _)| rev);
         let purged: Vec<Rev> = leaves.filter(|rev| revs.contains(rev)).collect();
         if !purged.is_empty() {
+            self.note_changed(&info.id);
             self.push(Operation::Purge { id: info.id.clone(), revs: purged.clone() })?;
         }
         Ok(purged)
@@ -255,6 +296,7 @@ impl Writer {
         self.next = State::clone(&self.database.state());
         self.encoder = UpdateEncoder::new(self.next.db, self.since_seq);
         self.expected.forget();
+        self.changed.iter_mut().for_each(Vec::clear);
         self.failed = None;
     }
 

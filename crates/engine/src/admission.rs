@@ -78,8 +78,8 @@ impl Executor {
     /// The demand of one command.
     ///
     /// # Errors
-    /// [`CommandError::Loading`]: a message to a durable channel while there is no log yet; messages to other
-    /// channels can be published.
+    /// [`CommandError::Loading`]: a message to a channel while the server loads. The names of the durable
+    /// channels are a part of the data, so nobody knows yet whether the message must be in the log.
     #[inline]
     pub(crate) fn demand(&self, row: &Row, args: Args<'_>, host: &Host) -> Result<Demand, CommandError> {
         let runs_scripts = row.flags.has(Flags::RUNS_SCRIPTS);
@@ -96,10 +96,13 @@ impl Executor {
         if row.flags.has(Flags::WRITE) {
             return Ok(true);
         }
-        if !row.flags.has(Flags::LOGS_MESSAGES) || !host.config.is_durable_channel(args.at(1)) {
+        if !row.flags.has(Flags::LOGS_MESSAGES) {
             return Ok(false);
         }
-        if self.rules.loading { Err(CommandError::Loading) } else { Ok(true) }
+        if self.rules.loading {
+            return Err(CommandError::Loading);
+        }
+        Ok(host.config.is_durable_channel(args.at(1)))
     }
 
     /// Asks the log and the memory for what a command, or a whole transaction, demands. `false`: the log

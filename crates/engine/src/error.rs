@@ -14,6 +14,10 @@ pub enum LockContended {
     Busy,
 }
 
+/// The refusal of a command that would go on from data which a forced recovery has left incomplete.
+pub const UNCONFIRMED: &str =
+    "ERR a forced recovery must be confirmed first: CONFIG SET force-recovery confirmed";
+
 /// An error reply. The connection stays open.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CommandError {

@@ -84,8 +84,9 @@ pub struct Executor {
     pub(crate) rules: Rules,
     /// The users of this round.
     pub(crate) users: Arc<UserSet>,
-    /// The position of the newest change of users, while it is not committed: replies wait for it.
-    users_gate: Lsn,
+    /// The position of the newest change of users, until it is known to be committed: replies to a user that
+    /// has changed wait for it.
+    users_changed: Lsn,
     pub(crate) bulk_bytes_max: usize,
     /// The Lua machine and the libraries of this worker.
     pub scripting: Scripting,
@@ -123,7 +124,7 @@ impl Executor {
             admitted_bytes: 0,
             rules: Rules::LOADING,
             users: Arc::new(UserSet::initial(table)),
-            users_gate: Lsn::ZERO,
+            users_changed: Lsn::ZERO,
             bulk_bytes_max: 512 << 20,
             scripting: Scripting::default(),
             later: VecDeque::new(),
@@ -149,19 +150,30 @@ impl Executor {
     fn follow_users(&mut self, host: &Host) {
         if !host.users.is_current(&self.users, &self.keyspace) {
             self.users = host.users.refresh(&self.keyspace, &host.clients);
-            self.users_gate = gate(self.durability(), false, self.users.lsn);
+            self.users_changed = self.users.lsn;
         }
-        if self.users_gate != Lsn::ZERO && self.users_gate <= self.committed_lsn() {
-            self.users_gate = Lsn::ZERO;
+        // While the server loads, nothing is committed yet.
+        if self.users_changed != Lsn::ZERO && self.users_changed <= self.committed_lsn() {
+            self.users_changed = Lsn::ZERO;
         }
     }
 
-    /// Makes a reply that depends on the rights of users wait until those users are committed.
-    pub(crate) fn behind_users(&self, outcome: Outcome) -> Outcome {
+    /// Makes a reply that depends on the rights of the session's user wait until that user is committed.
+    pub(crate) fn behind_user(&self, outcome: Outcome, session: &Session) -> Outcome {
         match outcome {
-            Outcome::Done { gate } => Outcome::Done { gate: gate.max(self.users_gate) },
+            Outcome::Done { gate } => Outcome::Done { gate: gate.max(self.user_gate(session)) },
             other => other,
         }
+    }
+
+    /// The gate of all replies to the session's user.
+    #[inline]
+    fn user_gate(&self, session: &Session) -> Lsn {
+        if self.users_changed == Lsn::ZERO {
+            return Lsn::ZERO;
+        }
+        let changed = session.login.principal().map_or(self.users_changed, |principal| principal.lsn);
+        gate(self.durability(), false, changed)
     }
 
     /// The users of this round.
@@ -643,7 +655,7 @@ impl Executor {
         if !later.is_empty() {
             self.serve_later(later, host);
         }
-        gate(session.effective_durability(durability), wrote, seen).max(self.users_gate)
+        gate(session.effective_durability(durability), wrote, seen).max(self.user_gate(session))
     }
 }
 

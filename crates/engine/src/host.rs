@@ -298,6 +298,8 @@ pub trait Process: Send + Sync {
     fn allocator_report(&self) -> String;
     /// Writes a message of a script to the log of the process.
     fn log_script(&self, level: LogLevel, message: &str);
+    /// Has a thread that serves no clients do some work; returns at once.
+    fn run_apart(&self, work: Box<dyn FnOnce() + Send>);
     /// Begins to stop the server; returns at once. The error is the whole error text.
     ///
     /// # Errors

@@ -73,7 +73,7 @@ pub use blocking::PendingServes;
 pub use callbacks::Handler;
 pub use client_tracking::ClientTracking;
 pub use context::Context;
-pub use error::CommandError;
+pub use error::{CommandError, UNCONFIRMED};
 pub use event::{Event, EventClass, Message, Notice};
 pub use execute::{Call, Executor, Merged, Outcome, Resolved};
 pub use host::{

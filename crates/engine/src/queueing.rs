@@ -95,9 +95,11 @@ impl Executor {
         self.stats().rejected(found.index as usize);
         if matches!(found.row.keys, Keys::Queued) {
             session.end_transaction();
-            return self.behind_users(refuse(&aborted(&error), self.stats(), session, out));
+            let refused = refuse(&aborted(&error), self.stats(), session, out);
+            return self.behind_user(refused, session);
         }
-        self.behind_users(fail(&error, self.stats(), session, out))
+        let failed = fail(&error, self.stats(), session, out);
+        self.behind_user(failed, session)
     }
 }
 

@@ -19,6 +19,7 @@
 //! - A set of users does not change; a change of the users makes another one, with another generation.
 
 mod log_in;
+mod password_checks;
 mod subscriptions;
 
 use std::{
@@ -32,7 +33,7 @@ use std::{
 };
 
 use access::{
-    CommandList, CommandRule, Context as DenialContext, Denial, DenialLog, Denied, FailedLoginLine,
+    Category, CommandList, CommandRule, Context as DenialContext, Denial, DenialLog, Denied, FailedLoginLine,
     FailedLogins, PasswordHash, Reason, Rights, User,
 };
 use keyspace::{DataSettings, Keyspace};
@@ -45,10 +46,16 @@ use crate::{
 };
 
 pub use log_in::LogIn;
+pub use password_checks::{
+    ACCEPTED_MS, PAUSE_MS, PasswordCheck, PasswordChecks, REFUSED_MS, RUNNING_MAX, Verdict,
+};
 pub use subscriptions::may_listen;
 
 /// The prefix in the name of a setting that keeps a user; the name of the user follows.
 pub const OF_USERS: &str = "user:";
+
+/// The prefix in the name of a setting that the front of documents keeps, and that is a secret.
+pub const OF_HTTP: &str = "http:";
 
 /// The setting that is the password of the default user without a record. CONFIG SET changes the record, too.
 pub const REQUIREPASS: &str = "requirepass";
@@ -81,23 +88,29 @@ pub struct Principal {
     pub user: User,
     /// Its rights.
     pub rights: Rights,
+    /// Whether it may run every command of administrators, and so give itself any right: the role `_admin`.
+    pub is_admin: bool,
+    /// The newest record that it may follow from: a reply that depends on it waits until that is committed.
+    pub lsn: Lsn,
     /// Its record; `None`: it has none.
     record: Option<Box<[u8]>>,
 }
 
 impl Principal {
-    fn new(name: &[u8], user: User, record: Option<&[u8]>, table: &CommandTable) -> Principal {
+    fn new(name: &[u8], user: User, (record, lsn): (Option<&[u8]>, Lsn), table: &CommandTable) -> Principal {
         let rights = Rights::new(&user, table.commands());
-        Principal { name: name.into(), user, rights, record: record.map(Box::from) }
+        let mut of_admins = table.commands().iter().filter(|(_, it)| it.categories.has(Category::Admin));
+        let is_admin = rights.are_unrestricted() || of_admins.all(|(id, _)| rights.allow(id));
+        Principal { name: name.into(), user, rights, is_admin, lsn, record: record.map(Box::from) }
     }
 
-    fn of_record(name: &[u8], record: &[u8], table: &CommandTable) -> Principal {
+    fn of_record(name: &[u8], (record, lsn): (&[u8], Lsn), table: &CommandTable) -> Principal {
         let user = User::decode(record).unwrap_or_else(|error| {
             let user = String::from_utf8_lossy(name);
             tracing::error!(target: "server", %user, %error, "the record of a user cannot be read: it is disabled");
             User::initial(false)
         });
-        Principal::new(name, user, Some(record), table)
+        Principal::new(name, user, (Some(record), lsn), table)
     }
 
     /// Whether the data have it.
@@ -132,7 +145,7 @@ pub struct UserSet {
 impl UserSet {
     /// The users before there are data: the default user alone.
     pub(crate) fn initial(table: &CommandTable) -> UserSet {
-        let default = Principal::new(DEFAULT_USER.as_bytes(), User::all_powerful(), None, table);
+        let default = Principal::new(DEFAULT_USER.as_bytes(), User::all_powerful(), (None, Lsn::ZERO), table);
         UserSet {
             generation: 0,
             lsn: Lsn::ZERO,
@@ -219,6 +232,8 @@ pub struct Users {
     settings_generation: AtomicU64,
     denials: Mutex<DenialLog>,
     failed_logins: Mutex<FailedLogins>,
+    /// The checks of passwords that take long.
+    pub password_checks: PasswordChecks,
     /// How often something was denied.
     pub counts: DenialCounts,
 }
@@ -233,6 +248,7 @@ impl Users {
             settings_generation: AtomicU64::new(0),
             denials: Mutex::default(),
             failed_logins: Mutex::default(),
+            password_checks: PasswordChecks::default(),
             counts: DenialCounts::default(),
         }
     }
@@ -296,14 +312,15 @@ impl Users {
         next.generation = current.generation;
         for (name, record) in records(&data) {
             let known = current.get(name).filter(|known| known.record.as_deref() == Some(record));
-            let user =
-                known.cloned().unwrap_or_else(|| Arc::new(Principal::of_record(name, record, self.table)));
+            let user = known
+                .cloned()
+                .unwrap_or_else(|| Arc::new(Principal::of_record(name, (record, lsn), self.table)));
             next.by_name.insert(name.into(), user);
         }
         for (name, user) in self.without_records() {
             if next.get(&name).is_none_or(|known| !known.has_record()) {
                 let known = current.get(&name).filter(|it| !it.has_record() && it.user == user);
-                let user = || Arc::new(Principal::new(&name, user.clone(), None, self.table));
+                let user = || Arc::new(Principal::new(&name, user.clone(), (None, lsn), self.table));
                 next.by_name.insert((*name).into(), known.cloned().unwrap_or_else(user));
             }
         }
@@ -316,6 +333,11 @@ impl Users {
         drop(current);
         subscriptions::review(&before, &next, clients);
         next
+    }
+
+    /// The user of this name that the settings make, whatever the records say.
+    pub fn of_settings(&self, name: &[u8]) -> Option<User> {
+        self.without_records().into_iter().find(|(known, _)| **known == *name).map(|(_, user)| user)
     }
 
     /// The users that there are without records.
@@ -347,6 +369,11 @@ impl Users {
     pub fn note_denied(&self, denied: &Denied<'_>, context: DenialContext, session: &Session, now_ms: u64) {
         let (reason, object) = denied.entry(self.table.commands());
         self.note((reason, object), context, session.login.name(), session, now_ms);
+    }
+
+    /// Milliseconds that an attempt to log in from this address would have to wait.
+    pub fn login_wait_ms(&self, address: IpAddr, now_ms: u64) -> u64 {
+        self.failed_logins.lock().wait_ms(address, now_ms)
     }
 
     /// Begins an attempt to log in from this address, unless it has to wait because others have failed.

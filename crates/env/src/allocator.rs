@@ -86,8 +86,8 @@ unsafe impl GlobalAlloc for Allocator {
 }
 
 /// Returns the whole pages within a block to the OS. mimalloc itself returns them with a delay. If another
-/// thread has allocated the block, it would count as resident until that thread allocates again or the memory
-/// is reused.
+/// thread has allocated the block, the pages would count as resident until that thread allocates again or the
+/// memory is reused.
 ///
 /// # Safety
 /// `block` is valid for `bytes` bytes, and their contents are no longer needed.
@@ -105,8 +105,10 @@ fn note_large_freed() {
     LARGE_FREED.fetch_add(1, Relaxed);
 }
 
-/// Number of blocks of at least 16 MiB (`LARGE_BYTES`) freed so far. The allocator returns such memory to the
-/// OS only during later allocations and frees, so an idle server would keep it: see [`release_unused`].
+/// Number of blocks of at least 16 MiB (`LARGE_BYTES`) freed or reallocated so far. The pages of a freed one
+/// are returned to the OS at once. The allocator returns other memory, such as the old block of a
+/// reallocation, only during later allocations and frees, so an idle server would keep it: see
+/// [`release_unused`].
 pub fn large_blocks_freed() -> u64 {
     LARGE_FREED.load(Relaxed)
 }

@@ -1,6 +1,6 @@
 //! `Clock`: the time of day and a monotonic time, real or set by hand.
 //!
-//! Only this module reads the OS clocks. It has no timers, and nothing in it waits.
+//! No other crate reads the OS clocks. This module has no timers, and nothing in it waits.
 //!
 //! Invariants
 //! - `monotonic_us` never decreases; its origin is arbitrary, so only differences are meaningful.

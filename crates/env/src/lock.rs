@@ -1,8 +1,8 @@
 //! `DirLock`: one server per data directory.
 //!
 //! The locks are advisory `flock`s on the directory itself and on `sheaf.lock` inside it, which contains the
-//! holder's process id. They do not exclude threads of one process from each other, nor machines that share a
-//! network file system without `flock` forwarding.
+//! holder's process id. They exclude a second `DirLock`, of the same process too, but no thread that uses the
+//! directory without one, nor machines that share a network file system without `flock` forwarding.
 //!
 //! The lock on the directory holds even if the lock file in it is deleted. The lock file excludes earlier
 //! versions of Sheaf, which lock only the file, and is the only lock on file systems that cannot lock
@@ -35,7 +35,7 @@ pub struct DirLock {
 /// Why a directory could not be locked.
 #[derive(Debug, thiserror::Error)]
 pub enum LockError {
-    /// Another process holds the lock.
+    /// The lock is held already, usually by another process.
     #[error(
         "{} is held by {}: a directory serves one server at a time. Stop it, or name another directory with --dir",
         path.display(), holder(*pid)
@@ -46,7 +46,7 @@ pub enum LockError {
         /// The lock file.
         path: PathBuf,
     },
-    /// The lock file could not be opened, locked or written.
+    /// The directory or the lock file could not be opened, or the lock file could not be locked or written.
     #[error("cannot lock {}: {source}", path.display())]
     Io {
         /// The lock file.
@@ -78,8 +78,8 @@ impl DirLock {
     /// Locks the existing directory `dir`, without waiting.
     ///
     /// # Errors
-    /// [`LockError::Held`] if another process holds a lock; [`LockError::Io`] if a file cannot be opened,
-    /// locked or written.
+    /// [`LockError::Held`] if the directory or the lock file is locked already; [`LockError::Io`] if one of
+    /// them cannot be opened, or the lock file cannot be locked or written.
     pub fn acquire(dir: &Path) -> Result<DirLock, LockError> {
         let path = dir.join(Self::NAME);
         let failed = |source| LockError::Io { path: path.clone(), source };

@@ -3,7 +3,8 @@
 //! Figures of this process are in [`process`](crate::process).
 //!
 //! Invariants
-//! - Nothing is changed. A fact that the kernel does not give, for example in a container, is `None`.
+//! - Nothing is changed. A fact that the kernel does not give, for example in a container, is `None` or an
+//!   error.
 
 #![allow(unsafe_code)]
 
@@ -62,7 +63,7 @@ pub struct FileSystem {
     pub kind: FileSystemKind,
 }
 
-/// The types of `statfs(2)`.
+/// The known types of file systems, by their numbers in `statfs(2)`.
 const FILE_SYSTEMS: &[(u32, &str, FileSystemKind)] = &[
     (0xef53, "ext4", FileSystemKind::Disk),
     (0x5846_5342, "xfs", FileSystemKind::Disk),

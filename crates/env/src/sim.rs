@@ -9,8 +9,8 @@
 //! The model
 //! - A file is a *durable* image, a *visible* image (the one that programs read), and for every 512-byte
 //!   sector the versions written since the last sync. A crash keeps any one version of each sector (even an
-//!   older one), or none, or a torn mix of two; the same holds for sizes. An unsynced truncation may leave
-//!   the old bytes.
+//!   older one), or none, or a torn mix of two; of the sizes since the last sync it keeps any one, or none.
+//!   An unsynced truncation may leave the old bytes.
 //! - Each directory operation since the last `sync_dir` is kept or lost independently; a rename is atomic.
 //! - A failed sync reports its error once, marks the pages clean and loses some of them. The next sync then
 //!   succeeds, and reads show the lost data until the cache is dropped. A crash keeps only the data that

@@ -86,7 +86,7 @@ pub(crate) fn seeds() -> Vec<Seed> {
     let rejected = Message { is_rejected: true, ..message(Kind::VoteAnswer, other, 2, 0) };
     let released = Message { is_released: true, ..message(Kind::Vote, one, 3, 0) };
     let lacks_room = Message { lacks_room: true, ..message(Kind::Accepted, one, 2, 1) };
-    // The code under test turns each kind into the next one.
+    // `group_message` turns each kind into the next one.
     let election = [
         message(Kind::PreVoteAnswer, one, 2, 0),
         message(Kind::VoteAnswer, one, 2, 0),

@@ -34,6 +34,7 @@ mod restore;
 mod revision_merge;
 mod script;
 mod selector;
+mod session_cookie;
 mod snapshot;
 mod stream_block;
 mod tree_node;
@@ -51,6 +52,7 @@ pub use self::restore::restore;
 pub use self::revision_merge::revision_merge;
 pub use self::script::{script_json, script_msgpack, script_struct};
 pub use self::selector::selector;
+pub use self::session_cookie::session_cookie;
 pub use self::snapshot::snapshot;
 pub use self::stream_block::stream_block;
 pub use self::tree_node::tree_node;
@@ -96,6 +98,7 @@ macro_rules! with_targets {
             script_msgpack,
             script_struct,
             selector,
+            session_cookie,
             snapshot,
             stream_block,
             tree_node,
@@ -135,6 +138,7 @@ pub fn seeds(target: &str) -> Vec<Seed> {
         "script_msgpack" => script::msgpack_seeds(),
         "script_struct" => script::struct_seeds(),
         "selector" => selector::seeds(),
+        "session_cookie" => session_cookie::seeds(),
         "snapshot" => snapshot::seeds(),
         "stream_block" => stream_block::seeds(),
         "tree_node" => tree_node::seeds(),

@@ -26,7 +26,7 @@ impl Leaf for Deleted {
     }
 }
 
-/// Few numbers and few hashes, so that paths overlap.
+/// Reads a path. There are few numbers and few hashes, so that paths overlap.
 fn path(input: &mut Input<'_>) -> Option<(RevPath, Deleted)> {
     let (newest, count) = (input.byte()?, input.byte()?);
     let hashes = input.take(usize::from(count & 7))?.iter().map(|name| [*name & 15; 16]).collect();

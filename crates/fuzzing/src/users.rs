@@ -31,7 +31,9 @@ fn grammar(all_channels: bool) -> Grammar<'static> {
 pub fn user_record(bytes: &[u8]) -> Outcome {
     let Ok(user) = User::decode(bytes) else { return Outcome::Refused };
     assert_eq!(user.encode(), bytes, "a user has one encoding");
-    _ = (user.accepts(b"password"), user.line(b"name"), user.describe(), Rights::new(&user, &COMMANDS));
+    // Not the derived password, which may take seconds.
+    _ = (user.accepts_at_once(b"password"), user.passwords_digest());
+    _ = (user.line(b"name"), user.describe(), Rights::new(&user, &COMMANDS));
     Outcome::Accepted
 }
 
@@ -81,6 +83,16 @@ pub(crate) fn record_seeds() -> Vec<Seed> {
             "selectors",
             user(&["on", ">pw", "~a*", "%R~b", "&c", "+get", "-config|get", "(+set %W~d)"]).encode(),
         ),
+        (
+            "derived-password",
+            user(&[
+                "on",
+                ">pw",
+                "#pbkdf2-sha$4096$73616c74$4b007901b765489abead49d926f721d065a429c1",
+                "role:two%20words",
+            ])
+            .encode(),
+        ),
         ("roles", User { roles: vec![b"_admin"[..].into()], ..User::all_powerful() }.encode()),
         ("refused-version", vec![9, 0, 0, 0]),
         ("refused-empty", Vec::new()),
@@ -94,6 +106,12 @@ pub(crate) fn rules_seeds() -> Vec<Seed> {
         ("commands", b"+@all\n-@dangerous\n+config|get\n+select|1\n-set".to_vec()),
         ("selectors", b"(+get ~a)\n(+set\n%W~b)\nclearselectors\n(+@read)".to_vec()),
         ("passwords", b">one\n>two\n<one\nresetpass\nreset".to_vec()),
+        ("roles", b"role:a\nrole:two%20words\nresetroles\nROLE:b".to_vec()),
+        (
+            "derived-password",
+            b"#pbkdf2-sha$4096$73616c74$4b007901b765489abead49d926f721d065a429c1\n>pw".to_vec(),
+        ),
+        ("refused-role", b"role:_admin".to_vec()),
         ("refused-command", b"+nosuch".to_vec()),
         ("refused-parenthesis", b"(+get".to_vec()),
     ]

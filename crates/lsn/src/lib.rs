@@ -40,7 +40,7 @@ impl Lsn {
     /// The position `bytes` later.
     ///
     /// # Panics
-    /// If the position would pass 2^64 bytes.
+    /// If the position would reach 2^64 bytes.
     #[inline]
     #[must_use]
     pub const fn advance(self, bytes: u64) -> Self {

@@ -107,7 +107,7 @@ impl Known {
         applied: impl Fn() -> Lsn,
         is_tick: bool,
     ) -> (Seen, io::Result<()>) {
-        // Before the data is looked at, which may be newer.
+        // Called before the data is looked at, because the data may be newer.
         let applied_before = applied();
         let (data, recorded_at) = look_at_data();
         let mut seen = Seen { is_news: !Arc::ptr_eq(&data, &self.data), configure: None };

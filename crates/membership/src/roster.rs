@@ -32,10 +32,10 @@ pub struct Roster {
     pub group: String,
     /// In the order in which they joined.
     pub members: Vec<Listed>,
-    /// The voters before this change, and the learners: those are certainly committed.
+    /// The voters before this change. They and [`Roster::learners_before`] are certainly committed.
     #[serde(default)]
     pub voters_before: Vec<String>,
-    /// See [`Roster::voters_before`].
+    /// The learners before this change.
     #[serde(default)]
     pub learners_before: Vec<String>,
     /// The members that this change removes: they are needed until the change is in force.
@@ -65,7 +65,7 @@ pub struct Listed {
 }
 
 impl Listed {
-    /// Its id; `None` if the text is none.
+    /// Its id; `None` if the text is no id.
     pub fn member_id(&self) -> Option<MemberId> {
         MemberId::parse(&self.id)
     }
@@ -98,7 +98,7 @@ impl Roster {
         Members { voters: ids(true), learners: ids(false) }
     }
 
-    /// The members before the newest change; `None` for the first roster.
+    /// The members before the newest change; `None` if the roster names none.
     pub fn members_before(&self) -> Option<Members> {
         let ids = |texts: &[String]| texts.iter().filter_map(|text| MemberId::parse(text)).collect();
         let members = Members { voters: ids(&self.voters_before), learners: ids(&self.learners_before) };

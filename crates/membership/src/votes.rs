@@ -1,14 +1,14 @@
 //! The votes of this member: the machine of the crate `consensus`, with its file and its clock. The server
 //! has its connections.
 //!
-//! Every thread that has an input takes the lock, gives it to the machine, and acts on the outcome: it saves
-//! the ballot, sends the messages, and reports the committed position and the leadership.
+//! Every thread that has an input takes the lock, gives the input to the machine, and acts on the outcome: it
+//! saves the ballot, sends the messages, and reports the committed position and the leadership.
 //!
 //! Invariants
 //! - The ballot is on disk before a message leaves. If it cannot be saved, this member is silent until it
 //!   can, and then restarts within the process, from what is on disk.
-//! - While this server leads, [`Votes::may_answer`] is true only within its lease. After it has led, it is
-//!   true again only when it has stepped down, and no reply from before is left.
+//! - While this server leads, [`Votes::may_answer`] is true only within its lease. When the server leads no
+//!   more, `may_answer` is true again only after [`Votes::step_down`], when no reply from before is left.
 //! - At most [`TIMED_MAX`] batches are timed at once.
 
 use std::{
@@ -63,9 +63,9 @@ pub struct Votes {
     /// reports hold other parts of the server.
     member: Mutex<Option<(Member, Reports)>>,
     committed: AtomicU64,
-    /// The time up to which replies may leave; `u64::MAX` unless this server leads or has led.
+    /// The time up to which replies may leave; `u64::MAX` for no end.
     lease_until_us: AtomicU64,
-    /// It leads or has led in this incarnation.
+    /// This server leads, or has led and not stepped down yet.
     is_open: AtomicBool,
     is_silent: AtomicBool,
     /// The ballot in memory could not be saved.
@@ -166,7 +166,8 @@ impl Votes {
     }
 
     /// Saves the state that is in memory only: a ballot that could not be saved, or that this server asks to
-    /// join. The latter is saved before it asks, since the group may list it before the answer arrives.
+    /// join. That is saved before the server asks, since the group may list the server before the answer
+    /// arrives.
     ///
     /// # Errors
     /// I/O errors.
@@ -224,7 +225,8 @@ impl Votes {
         self.member.lock().as_ref().map(|(member, _)| look(member))
     }
 
-    /// Gives the machine an input, and acts on the outcome. `None` if it takes part in no votes.
+    /// Gives the machine an input, and acts on the outcome. `None` if this member takes part in no votes, or
+    /// its ballot cannot be saved.
     pub fn input<T>(&self, act: impl FnOnce(&mut Member, u64) -> T) -> Option<T> {
         let mut member = self.member.lock();
         let is_silent = self.is_silent.load(SeqCst) || self.is_unsaved();
@@ -360,7 +362,7 @@ impl Votes {
 
     /// Ends the leadership of this server, which keeps its memory: replies leave as those of a follower. No
     /// reply that was made while it led may still be unsent. Returns false, and does nothing, if the server
-    /// was elected again.
+    /// was elected again, or takes part in no votes.
     pub fn step_down(&self) -> bool {
         let member = self.member.lock();
         let follows = member.as_ref().is_some_and(|(member, _)| !member.leads());
@@ -395,7 +397,8 @@ impl Votes {
     /// Accepts batches from the leader, before the log takes them.
     ///
     /// # Errors
-    /// If the sender does not lead any more, or the batches do not continue the log here.
+    /// If the sender does not lead any more, the batches do not continue the log here, or this member takes
+    /// part in no votes.
     pub fn accept(
         &self,
         link: Option<Link>,

@@ -2,8 +2,8 @@
 //! [`Walk`] over its items; there is no editing.
 //!
 //! Invariants
-//! - Sizes and counts of the header are checked against the bytes; a walk ends only at the end of the
-//!   encoding.
+//! - Sizes and counts of the header are checked against the bytes, except for the count of a zipmap; a walk
+//!   ends only at the end of the encoding.
 //! - A walk does not allocate: a packed string of many small items is much smaller than a list of them.
 
 use crate::Error;
@@ -242,7 +242,7 @@ impl<'a> Zipmap<'a> {
 
     pub(crate) fn new(bytes: &'a [u8]) -> Result<Self, Error> {
         let mut reader = Reader::new(bytes);
-        // The count is not used: it is only a hint, because one byte holds at most 254.
+        // The count is not used: it is only a hint, because its one byte cannot count 254 fields or more.
         reader.byte()?;
         Ok(Zipmap { reader, is_at_value: false })
     }

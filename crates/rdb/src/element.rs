@@ -1,8 +1,8 @@
 //! Values, element by element.
 //!
 //! The walk over a value of any type and encoding passes on each element as it is read, so that a value of
-//! any size takes the memory of one string. The walk does not check for duplicate members, which would take
-//! the memory of all members.
+//! any size takes the memory of one string, and a stream also that of the pending entries of one group. The
+//! walk does not check for duplicate members, which would take the memory of all members.
 
 use crate::compact::{Intset, Listpack, Walk, Ziplist, Zipmap};
 use crate::input::{Input, parse_double};
@@ -200,7 +200,8 @@ fn zset<E: From<Error>>(
     Ok(())
 }
 
-/// Reads fields and values, with a deadline before or after each pair.
+/// Reads fields and values. `before` and `after` read the deadline of a pair, which comes before or after it,
+/// if any.
 fn hash<I: Input, E: From<Error>>(
     input: &mut I,
     before: impl Fn(&mut I) -> Result<Option<u64>, Error>,

@@ -11,7 +11,8 @@
 //! unsupported type.
 //!
 //! Invariants
-//! - Every error names the byte where reading stopped, and the key if reading stopped within one.
+//! - An error behind the header names the byte where reading stopped. An error of the content also names the
+//!   key, if reading stopped within its value.
 //! - Only hints are skipped silently: auxiliary fields, sizes, access times and cluster slots.
 
 mod reading;
@@ -48,7 +49,7 @@ pub enum FileError {
         "this is no RDB file. Is it an append only file? Use dump.rdb, or copy the running server with --from"
     )]
     AppendOnly,
-    /// The version of the file is newer than this reader.
+    /// The version of the file is not one that can be read.
     #[error(
         "the file is of {server} RDB version {version}; up to {FILE_VERSION_MAX} of Redis and {FILE_VERSION_VALKEY} of Valkey can be read"
     )]
@@ -69,7 +70,8 @@ pub enum FileError {
     /// The content of the file is invalid.
     #[error("at byte {offset}{}: {error}", within(.key))]
     Malformed {
-        /// The position at which reading stopped. It is a few bytes behind the fault at most.
+        /// The position at which reading stopped. The fault is a few bytes before it, or in the packed or
+        /// compressed string that ends there.
         offset: u64,
         /// Database and name of the key whose value was being read.
         key: Option<(u64, Vec<u8>)>,

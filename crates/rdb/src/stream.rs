@@ -77,9 +77,9 @@ pub enum StreamElement<'a> {
     Pending {
         /// The id of the entry.
         id: StreamId,
-        /// Time of the last delivery to the consumer, Unix time in milliseconds.
+        /// Time of the entry's last delivery, Unix time in milliseconds.
         time_ms: u64,
-        /// Number of its deliveries.
+        /// Number of the entry's deliveries.
         count: u64,
     },
 }

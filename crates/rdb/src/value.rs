@@ -76,7 +76,7 @@ impl Value {
             Value::Set(members) => distinct(members.iter().map(Vec::as_slice)),
             Value::Zset(members) => distinct(members.iter().map(|(_, member)| member.as_slice())),
             Value::Hash(fields) => distinct(fields.iter().map(|field| field.name.as_slice())),
-            // Of duplicate groups or consumers, the last one counts.
+            // Duplicate groups or consumers become one, which has the position or the times of the last.
             Value::Stream(_) => Ok(()),
         }
     }

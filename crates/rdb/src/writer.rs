@@ -1,5 +1,6 @@
 //! Encodes values in the plain forms that every version in use reads: nothing packed or compressed, integers
-//! as strings. These are not the smallest encodings.
+//! as strings. These are not the smallest encodings. The exceptions are hashes with field expiry, which older
+//! versions cannot read, and streams, which are always packed (see `stream`).
 
 use crate::{opcodes, types};
 

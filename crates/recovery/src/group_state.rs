@@ -55,16 +55,16 @@ pub struct GroupState {
     pub member_id: String,
     /// Whether the group began with this directory.
     pub founded: bool,
-    /// The member that was asked to join.
+    /// The address of the member that this server asks to let it join; empty for a founder.
     pub join: String,
     /// The highest term that this member has taken part in.
     pub term: u64,
     /// Its vote in that term.
     pub voted_for: String,
-    /// The voters that are in force here, and the learners. A later change in the log may not be committed.
+    /// The voters that are in force here. A later change in the log may not be committed.
     #[serde(default)]
     pub voters: Vec<String>,
-    /// See [`GroupState::voters`].
+    /// The learners that are in force here.
     #[serde(default)]
     pub learners: Vec<String>,
     /// A position of the log that was committed when these members came into force, or when this server last
@@ -232,7 +232,7 @@ impl GroupState {
         sealed_json::store(disk, &dir.join(GROUP_FILE), self)
     }
 
-    /// The member that was asked to join; `None` for a founder.
+    /// The member that this server asks to let it join; `None` for a founder.
     pub fn join_address(&self) -> Option<Address> {
         parse_address(&self.join)
     }

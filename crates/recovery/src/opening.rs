@@ -22,7 +22,8 @@ pub fn indexes_directory(dir: &Path) -> PathBuf {
     directory(dir).join("indexes")
 }
 
-/// Opens all databases of the data directory `dir`; with a `limit`, in their state at that position.
+/// Opens all databases of the data directory `dir` at their last checkpoints; with a `limit`, at their last
+/// checkpoints up to that position.
 ///
 /// # Errors
 /// I/O errors and damage. Missing files are detected by recovery, which knows whether there were any.

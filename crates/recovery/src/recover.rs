@@ -40,7 +40,8 @@ pub struct Memory<'a> {
 /// Recovers snapshot and log into `keyspace`, which must be empty, and opens the log for writing.
 ///
 /// # Errors
-/// [`RecoverError`]. Nothing on disk was changed then, unless the last step failed.
+/// [`RecoverError`]. If the data cannot be recovered, nothing on disk is changed. An error after that may
+/// leave snapshots set aside, a report, or changes of the log.
 pub fn recover(
     source: Source<'_>,
     keyspace: &Keyspace,

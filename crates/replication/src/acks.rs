@@ -6,7 +6,7 @@
 //!
 //! Invariants
 //! - A replica counts once, however often it connects: acknowledgements on its older connections are ignored.
-//! - `commit` never goes back: a disconnected replica still has the log that it acknowledged.
+//! - `commit` never goes back within an epoch: a disconnected replica still has the log that it acknowledged.
 //! - Nothing is committed before the first batch of the leader's own epoch, and everything before that batch
 //!   is committed with it. Reason: of two logs, the one whose last batch has the higher epoch counts as
 //!   newer. If replicas had only batches of earlier leaders, a shorter log with a batch of an epoch in

@@ -35,8 +35,8 @@ enum Invalid {
     Null,
 }
 
-/// Which arrays are sparse, and whether these are converted to objects. An array is sparse if its largest
-/// index exceeds both `safe` and `ratio` times the number of its elements.
+/// Which arrays are sparse, and whether these are converted to objects or refused. An array is sparse if its
+/// largest index exceeds both `safe` and `ratio` times the number of its elements; none is if `ratio` is 0.
 #[derive(Debug, Clone, Copy)]
 struct Sparse {
     converts: bool,
@@ -170,10 +170,15 @@ fn add_settings(lua: &Lua, table: &Table, options: &Shared) -> Result<()> {
         },
     )?;
     table.set("encode_sparse_array", sparse)?;
-    // `cjson.new` returns a copy of the table. All copies share one set of options, which is reset for every
-    // script.
-    let copy = table.clone();
-    table.set("new", function(lua, "new", move |_, ()| Ok(copy.clone()))?)
+    // `cjson.new` returns a copy: a script may write to it, and all scripts of the machine share the table
+    // itself. Copies have no options of their own: a machine has one set of them, which every script resets.
+    let whole = table.clone();
+    let copied = function(lua, "new", move |lua, ()| {
+        let copy = lua.create_table()?;
+        whole.for_each(|name: Value, member: Value| copy.set(name, member))?;
+        Ok(copy)
+    })?;
+    table.set("new", copied)
 }
 
 /// For fuzzing: decodes bytes, and encodes the resulting value. Returns whether they decode.

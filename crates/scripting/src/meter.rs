@@ -140,7 +140,7 @@ impl Meter {
         self.leave()
     }
 
-    /// Counts an instruction that is about to produce `bytes` bytes.
+    /// Counts as many instructions as take the time in which `bytes` bytes are produced.
     pub(crate) fn count_bytes(&self, bytes: usize) -> mlua::Result<()> {
         self.count(u32::try_from(bytes / BYTES_PER_INSTRUCTION).unwrap_or(u32::MAX))
     }

@@ -34,7 +34,7 @@ fn without_zeros(digits: &str) -> &str {
 }
 
 /// Appends a number as an argument of a command, as in Redis 7.2 and later: whole numbers up to 2^62 with all
-/// their digits and without a sign of zero, others in their shortest form.
+/// their digits (-0 as `0`), others in their shortest form.
 pub(crate) fn append_argument(value: f64, out: &mut Vec<u8>) {
     const WHOLE_MAX: f64 = (1_i64 << 62) as f64;
     if value.abs() <= WHOLE_MAX && value.trunc() == value {

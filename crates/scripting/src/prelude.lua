@@ -54,8 +54,8 @@ function tables.insert(table, ...)
   return insert(table, ...)
 end
 
--- Tables up to this length are sorted by Lua itself. With an inconsistent order a longer one could take for
--- ever, and Lua's sort can be stopped only in the comparison function.
+-- Tables up to this length are sorted without a comparison function. A longer one could take for ever with an
+-- inconsistent order, and Lua's sort can be stopped only in the comparison function.
 local SORTED_ALONE_MAX = 64
 
 local function less(left, right)

@@ -82,7 +82,7 @@ pub(crate) fn functions(lua: &Lua, settings: &Settings) -> Result<Table> {
     Ok(table)
 }
 
-/// Adds the constants to the `redis` table of a library that is being loaded.
+/// Adds the constants, except those of `set_repl`, to the `redis` table of a library that is being loaded.
 pub(crate) fn for_libraries(table: &Table) -> Result<()> {
     let levels = NUMBERS.iter().filter(|(name, _)| !name.starts_with("REPL_"));
     levels.into_iter().try_for_each(|(name, value)| table.set(*name, *value))?;

@@ -1,7 +1,8 @@
 //! The value returned by a script, written as a reply.
 //!
-//! A number loses its fraction, `true` is 1, `false` and nil are null. A table is the array of its elements
-//! up to the first nil, unless it has one of the fields described in [`reply`](crate::reply).
+//! A number loses its fraction, `true` is 1, `false` and nil are null; if the script has set RESP3, `true`
+//! and `false` are booleans. A table is the array of its elements up to the first nil, unless it has one of
+//! the fields described in [`reply`](crate::reply).
 
 use mlua::{Table, Value};
 use smallvec::SmallVec;

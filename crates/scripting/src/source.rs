@@ -8,7 +8,8 @@ use crate::ScriptError;
 /// The flags that a script declares in its first line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Traits {
-    /// Whether the script has a first line with `#!`. If so, flags that are not named there do not apply.
+    /// Whether the script has a first line with `#!`. If so, the flags decide whether it may run at all. If
+    /// not, the script runs, and each of its commands is refused or not by itself.
     pub declared: bool,
     /// Whether the script declares that it does not write. Its writes are then refused.
     pub no_writes: bool,
@@ -19,8 +20,8 @@ pub struct Traits {
 }
 
 impl Traits {
-    /// Whether the whole script is refused when memory is scarce. For other scripts, only commands that need
-    /// memory are refused.
+    /// Whether the whole script is refused when memory is scarce. If not, the script runs, and its commands
+    /// that need memory are refused, unless it declares `allow-oom`.
     pub fn needs_memory(self) -> bool {
         self.declared && !self.no_writes && !self.allow_oom
     }

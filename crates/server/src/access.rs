@@ -1,8 +1,8 @@
 //! Passwords, and the admission of connections: the same rules for the Redis port and the HTTP port.
 //!
-//! Users belong to the data (`engine::users`). Over HTTP, each user who may do everything is an admin, and so
-//! is `admin-user` with `admin-password`. While `default` needs no password, protected
-//! mode serves only clients on this machine.
+//! Users belong to the data (`engine::users`) and are the same for both protocols. Over HTTP, `admin-user`
+//! with `admin-password` is one more, and an admin; each user who may run all commands of administrators is
+//! an admin, too. While `default` needs no password, protected mode serves only clients on this machine.
 
 use std::{
     net::{IpAddr, SocketAddr},
@@ -12,11 +12,12 @@ use std::{
     },
 };
 
-use couch::{LogIn, Resource};
+use access::{PasswordHash, is_role};
+use couch::{Account, LogIn, Resource};
 use engine::{
     CommandError, Place,
     clients::{Clients, DEFAULT_USER, TOO_MANY_CLIENTS},
-    users::Principal,
+    users::{Principal, Verdict},
 };
 use env::Clock;
 use settings::{Key, RESERVED_PLACES};
@@ -69,7 +70,7 @@ impl Access {
         self.config.hot().clients_max().saturating_sub(self.clients.count() as u64)
     }
 
-    /// A connection was not served, or no longer.
+    /// Counts a connection that is not served, or no longer.
     pub(crate) fn note_rejected(&self) {
         self.rejected_connections.fetch_add(1, Relaxed);
     }
@@ -96,6 +97,14 @@ impl Access {
         passwords.find(|password| !password.is_empty()).map(str::to_owned)
     }
 
+    /// The user of this name, as HTTP knows it, if it may log in.
+    pub(crate) fn http_account(&self, name: &str) -> Option<Account> {
+        if let Some(password) = self.http_admin_password(name) {
+            return Some(admin_of_settings(&password));
+        }
+        self.user_of(name).filter(|user| user.user.is_enabled).map(|user| account_of(&user))
+    }
+
     /// Judges a name and a password over HTTP. Failures slow down the address, as on the Redis port.
     pub(crate) fn log_in_over_http(
         &self,
@@ -105,48 +114,107 @@ impl Access {
         resource: Option<Resource>,
     ) -> LogIn {
         let (users, now_ms) = (self.config.users(), self.clock.unix_ms());
+        if users.login_wait_ms(address, now_ms) > 0 {
+            return LogIn::TooEarly;
+        }
+        let judged = match self.judge(name, password, resource, now_ms) {
+            Ok(judged) => judged,
+            Err(unknown) => return unknown,
+        };
         if users.begin_login(address, now_ms).is_err() {
             return LogIn::TooEarly;
         }
-        let judged = match resource {
-            _ if self.is_http_admin(name, password) => LogIn::Admin,
-            Some(resource) if self.may_use(name, password, resource) => LogIn::Permitted,
-            _ => LogIn::Wrong,
-        };
-        if judged == LogIn::Wrong {
-            users.note_failed_http_login(address, name.as_bytes(), now_ms);
-        } else {
-            users.note_login(address, name.as_bytes());
+        match judged {
+            Some(account) => {
+                users.note_login(address, name.as_bytes());
+                LogIn::Accepted(account)
+            }
+            None => {
+                users.note_failed_http_login(address, name.as_bytes(), now_ms);
+                LogIn::Wrong
+            }
         }
-        judged
     }
 
-    /// Whether these are the name and the password of an HTTP admin: one of the settings, or a user who may
-    /// do everything.
-    fn is_http_admin(&self, name: &str, password: &str) -> bool {
-        let wanted = self.http_admin_password(name);
-        wanted.is_some_and(|wanted| are_equal(wanted.as_bytes(), password.as_bytes()))
-            || self.user_of(name, password).is_some_and(|user| user.rights.are_unrestricted())
+    /// The user with this name and password, who may use the resource.
+    ///
+    /// # Errors
+    /// It is not known yet.
+    fn judge(
+        &self,
+        name: &str,
+        password: &str,
+        resource: Option<Resource>,
+        now_ms: u64,
+    ) -> Result<Option<Account>, LogIn> {
+        // The admin of the settings has that password alone.
+        if let Some(wanted) = self.http_admin_password(name) {
+            let is_right = are_equal(wanted.as_bytes(), password.as_bytes());
+            return Ok(is_right.then(|| admin_of_settings(&wanted)));
+        }
+        let Some(user) = self.user_of(name) else { return Ok(None) };
+        let accepts = match user.user.accepts_at_once(password.as_bytes()) {
+            Some(accepts) => accepts,
+            None => self.accepts_derived(&user, password, now_ms)?,
+        };
+        let lacks_certificate =
+            user.user.needs_no_password && self.config.users().settings().certificates_name_users;
+        let may_log_in = accepts && !lacks_certificate;
+        let may_use = resource.is_none_or(|resource| self.may_use(&user, resource));
+        Ok((may_log_in && may_use).then(|| account_of(&user)))
     }
 
-    /// Whether these are the name and the password of a user with the right to a resource: to the command
-    /// that shows as much.
-    fn may_use(&self, name: &str, password: &str, resource: Resource) -> bool {
+    /// Whether this is the user's derived password.
+    ///
+    /// # Errors
+    /// It is not known yet.
+    fn accepts_derived(&self, user: &Principal, password: &str, now_ms: u64) -> Result<bool, LogIn> {
+        let Some(derived) = &user.user.derived_password else { return Ok(false) };
+        let users = self.config.users().clone();
+        match users.password_checks.verdict(derived, password.as_bytes(), now_ms) {
+            Verdict::Known(accepts) => Ok(accepts),
+            Verdict::Later => Err(LogIn::Later),
+            Verdict::Begins(check) => {
+                let running = users.clone();
+                Err(LogIn::Begins(Box::new(move || running.password_checks.run(check, now_ms))))
+            }
+        }
+    }
+
+    /// Whether a user has the right to a resource: to the command that shows as much.
+    fn may_use(&self, user: &Principal, resource: Resource) -> bool {
         let command: &[u8] = match resource {
             Resource::Metrics => b"info",
             Resource::Backup => b"replicate",
         };
         let command = self.config.users().commands().find(command);
-        self.user_of(name, password).zip(command).is_some_and(|(user, command)| user.rights.allow(command))
+        user.is_admin || command.is_some_and(|command| user.rights.allow(command))
     }
 
-    /// The user of the data with this name, if this is its password.
-    fn user_of(&self, name: &str, password: &str) -> Option<Arc<Principal>> {
+    /// The user of the data with this name.
+    fn user_of(&self, name: &str) -> Option<Arc<Principal>> {
+        self.config.follow_users();
         let users = self.config.users().current();
         // `default` without a record has the password of a setting, or none.
-        let user = users.get(name.as_bytes()).filter(|user| user.has_record() || name != DEFAULT_USER)?;
-        user.user.accepts(password.as_bytes()).then(|| user.clone())
+        users.get(name.as_bytes()).filter(|user| user.has_record() || name != DEFAULT_USER).cloned()
     }
+}
+
+/// The role of those who may do everything.
+const ADMIN_ROLE: &str = "_admin";
+
+fn admin_of_settings(password: &str) -> Account {
+    let passwords_digest = *PasswordHash::of(password.as_bytes()).bytes();
+    Account { roles: vec![ADMIN_ROLE.into()], is_admin: true, passwords_digest }
+}
+
+fn account_of(user: &Principal) -> Account {
+    let roles = user.user.roles.iter().filter(|role| is_role(role));
+    let mut roles: Vec<String> = roles.map(|role| String::from_utf8_lossy(role).into_owned()).collect();
+    if user.is_admin {
+        roles.insert(0, ADMIN_ROLE.into());
+    }
+    Account { roles, is_admin: user.is_admin, passwords_digest: user.user.passwords_digest() }
 }
 
 /// Takes the same time wherever the two differ.

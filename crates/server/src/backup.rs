@@ -4,10 +4,9 @@
 //! The crate `backup` describes how a copy is made and its contents.
 //!
 //! Invariants
-//! - The copying client chooses the name of its session and keeps it: a session replaces an earlier one of
+//! - The copying client may choose the name of its session and keep it: a session replaces an earlier one of
 //!   the same name.
-//! - A session pins a bounded number of bytes for a bounded time. A session that exceeds one of these bounds
-//!   ends.
+//! - A session pins a bounded number of bytes, and only while its client goes on asking. Otherwise it ends.
 
 mod file_body;
 pub(crate) mod routes;

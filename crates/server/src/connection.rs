@@ -68,20 +68,20 @@ pub(crate) struct Connection {
     broken: Cell<bool>,
     /// The interrupted conversation may go on.
     resumable: Cell<bool>,
-    /// Bytes were pushed, and no send was tried since.
+    /// Bytes were pushed, and the worker has not called [`Connection::send_pushed`] since.
     pushed: Cell<bool>,
     /// Deadline of the blocked command.
     deadline: Cell<Option<Instant>>,
     /// State of the checks for a client that receives too slowly.
     backlog: Cell<Backlog>,
-    /// The time at which the input behind a blocked command reached its limit; `None` while there is no such
-    /// command, or there is room for more input.
+    /// The time of the first check that found the input behind a blocked command at its limit; `None` while
+    /// there is no such command, or there is room for more input.
     full_since_ms: Cell<Option<u64>>,
     /// Share of this connection in the worker's `unsent_bytes`.
     counted_bytes: Cell<usize>,
     /// Whether the subscriber receives messages as fast as they are published.
     keeping_up: Cell<KeepingUp>,
-    /// Replies that the client does not read, while it sends commands.
+    /// State of the checks for a client that sends commands and does not read its replies.
     unread: Cell<Unread>,
 }
 
@@ -153,7 +153,8 @@ impl Connection {
         while self.refused.get() && !self.broken.get() {
             match self.socket.stream().poll_write_ready(cx) {
                 Poll::Ready(Ok(())) if self.send() => {}
-                // They leave with the end of the pause, or with the next lease: this task is woken then.
+                // No bytes may leave now: they leave when the pause ends, or with the next lease. Either
+                // wakes this task if the socket refuses bytes then.
                 Poll::Ready(Ok(())) => break,
                 Poll::Ready(Err(_)) => return Poll::Ready(()),
                 Poll::Pending => break,
@@ -583,7 +584,8 @@ impl Connection {
         self.kill();
     }
 
-    /// Turns the replies that wait for a gate up to `up_to` into errors. Returns how many.
+    /// Turns the replies that wait for a gate up to `up_to` into errors. Returns how many. If the replies
+    /// cannot be told from other bytes, ends the connection as [`Connection::fail`] does, and returns 1.
     pub(crate) fn fail_held(&self, up_to: Lsn, error: &CommandError) -> u64 {
         let listens = self.client().kind() == ClientKind::PubSub;
         let failed = match listens {

@@ -42,7 +42,8 @@ impl DeadLog {
             self.saver.ask();
             return;
         }
-        // The lock is not taken earlier: a FLUSHALL takes it while it holds the locks of all slots.
+        // The lock is not held during the checks above: a FLUSHALL takes it while it holds the locks of all
+        // slots.
         let mut pending = self.pending.lock();
         if *pending != Some((record, boundary)) {
             return;

@@ -121,8 +121,11 @@ impl Encryption {
         self.doors.iter().find(|(it, _)| *it == door).map(|(_, acceptor)| acceptor.clone())
     }
 
-    /// Checks settings that are not in force yet, of which these have changed. Returns the first that
-    /// concerns the sessions of an open door, and why these cannot begin.
+    /// Checks settings that are not in force yet, of which those in `changed` have changed.
+    ///
+    /// # Errors
+    /// If sessions of an open door could not begin: the first changed setting that concerns sessions, and the
+    /// reason.
     pub(crate) fn check(settings: &Settings, changed: &[Key]) -> Result<(), (Key, String)> {
         let Some(key) = changed.iter().find(|key| OF_SESSIONS.contains(key)) else { return Ok(()) };
         // The set as a whole: a certificate and its key come together.

@@ -15,7 +15,7 @@
 //! Invariants
 //! - A member starts as a replica of nobody. Only votes make it lead, in an epoch that is their term.
 //! - A leader that is deposed takes no writes and shows nothing until it has restarted within the process,
-//!   with an empty memory; or the group has committed all that it has.
+//!   with an empty memory; or until it has stepped down, because the group has committed all of its log.
 //! - A server joins as a learner; the leader makes it a voter once it has caught up. One change at a time.
 
 mod askers;
@@ -51,7 +51,12 @@ use settings::Key;
 use storage::{CursorRead, Log, LogCursor};
 
 pub(crate) use self::handle::GroupHandle;
-use self::{askers::Askers, events::Announced, peers::Peers, room::ROOM_BACKOFF_US};
+use self::{
+    askers::Askers,
+    events::Announced,
+    peers::{Peers, Refusal},
+    room::ROOM_BACKOFF_US,
+};
 use crate::{
     config::Config,
     mailbox::{Mailbox, WorkerOrder},
@@ -117,7 +122,7 @@ pub(crate) enum Prepared {
     Member {
         /// The leaderships that the votes decide.
         leaderships: mpsc::Receiver<Option<Leadership>>,
-        /// The log, from the last batch on that the votes know.
+        /// The log behind the last batch that the votes know.
         tail: LogCursor,
     },
 }
@@ -187,6 +192,7 @@ impl Group {
         let peers = Arc::new(Peers::new(votes.clone(), &state.group_id, introduction));
         let _ = (self.own.set(own), self.log.set(log.clone()), self.peers.set(peers.clone()));
         self.recall_roster(votes, log);
+        self.node.look_at_clock(log);
         let Some(mut known) = Known::start(votes, self.keyspace.data_settings(), log.appended_lsn()) else {
             votes.note_removal()?;
             return self.prepare(log, (redis, http_port), mailboxes);
@@ -256,12 +262,9 @@ impl Group {
             return peers::put_off(socket);
         };
         match peers.check(words) {
-            Ok(id) if self.has_removed(id) => {
-                let reason = format!("the member {id} was removed from the group");
-                peers.refuse((socket, from), peers::REMOVED, &reason);
-            }
+            Ok(id) if self.has_removed(id) => peers.refuse((socket, from), &Refusal::removed(id)),
             Ok(id) => peers.serve(socket, id),
-            Err(reason) => peers.refuse((socket, from), "ERR", &reason),
+            Err(refusal) => peers.refuse((socket, from), &refusal),
         }
     }
 
@@ -367,7 +370,7 @@ impl Group {
                 self.keep_log_alone(votes);
                 self.close_removed();
                 self.node.note_majority_awaited(votes.majority_awaited_us());
-                // While nothing else changes the leadership.
+                // This happens under the lock of the votes, so that nothing else changes the leadership.
                 votes.look(|member| {
                     let leadership = self.as_heard(votes, member.leadership());
                     votes.note_leader(leadership);
@@ -497,6 +500,7 @@ impl Group {
     }
 
     /// Steps down after a deposition. The server keeps its memory, if the group has committed all of it.
+    /// Returns false if the server must restart within the process instead.
     fn step_down(&self, term: u64) -> bool {
         let Some(votes) = &self.votes else { return false };
         self.node.depose();

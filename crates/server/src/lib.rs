@@ -10,7 +10,7 @@
 //!
 //! Invariants
 //! - Of a running server, only this crate owns long-lived threads, tasks and sockets.
-//! - A reply is sent only after the position on which it depends is durable (`engine::outbox` asserts it).
+//! - A reply is sent only after the position on which it depends is committed (`engine::outbox` asserts it).
 
 #![forbid(unsafe_code)]
 
@@ -48,6 +48,7 @@ mod replication;
 mod scrub;
 pub mod serve;
 pub mod snapshots;
+mod spawn;
 mod startup_info;
 mod stop;
 mod supervisor;

@@ -1,6 +1,6 @@
 //! The threads that run long units: see [`engine::LongUnit`].
 //!
-//! A bounded number of threads, each started only while units wait, and a queue of units.
+//! There is a queue of units, and a bounded number of threads, each started only while units wait.
 //! `engine::long_units` decides which units are long; the worker of the client sends the reply.
 //!
 //! Invariants

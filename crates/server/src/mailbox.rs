@@ -34,7 +34,7 @@ pub(crate) enum WorkerOrder {
     Kill(u64),
     /// Close the connection of this client if it listens to a channel that its user may no longer use.
     Review(u64),
-    /// Append these bytes to the client's outbox, to be sent once `gate` is durable.
+    /// Append these bytes to the client's outbox, to be sent once `gate` is committed.
     Push { client_id: u64, bytes: Arc<[u8]>, gate: Lsn },
     /// The blocked command of the client is answered: append these bytes in the same way, and run its next
     /// command.

@@ -1,7 +1,8 @@
 //! Metrics for Prometheus, read at the moment of the scrape from the same counters that INFO shows.
 //!
-//! Names start with `sheaf_`, but for the names that every process has (`process_`). Units are base units,
-//! labels come from closed sets (families and outcomes), never from keys.
+//! Names start with `sheaf_`, but for the names that every process has (`process_`). Units are base units.
+//! Labels come from closed sets (such as families and outcomes) or are addresses of replicas; they never come
+//! from keys.
 
 mod exposition;
 mod process;
@@ -312,7 +313,7 @@ impl Scrape {
         counter(encoder, "sheaf_document_tree_bytes", help, written.bytes())
     }
 
-    /// As in ACL LOG and INFO.
+    /// The denials that ACL LOG and INFO show.
     fn encode_denials(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
         let help = "calls that users had no right to, by what was denied, and failed logins (auth)";
         let mut metric = encoder.encode_descriptor("sheaf_denied", help, None, MetricType::Counter)?;
@@ -344,7 +345,7 @@ impl Scrape {
         self.encode_durations(encoder)
     }
 
-    /// As in LATENCY HISTOGRAM.
+    /// The durations that LATENCY HISTOGRAM shows, by family.
     fn encode_durations(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
         let stats = &self.parts.data.stats;
         let help =

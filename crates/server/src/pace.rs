@@ -2,8 +2,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// A rate limit. Each use takes time at the rate, and the next user waits until the time of earlier uses is
-/// over. Idle time is not saved up.
+/// A rate limit. Each use takes time at the rate, and its user pauses until the time of this use and of all
+/// earlier ones is over. Idle time is not saved up.
 #[derive(Default)]
 pub(crate) struct Pace {
     paid_at_us: AtomicU64,

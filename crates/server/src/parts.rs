@@ -74,7 +74,7 @@ pub(crate) struct Parts {
     /// What the HTTP port has served.
     pub(crate) traffic: Arc<couch::Traffic>,
     pub(crate) rates: Rates,
-    /// Memory that was detached to be freed aside.
+    /// How many values the reaper has freed, and how many it has yet to free.
     pub(crate) freed: Arc<ReaperFigures>,
     pub(crate) unread_replies: UnreadReplies,
     pub(crate) cross_protocol: CrossProtocol,

@@ -26,6 +26,10 @@ impl Process for ServerProcess {
         }
     }
 
+    fn run_apart(&self, work: Box<dyn FnOnce() + Send>) {
+        tokio::task::spawn_blocking(work);
+    }
+
     fn reset_stats(&self) {
         self.0.reset_counters();
     }

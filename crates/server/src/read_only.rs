@@ -34,7 +34,7 @@ impl Reporter {
     }
 }
 
-/// A state in which the server refuses writes.
+/// A state in which the server acknowledges no writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ReadOnly {
     /// It follows a leader. This is not a fault.

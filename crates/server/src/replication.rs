@@ -20,7 +20,7 @@
 //!   the handshake, however the connection was made.
 //! - A server that learns of a higher epoch than its own takes no writes any more, and persists that, until
 //!   an operator decides otherwise.
-//! - Data that no leader may ever have committed are not shown: a leader that begins to follow, or is fenced,
+//! - Data that perhaps no leader has committed are not shown: a leader that begins to follow, or is fenced,
 //!   and with `ack-replicas` a replica that starts, show nothing until the leader has committed all their
 //!   data, or the rest was cut.
 
@@ -105,8 +105,8 @@ struct ReplicationSettings {
     files: ClientFiles,
 }
 
-/// Waits until every worker and every long unit has ended its current round, or until the argument returns
-/// true. Returns whether all have ended.
+/// Waits until the workers, the long units and the threads of HTTP have ended what they run now; for long
+/// units only until the argument returns true. Returns whether all have ended.
 type RoundsEnd = Box<dyn Fn(&dyn Fn() -> bool) -> bool + Send + Sync>;
 
 /// The replication state of this server.
@@ -139,7 +139,7 @@ pub(crate) struct Node {
     /// The votes of the group; `None` without a group.
     votes: Option<Arc<Votes>>,
     knows_leader: AtomicBool,
-    /// Whether that leader was heard lately.
+    /// Whether the leader of the group was heard lately.
     hears_leader: AtomicBool,
     /// `stale-reads`.
     stale_reads: AtomicBool,
@@ -152,7 +152,7 @@ pub(crate) struct Node {
     overdue: Mutex<Overdue>,
     /// Replies that were errors because replicas had not acknowledged in time.
     ack_timeouts: AtomicU64,
-    /// Whether the next of them is logged.
+    /// Whether the next such error is logged.
     logs_ack_timeouts: AtomicBool,
     options: RwLock<ReplicationSettings>,
     log: OnceLock<Log>,
@@ -379,8 +379,7 @@ impl Node {
         let _ = self.runtime.set(tokio::runtime::Handle::current());
     }
 
-    /// Starts the threads that follow the leader, after recovery. `new_executor` makes the executor that
-    /// serves the clients that wait for what the leader writes.
+    /// Starts the threads that follow the leader, after recovery.
     ///
     /// # Errors
     /// If the OS refuses a thread.
@@ -439,7 +438,7 @@ impl Node {
         *self.diverged_at.lock() = Some(at);
     }
 
-    /// Discards the log of this replica: everything must be copied from the leader.
+    /// Notes that the log of this replica is of no use: everything must be copied from the leader.
     pub(crate) fn copy_anew(&self) {
         self.copies_anew.store(true, SeqCst);
     }
@@ -560,8 +559,8 @@ impl Node {
         self.copied.0.load(SeqCst)
     }
 
-    /// Waits until all rounds in progress have ended, or `gives_up` returns true. Returns whether they have
-    /// ended.
+    /// Waits until all rounds and long units in progress have ended; for long units only until `gives_up`
+    /// returns true. Returns whether all have ended.
     pub(crate) fn wait_for_rounds(&self, gives_up: &dyn Fn() -> bool) -> bool {
         self.rounds_end.get().is_none_or(|rounds_end| rounds_end(gives_up))
     }

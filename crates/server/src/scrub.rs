@@ -11,7 +11,7 @@
 //! - A damaged file is never repaired in place: its data are written anew from memory, and then the file is
 //!   not needed any more.
 //! - A damaged snapshot stays in place until another one can replace it at a start: its intact parts may be
-//!   the only copy.
+//!   the only copy. It makes room earlier only for a snapshot that begins at the same position.
 
 use std::{
     path::Path,
@@ -99,7 +99,7 @@ impl Scrubber {
     }
 
     fn run(&self, log: &Log) {
-        // Commands have priority. Without the privilege this fails, which does no harm.
+        // Commands have priority. A failure does no harm.
         let _ = env::thread::set_nice(10);
         let mut pause_began_ms = self.clock.unix_ms();
         while self.sleep(LOOK_PERIOD) {

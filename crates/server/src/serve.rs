@@ -11,7 +11,8 @@
 //! present settings. Clients reconnect.
 //!
 //! Invariants
-//! - Only the lock, the ports and the settings outlive an incarnation.
+//! - Only the settings and the fields of `Process` (the lock, the ports, the certificates, the identity of
+//!   the process) outlive an incarnation.
 //! - An incarnation that another one is to follow ends only when the disk has room for the restart.
 
 mod failure;
@@ -119,7 +120,7 @@ pub fn serve(
     loop {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let ended = runtime.block_on(incarnation::run(&process, next));
-        // A copy of files that still runs finds them removed, not changed.
+        // A thread that still copies files afterwards finds them removed, never changed.
         runtime.shutdown_timeout(FAIL_GRACE);
         next = match ended? {
             Some(next) => next,
@@ -166,7 +167,7 @@ impl Process {
         // Sockets are made within a runtime, and outlive it.
         let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
         let _entered = runtime.enter();
-        // From here on it does not end the process.
+        // From here on SIGHUP does not end the process.
         let _ = signal(SignalKind::hangup());
         let port_of = |key: Key| settings.integer(key) as u16;
         let (port, http_port) = (port_of(Key::Port), port_of(Key::HttpPort));

@@ -10,7 +10,8 @@
 //!
 //! Invariants
 //! - A witness, whose memory has no data, takes no snapshot.
-//! - One snapshot at a time. A failure is logged and retried later; the server goes on.
+//! - One snapshot at a time. A failure is logged, and the server goes on; while growth of the log or time
+//!   calls for a snapshot, the server tries again later.
 //! - A request that comes while a snapshot is being taken is refused, or served by one more snapshot after
 //!   it: the one in progress may lack records written meanwhile.
 
@@ -54,7 +55,7 @@ const WRITERS_MAX: usize = 8;
 const CANCELLED: &str = "ERR the snapshot was cancelled";
 /// Period of the check of triggers.
 const LOOK_PERIOD: Duration = Duration::from_secs(1);
-/// After a failure, automatic snapshots pause for this time; commands are not delayed.
+/// After a failure or a cancellation, automatic snapshots pause for this time; commands are not delayed.
 const RETRY_MS: u64 = 60_000;
 /// By default, a clean stop takes a snapshot if the next start would otherwise replay more log than this.
 /// Replaying so much takes about a second.
@@ -86,7 +87,8 @@ pub(crate) struct Figures {
     pub(crate) in_progress: bool,
     /// Start time of the snapshot in progress.
     pub(crate) running_since_ms: Option<u64>,
-    /// Start time of the newest snapshot.
+    /// Start time of the newest snapshot, or of a later attempt that found nothing new in the log. Without
+    /// either, the start of this incarnation.
     pub(crate) last_unix_ms: u64,
     /// Bytes of the newest snapshot's files; 0 without one.
     pub(crate) last_file_bytes: u64,
@@ -97,11 +99,11 @@ pub(crate) struct Figures {
     pub(crate) last_cancelled: bool,
     pub(crate) taken: u64,
     pub(crate) failures: u64,
-    /// Total of records in the log when the newest snapshot began.
+    /// Value of [`Sources::records`] when the newest snapshot began.
     records_at_last: u64,
     /// Position at which the newest snapshot begins.
     begin_lsn: Option<Lsn>,
-    /// Time of the last failure.
+    /// Time of the last failure or cancellation.
     failed_at_ms: u64,
 }
 
@@ -200,7 +202,8 @@ impl Snapshots {
         self.sources.records().saturating_sub(self.figures().records_at_last)
     }
 
-    /// Requests a snapshot. If one is in progress, another follows it only if `scheduled`.
+    /// Requests a snapshot. While one is wanted or in progress, only a `scheduled` request is taken, which is
+    /// served by a snapshot that begins later.
     pub(crate) fn ask(&self, scheduled: bool) -> SaveAnswer {
         let mut state = self.state.lock();
         let is_busy = state.is_busy();
@@ -231,7 +234,7 @@ impl Snapshots {
         CancelAnswer::Scheduled
     }
 
-    /// Requests a snapshot, unless one is in progress; the responder gets its result.
+    /// Requests a snapshot, unless one is wanted or in progress; the responder gets its result.
     pub(crate) fn ask_and_tell(&self, responder: Responder) -> Result<(), &'static str> {
         let mut state = self.state.lock();
         if state.is_busy() {
@@ -368,7 +371,8 @@ impl Snapshots {
         has_grown || (period_s > 0 && age_ms >= period_s * 1000)
     }
 
-    /// Takes a snapshot and informs those who wait for it. The error is the reply to waiting clients.
+    /// Takes a snapshot, logs its outcome and notes it in the figures. The error is the reply to clients that
+    /// wait for the snapshot.
     fn take_and_tell(&self, log: &Log) -> Result<(), String> {
         let (begun_ms, records_before) = (self.sources.unix_ms(), self.sources.records());
         self.state.lock().figures.running_since_ms = Some(begun_ms);
@@ -476,7 +480,7 @@ impl Snapshots {
     }
 
     fn write_part(&self, mut part: PartTask<'_>, paces: &Paces) -> Result<PartSummary, Failure> {
-        // Commands have priority. Without the privilege this fails, which does no harm.
+        // Commands have priority. A failure does no harm.
         let _ = env::thread::set_nice(15);
         let mut cpu_us = env::thread::cpu_time_us();
         while let Some(bytes) = part.step()? {

@@ -1,8 +1,8 @@
 //! The deadlines of blocked commands of one worker.
 //!
 //! One timer serves all of them, set to the first deadline. A deadline is removed as soon as its wait ends
-//! for another reason, so there are never more than connections, however quickly commands block and are
-//! served.
+//! for another reason, so there are never more deadlines than connections, however quickly commands block and
+//! are served.
 
 use std::{cell::RefCell, collections::BTreeSet};
 
@@ -16,7 +16,7 @@ use tokio::{
 pub(crate) struct Timeouts {
     /// Deadlines with client ids.
     deadlines: RefCell<BTreeSet<(Instant, u64)>>,
-    /// Notified when the first deadline changes.
+    /// Notified when a new deadline comes before all others.
     changed: Notify,
 }
 

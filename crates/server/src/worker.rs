@@ -62,7 +62,7 @@ pub(crate) struct Worker {
     batch: RefCell<RequestBatch>,
     /// One buffer for all connections; each borrows it while it reads.
     pub(crate) read_buffer: RefCell<Vec<u8>>,
-    /// One more for the encrypted bytes of TLS; empty while there are none.
+    /// One more for the encrypted bytes of TLS; empty until the first encrypted connection is read.
     pub(crate) encrypted_buffer: RefCell<Vec<u8>>,
     /// Everything that waits for the log, and the end of the tick.
     tick: RefCell<Tick<Rc<Connection>>>,

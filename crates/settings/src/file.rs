@@ -7,8 +7,8 @@
 //! Invariants
 //! - After any crash a reader sees the complete old or the complete new file; a change reported as written is
 //!   on disk.
-//! - A sealed file that was cut, emptied or changed is never taken for a whole one. It counts as edited by
-//!   hand, and is read, only without its first line.
+//! - A sealed file that was cut, emptied or changed is never taken for a whole one. It is read only if its
+//!   first line was removed: then it counts as edited by hand.
 //! - No message shows a line of a file: it may contain a password.
 
 use std::{fs, io, os::unix::fs::PermissionsExt, path::Path};
@@ -190,10 +190,10 @@ pub(super) fn prepare<'p>(
     Ok(Change { path, text: changed, mode, lines })
 }
 
-/// Seals a file, unless it is sealed; returns whether it was not sealed.
+/// Seals a file, unless it is sealed; returns whether it did. The checksum of a sealed file is not verified.
 ///
 /// # Errors
-/// As [`prepare`] and [`Change::write`], and if the file is damaged.
+/// As [`prepare`] and [`Change::write`], and if the file cannot be read.
 pub(super) fn seal(path: &Path, header: &str) -> Result<bool, String> {
     let text = text_of(path).map_err(|error| error.to_string())?;
     let is_edited = !text.starts_with(SEAL_BEGIN);

@@ -85,8 +85,8 @@ static FOREIGN: &[(&[&str], &str)] = &[
     (&["couch-ini", "ini"], "use --config FILE, in TOML"),
 ];
 
-/// What to use here for a name of another server's configuration; `None` if the name is none, or if it is a
-/// setting here as well and its value was fine.
+/// What to use here for a name of another server's configuration; `None` if the name is none. Some names are
+/// settings here as well (`save`, `appendonly`): ask about these only if their value was refused.
 pub fn instead_of(name: &str) -> Option<&'static str> {
     let name = name.to_ascii_lowercase().replace('_', "-");
     FOREIGN.iter().find(|(names, _)| names.contains(&&*name)).map(|(_, answer)| *answer)

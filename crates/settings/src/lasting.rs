@@ -39,7 +39,7 @@ pub enum Origin {
     Default,
     /// `settings.toml`, set by a client.
     Kept,
-    /// The path of the configuration file; `None` without one.
+    /// The configuration file.
     File,
     /// An environment variable.
     Variable,
@@ -83,7 +83,8 @@ pub struct Reread {
 pub struct Lasting {
     config_file: Option<PathBuf>,
     kept_file: PathBuf,
-    /// The file in the data directory exists. If it is removed, settings in force are lost.
+    /// The file in the data directory existed when it was last read or written. If it is gone by now,
+    /// settings in force were lost with it.
     has_kept: bool,
     kept: Vec<Line>,
     lines: Vec<Line>,
@@ -140,7 +141,7 @@ impl Lasting {
         Ok(settings)
     }
 
-    /// The source of the value that was in force at the start.
+    /// The source of the value that a start puts in force, from the files as they were last read or written.
     pub fn origin(&self, key: Key) -> Origin {
         let is_it = |name: &str| find(name).is_ok_and(|(_, setting)| setting.key == key);
         if let Some(given) = self.given.iter().rev().find(|given| is_it(&given.name)) {
@@ -180,8 +181,8 @@ impl Lasting {
         }
     }
 
-    /// Stores settings changed by clients for the next start. With a configuration file it does nothing: the
-    /// client must ask for CONFIG REWRITE. `mark` durably notes that the directory has the file of such
+    /// Stores settings changed by clients for the next start. With a configuration file it stores nothing:
+    /// the client must ask for CONFIG REWRITE. `mark` durably notes that the directory has the file of such
     /// settings; it is called once the file exists, before values are in it.
     ///
     /// # Errors

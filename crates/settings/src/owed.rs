@@ -2,8 +2,10 @@
 //!
 //! ```text
 //! given at the start of a leader -> OwedSettings -> record, before any write -> every server with a write
-//! ```  What it is: the choice of the given values that are to be recorded, and their records. What it is
-//! not: the log, or the refusal of writes while values are owed.
+//! ```
+//!
+//! What it is: the choice of the given values that are to be recorded, and their records. What it is not: the
+//! log, or the refusal of writes while values are owed.
 //!
 //! Invariants
 //! - A given value is recorded once. With it the log gets the mark `given:<name>` with the value that was

@@ -31,7 +31,7 @@ pub fn appendfsync_of(settings: &Settings) -> &'static str {
 
 fn durability_for<'a>(policy: &str, in_force: &'a Settings) -> Result<&'a str, String> {
     match policy.to_ascii_lowercase().as_str() {
-        // It is no wish to change `commit`.
+        // `commit` promises that already, so it stays.
         "always" if appendfsync_of(in_force) == "always" => Ok(in_force.text(Key::Durability)),
         "always" => Ok("strict"),
         "everysec" => Ok("interval"),

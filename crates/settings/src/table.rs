@@ -24,7 +24,7 @@ pub struct Setting {
     pub mutable: bool,
     /// Whether the setting belongs to the data: it is stored in the log, and replicas take it from there.
     pub of_data: bool,
-    /// One sentence for `--help` and the file.
+    /// What it does, for `--help`; it begins with the [`summary`](Setting::summary).
     pub doc: &'static str,
 }
 
@@ -199,6 +199,9 @@ settings! {
     Aclfile "aclfile" Access "FILE" Kind::Text, "", Fixed, "File of users, for ACL LOAD and ACL SAVE. A leader whose data have no users reads it when it starts.";
     AclPubsubDefault "acl-pubsub-default" Access "allchannels|resetchannels" Kind::Choice(&["allchannels", "resetchannels"]), "resetchannels", Mutable, "Channels of new users: all of them, or none.";
     AcllogMaxLen "acllog-max-len" Access "ENTRIES" Kind::Integer { min: 0, max: 1 << 20 }, "128", Mutable, "Entries of ACL LOG, at most.";
+    HttpSessionTimeout "http-session-timeout" Access "SECONDS" Kind::Integer { min: 10, max: 31_536_000 }, "600", Mutable, "Seconds after which a session over HTTP ends, if no request has renewed its cookie.";
+    HttpSessionSameSite "http-session-same-site" Access "strict|lax|none" Kind::Choice(&["strict", "lax", "none"]), "strict", Mutable, "Whether browsers send the cookie of a session for pages of other sites: never, for links to this server, or always. `none` needs TLS, and cors-origins says which sites may change anything.";
+    HttpRequireValidUser "http-require-valid-user" Access "yes|no" Kind::Switch, "no", Mutable, "Answer requests over HTTP only to users who have logged in, except for logging in and /_up.";
     ProtectedMode "protected-mode" Access "yes|no" Kind::Switch, "yes", Mutable, "Refuse clients of other machines while no password is set.";
     LogFormat "log-format" Diagnosis "text|json" Kind::Choice(&["text", "json"]), "text", Fixed, "Format of the server's log lines.";
     Loglevel "loglevel" Diagnosis "debug|info|warn|error" Kind::Choice(&["debug", "info", "warn", "error"]), "info", Mutable, "Lowest level of log lines to write.";

@@ -16,7 +16,7 @@ mod tail;
 mod tls;
 mod usage;
 
-use std::path::PathBuf;
+use std::{ffi::OsString, path::PathBuf};
 
 use ::tls::ClientFiles;
 use backup::{fetch::DEFAULT_USER, restore::Target};
@@ -124,13 +124,28 @@ pub enum Task {
     },
 }
 
+/// The arguments as texts. Variables that are settings are looked at, too: clap does not name the one that it
+/// refuses.
+fn texts(arguments: impl IntoIterator<Item = impl Into<OsString>>) -> Result<Vec<String>, UsageError> {
+    let is_setting = |name: &OsString| name.as_encoded_bytes().starts_with(b"SHEAF_");
+    let refused = std::env::vars_os().find(|(name, value)| is_setting(name) && value.to_str().is_none());
+    if let Some((name, _)) = refused {
+        return Err(UsageError::NotUtf8(format!("the value of {}", name.to_string_lossy())));
+    }
+    let text = |(index, argument): (usize, OsString)| {
+        argument.into_string().map_err(|_| UsageError::NotUtf8(format!("argument {index}")))
+    };
+    arguments.into_iter().map(Into::into).enumerate().map(text).collect()
+}
+
 /// Parses the command line. Prints help and exits, or prints a usage error and exits with status 2, as clap
 /// does.
 ///
 /// # Errors
-/// If a setting is unknown or out of range, or a flag is one of another server.
-pub fn parse(arguments: impl IntoIterator<Item = String>) -> Result<Task, UsageError> {
-    let arguments: Vec<String> = arguments.into_iter().collect();
+/// If a setting is unknown or out of range, arguments do not fit together, or a flag is one of another
+/// server.
+pub fn parse(arguments: impl IntoIterator<Item = impl Into<OsString>>) -> Result<Task, UsageError> {
+    let arguments = texts(arguments)?;
     let matches = command()
         .try_get_matches_from(&arguments)
         .map_err(|error| usage::refused(error, &arguments, &tool_names()))?;

@@ -1,8 +1,9 @@
 //! The `sheaf` binary: the command line and exit statuses, nothing else.
 //!
-//! 0: done, or stopped in order. 1: refused to start, or damage found. 2: wrong usage, or a wrong value of a
-//! setting; `sheaf doctor` could not look. 3: `sheaf group` has shown a group without a leader. 74: the log
-//! failed.
+//! 0: done, or stopped in order. 1: failed or refused to start, damage found; `sheaf doctor` advises a
+//! change. 2: wrong usage, or a wrong value of a setting; `sheaf doctor` could not look at everything. 3:
+//! `sheaf group` has shown a group without a leader. 66: the data directory was moved, replaced or removed.
+//! 74: the log failed.
 
 #![forbid(unsafe_code)]
 
@@ -32,7 +33,7 @@ const EXIT_NO_LEADER: u8 = 3;
 
 fn main() -> ExitCode {
     end_at_a_panic();
-    let task = match cli::parse(std::env::args()) {
+    let task = match cli::parse(std::env::args_os()) {
         Ok(task) => task,
         Err(error) => {
             tell(&error);

@@ -7,7 +7,7 @@
 //!
 //! What it is: one incarnation of a server with the product's own thread of durable channels, step by step,
 //! and the acknowledgements and messages that its clients got.
-//! What it is not: a client of the live path.
+//! What it is not: a simulation of SUBSCRIBE, whose messages do not come from the log.
 //!
 //! Invariants
 //! - A publisher numbers its messages for each channel, so lost, repeated and invented messages are detected.
@@ -33,7 +33,7 @@ use crate::{Recovered, Violation, WorldOptions, recover, sim_host, start::WORKER
 /// The channels, which the host treats as durable.
 const CHANNELS: [&str; 2] = ["durable:a", "durable:b"];
 const READERS: u64 = 3;
-/// So small that readers often fall behind.
+/// A reader with more unsent bytes is left behind; the number is so small that this happens often.
 const WINDOW_BYTES: u64 = 2 << 10;
 
 /// A message as shown to a reader: its position and payload.
@@ -271,7 +271,7 @@ impl ChannelWorld {
 
     fn begin(&mut self, index: usize, from: From) {
         let reader = &mut self.readers[index];
-        // The log cannot be read: the disk is about to stop.
+        // If the log cannot be read, the disk is about to stop.
         let Ok((position, at)) = self.source.place(from, self.machine.tail()) else { return };
         let who = (reader.id, 0, reader.flow.clone());
         self.machine.subscribe(who, CHANNELS[reader.channel].as_bytes().into(), position, at);

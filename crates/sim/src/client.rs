@@ -1,7 +1,7 @@
-//! A simulated client: its sent and executed commands, and the bytes of replies that it has received.
+//! A simulated client: its commands until they are executed, and their replies until they are delivered.
 //!
-//! It has both ends of one connection, with the server's own [`Conversation`] in between. Replies are judged
-//! in `oracle`.
+//! It has both ends of one connection; the server's end is the server's own [`Conversation`]. Replies are
+//! judged in `oracle`.
 
 use std::collections::VecDeque;
 

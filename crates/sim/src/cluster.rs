@@ -8,9 +8,9 @@
 //!               a leader hands over to a replica | a client of a replica begins an endless script
 //! ```
 //!
-//! There are many [`Node`]s, each with its own disk and clock, and the [`Truth`], which checks them at every
-//! step. At the end all faults are healed, and all servers must converge. The server's own sockets, threads
-//! and commands are not simulated; they are tested as processes (`tests/`).
+//! There are many [`Node`]s, each with its own disk and clock, and the [`Truth`], which checks what they
+//! commit, acknowledge and show. At the end all faults are healed, and all servers must converge. The
+//! server's own sockets, threads and commands are not simulated; they are tested as processes (`tests/`).
 //!
 //! Checked invariants
 //! - The logs of all servers are equal byte by byte up to the commit position. If the policy requires a
@@ -81,8 +81,9 @@ impl Cluster {
         let order = |id| if id == 0 { Order::Lead } else { Order::Follow(0) };
         let mut durability = |_| if prng.chance(85) { Durability::Strict } else { Durability::Interval };
         let durabilities: Vec<Durability> = (0..options.nodes).map(&mut durability).collect();
-        // For the judge, the records on the leader's disk are committed; where that disk syncs in intervals,
-        // replicas may be ahead of it.
+        // Where no acks are required, the judge takes as committed what is durable on the leader's disk. If
+        // that disk syncs in intervals, replicas may have more. Then they too wait for their leader to have
+        // all that they have, before they show their data.
         let is_strict = durabilities.iter().all(|durability| *durability == Durability::Strict);
         let awaits_acks = options.acks > 0 || !is_strict;
         let node =
@@ -170,7 +171,7 @@ impl Cluster {
         matches!(self.options.fault, None | Some(EndNoScript | HandOverUnapplied))
     }
 
-    /// Whether the server that the operator wants as leader leads.
+    /// Whether the server that the operator wants as leader leads and takes writes.
     fn is_led(&self) -> bool {
         let leader = self.operator.leader().map(|id| &self.nodes[id].role);
         matches!(leader, Some(Role::Leader(_)))

@@ -9,8 +9,7 @@
 //!
 //! Commands run through the product's own conversation and executor, batches through the writers of HTTP.
 //! After a crash the disk must hold the documents as of some change, no older than the last acknowledged one.
-//! HTTP itself is not simulated, because its threads need sockets; attachments and conflicts are tested in
-//! `documents`.
+//! HTTP itself is simulated in `http`; attachments and conflicts are tested in the crate `documents`.
 
 mod client;
 mod model;
@@ -325,7 +324,8 @@ impl DocumentWorld {
         }
     }
 
-    /// Delivers released replies to a client, and acknowledges changes without a reply that are durable.
+    /// Delivers released replies to a client. Counts durable changes that no client is replied to as
+    /// acknowledged.
     fn deliver(&mut self, index: usize) {
         let durable = match self.options.sabotage {
             Some(Sabotage::EarlyReplies) => Lsn::MAX,

@@ -1,4 +1,5 @@
-//! A simulated group: servers over real storage, whose votes decide who leads, decided by one seed.
+//! A simulated group: servers with the product's own storage, whose votes decide who leads. One seed decides
+//! the whole run.
 //!
 //! ```text
 //! events, in real time: ticks and messages of the votes | batches written | the log shipped, accepted,
@@ -311,7 +312,7 @@ impl GroupWorld {
         let now_us = self.now_us;
         self.servers[id].sync_clock(now_us);
         let outcome = act(self, id).and_then(|()| self.carry_out(id));
-        // What left before the machine stopped has left.
+        // Messages that left before the machine stopped still arrive.
         let sent = self.post(id);
         let has_stopped = self.servers[id].disk.has_stopped();
         match outcome {
@@ -491,8 +492,8 @@ impl GroupWorld {
         let was_elected = older.iter().any(|it| matches!(it, Leadership::Leads { .. }));
         match leadership {
             Leadership::Leads { term } => self.promote(id, term),
-            // An election that was lost again at once: the votes know of a first batch that was never
-            // written.
+            // The server is deposed: it has led, or was elected and lost that again before this turn. In the
+            // second case the votes know of a first batch that was never written, so it has to restart.
             _ if was_elected || running.has_led => {
                 running.standing.change(Path::new(MEMBER_DIR), |role| (role.depose(), false))?;
                 if let Part::Leading(leading) = &mut running.part {
@@ -524,7 +525,8 @@ impl GroupWorld {
         }
     }
 
-    /// Steps down after a deposition. The server keeps its memory, if the group has committed all of it.
+    /// Has a deposed leader follow with the memory that it has, if the group has committed all of it. Returns
+    /// whether it does; if not, it has to restart.
     fn step_down(&mut self, id: NodeId) -> Result<bool, Failure> {
         let keeps_all = self.has(GroupFault::KeepsItsMemory);
         let server = &mut self.servers[id];
@@ -664,7 +666,7 @@ impl GroupWorld {
         })
     }
 
-    /// An earlier batch boundary than `at`.
+    /// A batch boundary a few batches before `at`; `at` itself if there are too few.
     fn too_early(&self, id: NodeId, at: Lsn) -> Lsn {
         let Some(running) = &self.servers[id].running else { return at };
         let batches = running.log.last_batches(Lsn::ZERO, 1000).unwrap_or_default();
@@ -672,7 +674,7 @@ impl GroupWorld {
         before.map_or(at, |batch| batch.end)
     }
 
-    /// Checks the data that a follower shows.
+    /// Sometimes checks the data that a follower shows.
     fn look_at(&mut self, id: NodeId) -> Result<(), Failure> {
         let Some(running) = &self.servers[id].running else { return Ok(()) };
         if !running.shows_as_follower() || !self.prng.chance(20) {
@@ -794,7 +796,7 @@ impl GroupWorld {
     /// Notes that a leader counts on other members to have what it knows to be committed.
     fn note_counted(&mut self, id: NodeId, committed: Lsn) {
         let Some(running) = &self.servers[id].running else { return };
-        // Nothing unless it leads.
+        // A member that does not lead has no progress of others.
         for progress in running.votes.look(Member::progress).unwrap_or_default() {
             let member = self.servers.iter_mut().find(|server| server.id == Some(progress.id));
             if let (Some(member), Some(durable)) = (member, progress.durable) {
@@ -803,7 +805,7 @@ impl GroupWorld {
         }
     }
 
-    /// Lets the replies of a leader leave that may.
+    /// Sends those replies of a leader whose gate is committed, while it has the lease.
     fn answer(&mut self, id: NodeId) -> Result<(), Failure> {
         let fault = self.options.fault;
         let Some(running) = &mut self.servers[id].running else { return Ok(()) };
@@ -835,7 +837,7 @@ impl GroupWorld {
         Ok(())
     }
 
-    /// Checks a read at a leader. It saw the state at `gate`; `acknowledged` is what it had to see.
+    /// Checks a read at a leader. It saw the state at `gate`; it had to see all writes up to `acknowledged`.
     fn check_read(
         &self,
         gate: Lsn,

@@ -167,6 +167,10 @@ impl Process for Fixed {
         bytes.fill(0);
     }
 
+    fn run_apart(&self, work: Box<dyn FnOnce() + Send>) {
+        work();
+    }
+
     fn reset_stats(&self) {}
 
     fn memory_figures(&self) -> MemoryFigures {

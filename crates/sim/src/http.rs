@@ -4,7 +4,7 @@
 //! HttpClient -- bytes --> couch::serve_thread (its own event loop) -> write batches -> log -> SimDisk
 //!            <-- bytes --                      <- commit gate <- a flush, which is a step of the world
 //!
-//! step = one of: a client sends a part of a request, or takes a part of a reply | the event loop runs |
+//! step = one of: a client sends a part of a request and takes a part of a reply | the event loop runs |
 //!               a flush | a save of documents | time passes
 //! ```
 //!
@@ -83,7 +83,7 @@ pub struct HttpWorld {
 }
 
 impl HttpWorld {
-    /// Starts a server on an empty disk, creates the database, connects the clients.
+    /// Starts a server on an empty disk, and connects the clients. [`HttpWorld::create_database`] comes next.
     ///
     /// # Errors
     /// As [`crate::recover_documents`].
@@ -129,7 +129,7 @@ impl HttpWorld {
             self.clients.push(HttpClient::new(owner, near));
         }
         self.front.spawn_local(async move {
-            // The sender keeps the thread running for as long as there may be orders.
+            // The thread ends when no sender of orders is left: this one keeps it running.
             let _orders = orders;
             couch::serve_thread(front, received).await;
         });
@@ -187,7 +187,7 @@ impl HttpWorld {
         self.ledger.judge(held.get(DATABASE), &in_flight)
     }
 
-    /// A client sends a part of its request, or takes a part of its reply.
+    /// A client sends a part of its request, and takes a part of a reply if one has arrived.
     fn exchange(&mut self, index: usize) -> Result<(), Violation> {
         let HttpWorld { clients, ledger, prng, front, runtime, .. } = self;
         front.block_on(runtime, clients[index].exchange(ledger, prng))
@@ -216,7 +216,7 @@ impl HttpWorld {
         let due = Due { now_ms, upto, everything: self.prng.chance(60) };
         let log = self.log.clone();
         let mut committed = |lsn: Lsn| lsn <= log.durable_lsn() || log.make_durable(lsn).is_ok();
-        // Tried again by the next pass.
+        // If it fails, the next pass tries again.
         drop(self.documents.checkpoint(&due, &mut committed));
     }
 }

@@ -4,28 +4,31 @@
 //! ```text
 //! Workload -> SimClient (pipelines) -> engine::conversation::Conversation -> engine::Executor -> keyspace
 //!                ^ replies                                            | records
-//!                '-- outbox, released up to durable_lsn --- storage::Log --- env::SimDisk (crash, faults)
+//!                '-- outbox, released up to committed_lsn - storage::Log --- env::SimDisk (crash, faults)
 //!
 //! Oracle: a model of the commands, which knows the state after every record and the acknowledged position
 //! ```
 //!
-//! Beside it: a [`HttpWorld`] of clients that speak HTTP to the CouchDB front,
-//! a [`QueueWorld`] of clients that wait for elements of lists, with a [`Ledger`] of where each
-//! element may be, and a [`ChannelWorld`] of publishers and readers of durable channels, a
+//! There are also worlds of one server for its other clients: a [`HttpWorld`] of clients that speak HTTP to
+//! the CouchDB front, a [`QueueWorld`] of clients that wait for elements of lists, with a [`Ledger`] of where
+//! each element may be, a [`ChannelWorld`] of publishers and readers of durable channels, and a
 //! [`DocumentWorld`] of databases that are written, saved and compacted.
 //!
-//! Servers among others: a [`Cluster`] with an operator, and a [`GroupWorld`] whose votes decide.
+//! Two worlds have several servers: in a [`Cluster`] an operator chooses the leader, in a [`GroupWorld`] the
+//! members elect it.
 //!
 //! What it is: a [`World`] that runs one incarnation of a server step by step, the [`Oracle`] that judges the
 //! content of its disk afterwards, and the wrapper disks and faults that tests need. Only for tests.
 //! What it is not: a model of the server. Conversation, executor, keyspace, log and recovery are the
-//! product's own code; only sockets, threads and time are simulated. It does not interleave threads within a
-//! command (the loom tests do).
+//! product's own code; only the disk, sockets, threads and time are simulated. It does not interleave threads
+//! within a command (the loom tests do).
 //!
 //! Invariants
 //! - The same seed gives the same run, I/O by I/O, so a failure is repeated with `SHEAF_SIM_SEED=<seed>`.
+//!   Only a recovery by several threads ([`WorldOptions::appliers`]) is not repeated step by step.
 //! - A reply counts as acknowledged when its last byte was delivered, not before.
-//! - The oracle never takes the expected state from the server: the model executes the commands itself.
+//! - The oracle does not take the expected state from the server: the model executes the commands itself. It
+//!   takes only random choices from the server, and which of the expired keys and fields were removed.
 
 #![forbid(unsafe_code)]
 

@@ -19,7 +19,8 @@ use wire::{DecodeLimits, Limits, RequestBatch, decode};
 
 use crate::{Recovered, WorldOptions, recover, sim_host};
 
-/// Excluded commands: they end or block the conversation, or concern the process instead of data.
+/// Excluded commands: they concern the process or its group instead of data, or turn the connection into a
+/// subscriber or a monitor, to which more is sent than replies.
 const LEFT_OUT: [&str; 7] =
     ["shutdown", "debug", "monitor", "subscribe", "psubscribe", "ssubscribe", "group"];
 
@@ -172,7 +173,8 @@ impl SingleServer {
         panic!("{shown:?} does not end: {state:?}");
     }
 
-    /// Ends the wait of the blocked command with the answer of another part (WAIT), or as a timeout does.
+    /// Ends the wait of the blocked command with the answer that another part of the server has sent (as to
+    /// WAIT). If there is none, ends the wait as a timeout does.
     fn end_wait(&mut self) {
         let answer = self.answers.lock().expect("no panic under the lock").pop();
         match answer {

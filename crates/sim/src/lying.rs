@@ -1,14 +1,14 @@
 //! A disk that lies about syncs, which every test of durability must detect.
 //!
-//! It wraps a [`Disk`]; its durable writes and syncs return success without doing anything.
-//! [`SimDisk`](env::SimDisk) itself never lies: this sabotage shows that the oracle would detect a log that
-//! forgets to sync.
+//! It wraps a [`Disk`]. Files that it opens return success for syncs without doing anything, and for durable
+//! writes after plain ones. [`SimDisk`](env::SimDisk) itself never lies: this sabotage shows that the oracle
+//! would detect a log that forgets to sync.
 
 use std::{io, path::Path, sync::Arc};
 
 use env::{Access, Disk, File};
 
-/// A disk whose syncs do nothing.
+/// A disk on which syncs of opened files do nothing.
 pub struct LyingDisk {
     honest: Arc<dyn Disk>,
 }

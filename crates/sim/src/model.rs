@@ -5,8 +5,9 @@
 //! code.
 //!
 //! Invariants
-//! - A *position* counts records: position 0 is the initial state, and every command or transaction that
-//!   changes something is one position, because it is one record in the log.
+//! - A *position* counts records of the log: position 0 is the initial state. Every command or transaction
+//!   that changes something makes the next one, and so does each expiry by the server itself. FLUSHDB,
+//!   FLUSHALL and the SWAPDB of two databases do so even if they change nothing.
 //! - Keys whose deadline has passed stay until they are removed, as in the keyspace.
 
 mod collections;

@@ -5,8 +5,9 @@
 //!                             '--- allowed ------'
 //! ```
 //! One thread executes all commands, so the order of execution is the order of the log, and the recovered
-//! state must be that of some position: not before the newest position that any delivered reply showed, not
-//! before the position that the kind of failure preserves, and not after the last executed one.
+//! state must be that of some position: not before the newest position that a delivered reply acknowledged,
+//! not before the position that the kind of failure preserves, and not after the last executed one. Which
+//! replies acknowledge what they show depends on the durability.
 //!
 //! The oracle is strict: the whole content is compared, every reply is checked when it is made, and a second
 //! recovery must give the same state.
@@ -66,7 +67,7 @@ pub enum Violation {
         /// The first difference from the newest state.
         difference: String,
     },
-    /// Invalid replies, such as more replies than commands.
+    /// Any other broken guarantee, such as more replies than commands, or wrong data in memory.
     #[error("{0}")]
     Protocol(String),
 }
@@ -78,7 +79,7 @@ pub struct Oracle {
     model: Model,
     acknowledged: usize,
     refused: usize,
-    /// The end of the log and the position after each batch of commands.
+    /// The end of the log and the position, after each round of commands and each expiry.
     marks: Vec<(Lsn, usize)>,
 }
 
@@ -207,7 +208,7 @@ impl Oracle {
     /// If it is not the state after the records up to `lsn`.
     pub fn judge_restored(&self, restored: &Content, lsn: Lsn) -> Result<usize, Violation> {
         let floor = self.position_at(lsn);
-        // A batch of commands makes several records; only the end of the last one is known.
+        // A round of commands makes several records; only the end of the last one is known.
         let is_mark = self.marks.iter().any(|(mark, _)| *mark == lsn);
         let next = self.marks.iter().find(|(mark, _)| *mark > lsn).map(|(_, position)| *position);
         let executed = if is_mark { floor } else { next.unwrap_or(self.executed()) };

@@ -2,10 +2,10 @@
 //!
 //! ```text
 //! step = one of: a client sends or times out | a signal reaches its worker | a flush |
-//!               replies are delivered | a client hangs up
+//!               replies are delivered | a client hangs up | time passes | the elements are checked
 //! ```
-//! Signals between workers arrive as separate steps, so the simulation covers every interleaving between an
-//! answer and its arrival that the real server's threads allow.
+//! A signal to a client's worker arrives in a step of its own. So anything that the threads of the real
+//! server can do between the sending of an answer and its arrival happens here too.
 //!
 //! This module drives the clients, and checks that waiting clients are served in order. The elements are
 //! checked by the [`Ledger`]. Unlike in a [`World`](crate::World), lists are the only data.
@@ -54,7 +54,7 @@ pub struct QueueWorld {
     executors: Vec<Executor>,
     batch: RequestBatch,
     clients: Vec<Client>,
-    /// The signals of the current batch of commands.
+    /// The signals of the current round.
     signalled: Signals,
     /// Signals that have not reached the worker of their client yet.
     on_the_way: VecDeque<(u64, Signal)>,
@@ -261,8 +261,8 @@ impl QueueWorld {
         Ok(())
     }
 
-    /// Takes the signals of a batch of commands, each of which ends a wait, and puts them in transit. Returns
-    /// the elements popped for waiting clients.
+    /// Takes the signals of a round, and puts them in transit. A signal ends the wait of its client, if that
+    /// waits. Returns the elements popped for waiting clients.
     fn take_signals(&mut self) -> Result<Vec<Element>, Violation> {
         let mut popped = Vec::new();
         let signalled = std::mem::take(&mut *self.signalled.lock().expect("one thread"));
@@ -377,7 +377,7 @@ impl QueueWorld {
 /// The elements of all queues.
 ///
 /// # Panics
-/// If the keyspace has anything else.
+/// If the key of a queue holds anything but a list of numbers.
 pub fn lists(keyspace: &Keyspace) -> Vec<Element> {
     let mut elements = Vec::new();
     for queue in 0..QUEUES {

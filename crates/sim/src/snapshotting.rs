@@ -65,7 +65,8 @@ impl<'k> Snapshotting<'k> {
 /// Accepts the losses of a forced recovery, as the binary does: the server then takes writes.
 ///
 /// # Errors
-/// As `recovery::salvage::confirm`; to be called again.
+/// Those of `recovery::salvage::confirm` and of the snapshot that it needs. After an error this may be called
+/// again.
 pub fn confirm(disk: &Arc<dyn Disk>, recovered: &Recovered) -> Result<(), Error> {
     let Recovered { keyspace, log } = recovered;
     let dir = Path::new(DIR);

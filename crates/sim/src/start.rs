@@ -50,7 +50,8 @@ pub enum Sabotage {
     EarlyNotices,
     /// Commands that wait for room in the log are never resumed.
     NoResume,
-    /// The log's thread is never woken: a client that waits together with others waits for ever.
+    /// The log's thread is never woken. A worker with one waiting client flushes by itself; several clients
+    /// that wait at one worker wait for ever.
     SleepingLogThread,
 }
 
@@ -69,7 +70,8 @@ pub struct WorldOptions {
     pub segment_bytes: u64,
     /// The size of the ring in bytes.
     pub ring_bytes: u64,
-    /// Whether concurrent writes share a flush; otherwise every write is flushed alone.
+    /// Whether writes share a flush; otherwise there is a flush after each command, or run of commands on
+    /// one key.
     pub merges: bool,
     /// The number of threads that apply the log in recovery; 0 applies it on the caller's thread, the only
     /// mode that is reproducible step by step.
@@ -171,7 +173,7 @@ fn recover_with(
     let keyspace = Arc::new(Keyspace::new(keyspace::Options { hash_seed: options.seed }));
     keyspace.set_packed_limits(some_limits(options.seed));
     let entropy = SimEntropy::new(options.seed);
-    // One more for the writers of documents over HTTP.
+    // The writers of documents over HTTP have an appender of their own.
     let appenders_max = WORKERS + usize::from(documents.is_some());
     let source = Source {
         disk,
@@ -215,7 +217,7 @@ pub fn records(disk: Arc<dyn Disk>, options: &WorldOptions) -> Result<Vec<Vec<u8
     recovery.replay(keep, |_| {}).map(|()| records)
 }
 
-/// Either the default or narrow limits: the form of values must not be visible.
+/// Either the default limits or narrow ones: no reply may depend on the form in which a value is stored.
 pub(crate) fn some_limits(chosen: u64) -> PackedLimits {
     if chosen.is_multiple_of(2) { PackedLimits::DEFAULT } else { NARROW }
 }

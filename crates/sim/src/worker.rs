@@ -59,7 +59,7 @@ impl SimWorker {
         }
     }
 
-    /// Whether too many notices wait for a command to run.
+    /// Whether so many notices wait for the log that no command may run.
     pub(crate) fn is_congested(&self) -> bool {
         self.tick.is_congested()
     }

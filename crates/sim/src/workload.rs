@@ -1,7 +1,8 @@
 //! The workload of simulated clients: random commands on few keys, so that they conflict.
 //!
-//! Every value names its writer and a sequence number, with a checksum: no two writes are equal, and a value
-//! assembled from parts of others is detectable.
+//! Every string that is written names its writer and a sequence number, with a checksum: no two of a workload
+//! are equal, and a string assembled from parts of others is detectable. So do some of the elements of
+//! collections and values of fields; the others repeat.
 
 mod collections;
 
@@ -13,23 +14,23 @@ use crate::Command;
 /// The shape of a workload.
 #[derive(Debug, Clone, Copy)]
 pub struct WorkloadOptions {
-    /// The number of keys per database.
+    /// The number of keys of strings per database; the keys of counters and collections are others.
     pub keys: u64,
     /// The number of databases in use.
     pub dbs: u8,
-    /// The maximum number of commands per pipeline.
+    /// The maximum number of commands per pipeline, except that a transaction that is begun is completed.
     pub pipeline_max: u64,
-    /// The maximum length of an ordinary value, in bytes.
+    /// The padding behind the name and checksum of an ordinary value is shorter than this number of bytes.
     pub value_bytes_max: u64,
     /// The percentage of large values.
     pub large_percent: u64,
-    /// The maximum length of a large value, in bytes.
+    /// The padding of a large value is shorter than this number of bytes.
     pub large_bytes_max: u64,
     /// The number of commands on whole databases, per thousand commands.
     pub global_permille: u64,
     /// The percentage of commands that begin a transaction.
     pub transaction_percent: u64,
-    /// The percentage of commands on lists, sets, sorted sets and hashes.
+    /// The percentage of commands on lists, sets, sorted sets and hashes, outside those on whole databases.
     pub collection_percent: u64,
     /// The number of member and field names in use: few, so that they conflict.
     pub members: u64,
@@ -174,7 +175,7 @@ impl Workload {
         self.prng.chance(15).then(|| self.ttl_ms())
     }
 
-    /// A time to live: either short enough to expire during the run, or long enough to survive.
+    /// A time to live, in half of the cases so short that it ends during the run; most of the others do not.
     fn ttl_ms(&mut self) -> u64 {
         let max = if self.prng.chance(50) { 2000 } else { 60_000 };
         1 + self.prng.below(max)

@@ -6,8 +6,8 @@
 //!                replies are taken | time passes | expiry | log cut | collections get other limits |
 //!                a snapshot begins, goes on, is published
 //! ```
-//! The seed chooses. With the real threads gone, every interleaving of whole steps is one the real server
-//! could show.
+//! The seed chooses the steps. Every order of whole steps is one that the threads of the real server could
+//! take.
 //!
 //! What it is not: the judge of the disk afterwards; see `oracle`.
 
@@ -202,7 +202,7 @@ impl World {
         Ok(())
     }
 
-    /// Sometimes begins a snapshot; continues a running one at every other step.
+    /// Sometimes begins a snapshot; continues a running one in about half of the steps.
     fn snapshot_step<'k>(
         &mut self,
         keyspace: &'k Keyspace,
@@ -347,7 +347,8 @@ impl World {
         }
     }
 
-    /// Flushes one batch. The log thread flushes the rest.
+    /// Flushes one batch, or prepares the segment that the batch needs first. The log thread flushes the
+    /// rest.
     pub fn flush(&mut self) {
         let flushed = self.log.flush();
         self.log_thread_is_awake = !matches!(flushed, Ok(Flush::Idle { due_us: None }) | Err(_));
@@ -363,7 +364,7 @@ impl World {
     /// One step of the thread that prepares segments.
     pub fn prepare(&mut self) {
         if self.log.needs_segment() {
-            // A failure makes the log read-only, which clients see as errors.
+            // If no segment can be created, the log is read-only, which clients see as errors.
             let prepared = self.log.prepare_segment();
             assert!(prepared.is_ok(), "only a full disk is expected, and it is no error: {prepared:?}");
         }
@@ -395,7 +396,7 @@ impl World {
     /// Cuts the log before a FLUSHALL that has become durable.
     pub fn cut(&mut self) {
         if self.failure.is_none() {
-            // The server only logs a warning.
+            // If this fails, the server only logs a warning.
             drop(self.dead_log.cut());
         }
     }
@@ -458,8 +459,8 @@ impl World {
                     _ => self.resume(index)?,
                 }
             }
-            // The ticks end before the log moves, so that newly durable replies leave because the log wakes
-            // the workers.
+            // The ticks end before the log moves. So replies that become durable now leave only if the log
+            // wakes their workers.
             (0..WORKERS).try_for_each(|worker| self.end_tick(worker))?;
             self.log_thread_step();
             self.prepare();

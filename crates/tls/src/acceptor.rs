@@ -34,7 +34,7 @@ impl Loaded {
     /// # Errors
     /// If one of them is missing or wrong, or they do not fit together.
     pub fn read(policy: &ServerPolicy) -> Result<Loaded, LoadError> {
-        // Before the files are read: a change in between is noticed later.
+        // Taken before the files are read, so that a change in between is noticed later.
         let stamp = Stamp::of(policy.files(), policy.directory());
         let file = |name, path| match named(path) {
             Some(path) => Ok(Named { name, path }),
@@ -118,8 +118,8 @@ impl Acceptor {
     /// was nothing to do.
     ///
     /// # Errors
-    /// As [`Loaded::read`]; the earlier files remain in force, and these are not read again until they
-    /// change.
+    /// As [`Loaded::read`]; the earlier files remain in force, and without `always` these are not read again
+    /// until they change.
     pub fn reload(&self, always: bool) -> Option<Result<(), LoadError>> {
         let policy = self.loaded.load().policy.clone();
         let stamp = Stamp::of(policy.files(), policy.directory());

@@ -22,7 +22,7 @@ pub struct ClientFiles {
     pub key: Option<PathBuf>,
     /// The name that the server's certificate must have (`--sni`); `None` for the host of the connection.
     pub server_name: Option<String>,
-    /// Trust every server (`--insecure`): the connection is encrypted, perhaps with the wrong one.
+    /// Trust every server (`--insecure`): the connection is encrypted, but may be to the wrong server.
     pub trusts_everybody: bool,
 }
 
@@ -106,7 +106,7 @@ impl Connector {
     /// Begins the session of a connection to this host.
     ///
     /// # Errors
-    /// If it is neither a host name nor an IP address.
+    /// If the name that the certificate must have is neither a host name nor an IP address.
     pub fn connect(&self, host: &str) -> Result<Session, LoadError> {
         let host = self.server_name.as_deref().unwrap_or(host);
         let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);

@@ -42,10 +42,10 @@ pub enum LoadError {
          tls-ca-cert-dir), or set tls-auth-clients no"
     )]
     NoAuthority,
-    /// The versions of the protocol.
+    /// The setting of the versions of the protocol names an unknown one.
     #[error("tls-protocols {0:?}: it takes TLSv1.2 and TLSv1.3, separated by a space, or nothing for both")]
     Versions(String),
-    /// The name of a server.
+    /// The name of a server has no valid form.
     #[error("{0:?} is neither a host name nor an IP address")]
     ServerName(String),
     /// The library refuses the set.

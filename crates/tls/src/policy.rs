@@ -28,7 +28,7 @@ impl Versions {
     /// Parses names with spaces between; none stands for all.
     ///
     /// # Errors
-    /// Another version, or none.
+    /// If another version is named.
     pub fn parse(text: &str) -> Result<Versions, LoadError> {
         let mut versions = Versions { v1_2: false, v1_3: false };
         for name in text.split_whitespace() {

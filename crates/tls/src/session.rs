@@ -45,7 +45,7 @@ impl Session {
         let mut filled = 0;
         while !encrypted.is_empty() && !self.is_closed {
             if self.connection.read_tls(&mut encrypted)? == 0 {
-                // It has said before that it sends nothing more.
+                // The other side has said before that it sends nothing more.
                 break;
             }
             self.process()?;
@@ -54,11 +54,11 @@ impl Session {
         Ok(filled)
     }
 
-    /// As [`Session::receive`], but reads a part of a record from the socket, and leaves the plain bytes in
-    /// the session for [`Session::take`]. Returns how many bytes were read; none is the end of the socket.
+    /// As [`Session::receive`], but reads once from the socket, and leaves the plain bytes in the session for
+    /// [`Session::take`]. Returns how many bytes were read; 0 is the end of the socket.
     ///
     /// # Errors
-    /// Those of the socket, `WouldBlock` among them; as [`Session::receive`].
+    /// Those of the socket, `WouldBlock` among them, and those of [`Session::receive`].
     pub fn read_from(&mut self, socket: &mut dyn Read) -> io::Result<usize> {
         let count = self.connection.read_tls(socket)?;
         self.process()?;
@@ -75,7 +75,7 @@ impl Session {
     /// Takes plain bytes that are left in the session. Returns how many.
     ///
     /// # Errors
-    /// The socket was closed in the middle of what the other side had to say.
+    /// The socket has ended, and the other side has not said before that it sends nothing more.
     pub fn take(&mut self, plain: &mut [u8]) -> io::Result<usize> {
         match self.connection.reader().read(plain) {
             Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(0),
@@ -104,7 +104,7 @@ impl Session {
     /// Writes what waits, as far as the socket takes it. Returns how many bytes.
     ///
     /// # Errors
-    /// Those of the socket; `WouldBlock` if something still waits.
+    /// Those of the socket; `WouldBlock` if it takes nothing now.
     pub fn write_to(&mut self, socket: &mut dyn Write) -> io::Result<usize> {
         let mut sent = 0;
         while self.connection.wants_write() {

@@ -142,7 +142,8 @@ impl AsyncRead for Stream {
                     let _ = session.write_to(&mut Ready(socket));
                     return Poll::Ready(Err(error));
                 }
-                // Without a goodbye: perhaps somebody in between has cut the connection.
+                // The socket has ended without a goodbye: perhaps somebody in between has cut it. The reader
+                // sees the end of the stream.
                 Ok(0) => return Poll::Ready(Ok(())),
                 Ok(_) => {}
             }

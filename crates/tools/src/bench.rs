@@ -161,7 +161,7 @@ async fn measure(address: &Address, beside_keys: bool, seconds: u64) -> Result<(
         ended = cases(&load, seconds) => ended,
         interrupted = interruption() => interrupted.map_err(Into::into).and(Err(BenchError::Interrupted)),
     };
-    // The failure of a case says more than one to clean up after it.
+    // If both have failed, the failure of a case says more than that of the removal.
     ended.and(load.remove_keys().await)
 }
 

@@ -21,7 +21,7 @@ use time::{Duration, OffsetDateTime};
 const KEY_MODE: u32 = 0o600;
 /// The mode of certificates.
 const CERTIFICATE_MODE: u32 = 0o644;
-/// Clocks of other machines may be slow.
+/// How long before now certificates become valid: clocks of other machines may be slow.
 const VALID_BEFORE: Duration = Duration::hours(1);
 
 /// What to make.

@@ -110,7 +110,7 @@ pub fn check(dir: &Path) -> Result<(), CheckError> {
         rehearsed => rehearsed.map_err(CheckError::Start),
     };
     if let Err(damage) = check_data(&disk, dir, is_witness) {
-        // The error of a start names the way out.
+        // If a start would fail, its error is returned instead of the damage, because it names the way out.
         if !is_held && !is_backup {
             let damaged = if let Error::SnapshotCorrupt(damaged) = &damage { Some(&**damaged) } else { None };
             let begin = rehearse(damaged)?;

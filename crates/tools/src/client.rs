@@ -15,7 +15,7 @@ use self::stream::Stream;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// The memory that is offered to one read.
 const READ_BYTES: usize = 256 << 10;
-/// The maximum number of bytes that were taken and are still in memory.
+/// From this number on, bytes that were taken are removed from memory before the next read.
 const TAKEN_BYTES_MAX: usize = 1 << 20;
 
 /// Advice for a client's operator about an error reply; empty if there is none.

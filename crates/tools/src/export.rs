@@ -56,7 +56,7 @@ pub enum ExportError {
     /// Another process uses the directory, or it cannot be locked.
     #[error(transparent)]
     Lock(#[from] env::LockError),
-    /// An import into the directory was interrupted.
+    /// An import or a restore into the directory was interrupted.
     #[error(transparent)]
     Unfinished(#[from] Unfinished),
     /// The manifest of a backup cannot be read.

@@ -9,7 +9,8 @@
 //! It is an ordinary client and shows what the server that is asked knows.
 //!
 //! Invariants
-//! - A table without a leader is an error of its own ([`GroupError::NoLeader`]): scripts can wait for one.
+//! - Without `--watch`, a table without a leader is an error of its own ([`GroupError::NoLeader`]), so that
+//!   scripts can wait for a leader.
 //! - A lost connection does not end `--watch` once it has shown a table; a refusal by the server does.
 //! - It can be interrupted at any time, even while standard output blocks.
 
@@ -50,7 +51,7 @@ pub struct Options {
     pub address: Address,
     /// Whether the table is printed every second.
     pub watch: bool,
-    /// The file with its password.
+    /// The file with the member's password.
     pub password_file: Option<PathBuf>,
 }
 

@@ -10,8 +10,8 @@
 //!
 //! Invariants
 //! - A directory with a part of an import is marked (`unfinished`), and is neither served nor exported. An
-//!   interrupted import starts over, from the same source: its keys are removed if the directory had no
-//!   others; otherwise every imported key is complete.
+//!   interrupted import starts over, from the same source. If the directory had no other keys, those of the
+//!   interrupted import are removed first; otherwise they stay, and each of them is complete.
 //! - A file with a key twice is refused, as Redis refuses it.
 //! - Memory is independent of the size of values: a few dozen bytes a key, and the data already in the
 //!   directory.
@@ -326,7 +326,7 @@ pub(crate) fn import(
         return Err(ImportError::OtherSource { dir, file, source_before, source_now });
     }
     let (keyspace, recovery) = match Control::load(&**disk, dir)? {
-        // Created only after the directory is marked.
+        // The log is created only after the directory is marked.
         None => (None, None),
         Some(_) => {
             let (keyspace, recovery) = place.load(report)?;

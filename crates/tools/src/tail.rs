@@ -11,7 +11,8 @@
 //!
 //! Invariants
 //! - A message is one line, independent of its content.
-//! - Possible gaps are reported. A refusal by the server ends the command; a lost connection does not.
+//! - Possible gaps are reported. A refusal by the server ends the command, unless the server is loading its
+//!   data. A lost connection does not end it, once all subscriptions were confirmed.
 //! - It can be interrupted at any time, even while standard output blocks.
 
 mod connection;

@@ -5,7 +5,7 @@ use engine::{CommandTable, row::ConnectionNeed};
 use serde::Deserialize;
 use wire::OwnedArgs;
 
-/// Commands of one request.
+/// The maximum number of commands in one request.
 pub const COMMANDS_MAX: usize = 256;
 
 /// Why a body is no request.

@@ -3,10 +3,11 @@
 //! | reply | JSON |
 //! |---|---|
 //! | string, status, verbatim text | a string; `{"base64": ...}` if it is not UTF-8 |
-//! | integer | a number; `{"integer": "..."}` beyond 2^53, where JavaScript rounds |
+//! | integer | a number; `{"integer": "..."}` from 2^53 on, where JavaScript may round |
+//! | big number | `{"integer": "..."}` |
 //! | double | a number; `{"double": "inf"}`, `-inf`, `nan` |
 //! | null, boolean | `null`, `true`, `false` |
-//! | array, set | an array |
+//! | array, set, push | an array |
 //! | map | `{"map": [[key, value], ...]}`, in the order of the reply: keys need not be texts |
 //! | error | `{"error": "..."}` |
 
@@ -14,7 +15,7 @@ use base64::{Engine, prelude::BASE64_STANDARD};
 use serde::{Serialize, Serializer, ser::SerializeMap};
 use wire::Value;
 
-/// The largest integer that JavaScript has with all smaller ones.
+/// `Number.MAX_SAFE_INTEGER` of JavaScript, which may round larger integers.
 const EXACT_MAX: u64 = (1 << 53) - 1;
 
 /// A reply as JSON.

@@ -3,7 +3,8 @@
 //! Redis adds in 80-bit floating point and shows 17 digits after the point, so that 0.1 + 0.2 is 0.3 and not
 //! 0.30000000000000004. Here, operands below 10^20 are added exactly, in units of 10^-17. The sums equal the
 //! sums of Redis where 80 bits are enough, and are exact where they are not. Digits of an operand below
-//! 10^-17 are rounded; operands of 10^20 and more are added as `f64`.
+//! 10^-17 are rounded. If an operand is 10^20 or more, or has more than 37 significant digits, both are added
+//! as `f64`.
 //!
 //! The result has no exponent, no zeros at the end of its fraction, and no `-0`.
 
@@ -43,7 +44,8 @@ const ONE: i128 = 10i128.pow(FRACTION_DIGITS_MAX as u32);
 /// such numbers fits in 127 bits.
 const DIGITS_MAX: usize = 20 + FRACTION_DIGITS_MAX;
 
-/// Reads a number, rounded to units of 10^-17; `None` if it has too many digits.
+/// Reads a number, rounded to units of 10^-17; `None` if it has more than [`DIGITS_MAX`] significant digits,
+/// or its exponent is too large.
 fn parse_fixed(text: &[u8]) -> Option<i128> {
     let (negative, magnitude) = match text {
         [b'-', rest @ ..] => (true, rest),

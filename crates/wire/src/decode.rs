@@ -136,5 +136,5 @@ pub fn decode(bytes: &[u8], limits: &DecodeLimits) -> Result<Option<(Value, usiz
     Decoder::new().decode(bytes, limits)
 }
 
-/// Upper bound of [`DecodeLimits::nesting_max`].
+/// The largest [`DecodeLimits::nesting_max`] that has an effect.
 const NESTING_CEILING: usize = 1000;

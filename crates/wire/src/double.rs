@@ -23,7 +23,7 @@ pub fn format_double(value: f64, out: &mut Vec<u8>) {
 }
 
 /// Appends `value` without an exponent, with at most [`FRACTION_DIGITS_MAX`] digits after the point: the form
-/// that INCRBYFLOAT stores if its operands are not plain decimals (see [`crate::decimal`]).
+/// that INCRBYFLOAT stores if its operands have too many digits to be added exactly (see [`crate::decimal`]).
 pub fn format_plain(value: f64, out: &mut Vec<u8>) {
     if let Some(special) = special_name(value) {
         return out.extend_from_slice(special);
@@ -42,8 +42,8 @@ pub fn format_plain(value: f64, out: &mut Vec<u8>) {
 /// Maximum digits after the point of numbers without an exponent.
 pub const FRACTION_DIGITS_MAX: usize = 17;
 
-/// 2^52: the maximum of integers that are written by the fast path. Above it, neighbouring numbers are at
-/// least 1 apart, so the shortest decimal must be found.
+/// 2^52: the largest integer that is written by the fast path. Above it, neighbouring numbers are at least 1
+/// apart, so the shortest decimal may have fewer digits than the integer.
 const INTEGER_MAX: f64 = 4_503_599_627_370_496.0;
 
 fn special_name(value: f64) -> Option<&'static [u8]> {
@@ -138,7 +138,7 @@ impl Shortest {
     }
 
     /// Whether Redis writes the number without an exponent: if it is an integer with up to 7 zeros at its
-    /// end, if it has up to 6 digits after the point, or more digits but is near 1.
+    /// end, if it has up to 6 digits after the point, or if it has more but is from 0.001 to below 10,000.
     fn is_everyday(&self) -> bool {
         let lowest = self.point - self.count as i32;
         let magnitude = (self.point - 1).abs();

@@ -2,8 +2,8 @@
 //!
 //! `*` any bytes, `?` one byte, `[abc]` `[a-z]` `[^a]` one byte of (not of) a set, `\x` the byte x. As in
 //! Redis: an unclosed set ends with the pattern, a range may be reversed, `]` right after `[` closes an empty
-//! set, and a trailing `\` stands for itself. Unlike in Redis, `*` always matches the empty string, even if
-//! nothing else has matched.
+//! set, and a trailing `\` stands for itself. Unlike in Redis, a pattern of `*` alone matches also the empty
+//! text.
 //!
 //! Time is bounded by pattern length times text length, and memory by a constant, because it is enough to
 //! backtrack to the last `*`.
@@ -30,7 +30,8 @@ pub fn is_literal(pattern: &[u8]) -> bool {
 }
 
 fn run(mut pattern: &[u8], mut text: &[u8], fold: impl Fn(u8) -> u8 + Copy) -> bool {
-    // The pattern after the last `*`, and the text with which that pattern is tried next.
+    // The pattern after the last `*`, and the text on which it was last tried. The next try begins one byte
+    // later.
     let mut retry: Option<(&[u8], &[u8])> = None;
     loop {
         if let [b'*', rest @ ..] = pattern {

@@ -8,8 +8,8 @@
 //!
 //! Invariants:
 //! - No input causes a panic, or a reservation of more memory than a constant plus the bytes received.
-//! - A byte that arrives in parts is examined once, and the result does not depend on how the input is
-//!   divided into reads.
+//! - Input that arrives in parts is not searched again from its start at each read, and its division into
+//!   reads does not change the result.
 //! - After warm-up nothing is allocated per command or per reply.
 
 #![forbid(unsafe_code)]

@@ -5,7 +5,7 @@
 //! spellings; they are accepted as by `strtod`, except for spaces, `nan`, hexadecimal digits and numbers out
 //! of range.
 //!
-//! No function of this module allocates memory. All of them return `None` for text that is not such a number.
+//! No function of this module allocates memory. The parsers return `None` for text that is not such a number.
 
 /// The maximum bytes of a text that [`parse_f64`] accepts.
 pub const FLOAT_TEXT_BYTES_MAX: usize = 5 * 1024;

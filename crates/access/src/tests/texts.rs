@@ -113,6 +113,44 @@ fn passwords_and_flags_are_kept() {
     assert_eq!(default, b"user default on nopass sanitize-payload ~* &* +@all");
 }
 
+#[test]
+fn roles_and_derived_passwords_are_rules() {
+    let key = "4b007901b765489abead49d926f721d065a429c1";
+    let derived = format!("#pbkdf2-sha$4096$73616c74${key}");
+    let rest = "resetchannels -@all";
+    for (rules, shown) in [
+        (derived.clone(), format!("{derived} {rest}")),
+        (format!("{derived} >a <a"), format!("{derived} {rest}")),
+        (format!("{derived} resetpass"), rest.into()),
+        (format!("{derived} !{}", &derived[1..]), rest.into()),
+        ("role:a ROLE:two%20words role:a".into(), format!("role:a role:two%20words {rest}")),
+        ("role:a resetroles role:b".into(), format!("role:b {rest}")),
+        ("role:a reset".into(), rest.into()),
+    ] {
+        assert_eq!(after_words(&rules), shown, "{rules}");
+    }
+    let user = user(&format!("on >quick {derived}"));
+    assert_eq!(user.accepts_at_once(b"quick"), Some(true));
+    assert_eq!(user.accepts_at_once(b"password"), None, "that takes long");
+    assert!(user.accepts(b"password") && !user.accepts(b"wrong"));
+    let off = User { is_enabled: false, ..user.clone() };
+    assert_eq!(off.accepts_at_once(b"password"), Some(false));
+    assert_eq!(User::decode(&user.encode()).as_ref(), Ok(&user));
+    let other = User { derived_password: None, ..user.clone() };
+    assert_ne!(other.passwords_digest(), user.passwords_digest());
+}
+
+#[test]
+fn a_document_changes_roles_and_its_own_password_alone() {
+    let before = user("on >pw ~a* +get role:old");
+    let after = User::of_document(Some(before.clone()), vec![b"new"[..].into()], None);
+    assert_eq!(after, User { roles: vec![b"new"[..].into()], ..before });
+    let new = User::of_document(None, Vec::new(), None);
+    let line = String::from_utf8(new.line(b"u")).unwrap();
+    let rights = "resetchannels -@all +@connection -@admin -@dangerous";
+    assert_eq!(line, format!("user u on sanitize-payload {rights}"));
+}
+
 const SYNTAX: &str = "Syntax error";
 const UNKNOWN: &str = "Unknown command or category name in ACL";
 const FIRST_ARG: &str = "Allowing first-arg of a subcommand is not supported";

@@ -53,9 +53,9 @@ struct Step<'o> {
 /// The existing data of a file.
 #[derive(Clone, Copy)]
 enum Base {
-    /// None of use.
+    /// There is none that can be used; if the file exists, it is removed.
     Nothing,
-    /// Possibly the beginning, from an interrupted copy.
+    /// What an interrupted copy has left, if anything: it is kept if the server's file begins with it.
     Begun,
     /// The beginning, of this length and with this checksum, from the backup being brought up to date.
     Kept { bytes: u64, crc: u32 },
@@ -103,7 +103,7 @@ impl Copying<'_> {
         let steps = self.plan(before.as_ref(), &intact, &offer, mark.increment)?;
         let mut copied = self.copy(&offer, &steps)?;
         copied.manifest.increments = mark.increment;
-        // Otherwise the session would time out.
+        // The server would otherwise keep the files of the session until the session times out.
         self.origin.end(&offer);
         self.verify(&offer, &steps, &copied.manifest, before.as_ref())?;
         // From here on, this manifest is the backup: files that only the earlier one names can be removed.
@@ -113,8 +113,8 @@ impl Copying<'_> {
         Ok(copied)
     }
 
-    /// Writes the marker of an unfinished backup, before the first change, and returns whether an interrupted
-    /// one is resumed.
+    /// Writes the marker of an unfinished backup before anything is copied. Returns the marker, and whether
+    /// an interrupted copy is resumed.
     fn mark(&self, before: Option<&Manifest>) -> Result<(Unfinished, bool), BackupError> {
         let disk = &**self.disk;
         let increment = before.map_or(0, |before| before.increments.saturating_add(1));
@@ -140,8 +140,8 @@ impl Copying<'_> {
         Ok((mark, goes_on))
     }
 
-    /// Begins the session, or continues it; returns the server's offer. An offer that cannot be a later state
-    /// of the existing data is an error.
+    /// Begins the session, which replaces an earlier one of the same name; returns the server's offer. An
+    /// offer that cannot be the same or a later state of the existing data is an error.
     fn offered(
         &self,
         mark: &Unfinished,
@@ -254,7 +254,8 @@ impl Copying<'_> {
         offer.files.iter().map(step).collect()
     }
 
-    /// Whether the server has the same bytes before this position.
+    /// Whether the last [`SEAL_BYTES`] before this position, or all if these are fewer, are the same in the
+    /// server's file.
     fn is_continued(
         &self,
         offer: &Offer,

@@ -1,7 +1,9 @@
 //! The server to be backed up, through its HTTP port.
 //!
 //! Invariants
-//! - A server that is silent for [`SILENCE_MAX`] is given up. A [`Breaker`] ends the wait at once.
+//! - A server that is silent for [`SILENCE_MAX`] is given up; only the request for a session, for which
+//!   the server may have to take a snapshot, is made up to [`BEGIN_TRIES`] times. A [`Breaker`] ends the wait
+//!   at once.
 
 use std::{
     io::{ErrorKind, Read},
@@ -20,8 +22,8 @@ use crate::{FOR_FOLLOWER, LOG_ONLY, Offer, Refusal};
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Time without data in either direction after which a connection is given up.
 const SILENCE_MAX: Duration = Duration::from_secs(20);
-/// Number of requests for a session: the server replies once a snapshot exists, and may have to take one
-/// first.
+/// The maximum number of requests for a session, each of which waits for [`SILENCE_MAX`]: together half an
+/// hour. The server replies once a snapshot exists, and may have to take one first.
 const BEGIN_TRIES: usize = 90;
 
 /// The server refuses, or cannot be reached.
@@ -134,7 +136,7 @@ impl Remote {
         Remote { is_log_only: true, ..self }
     }
 
-    /// Asks as a server that follows the log that it copies.
+    /// Asks as a server that will follow the server from which it copies.
     pub fn for_follower(self) -> Remote {
         Remote { is_for_follower: true, ..self }
     }
@@ -175,7 +177,7 @@ impl Remote {
     }
 }
 
-/// Whether no connection was made.
+/// Whether certainly no connection was made.
 fn fails_to_connect(error: &ureq::Error) -> bool {
     match error {
         ureq::Error::Io(error) => matches!(

@@ -24,7 +24,7 @@ pub fn tls_config(files: &ClientFiles) -> Result<TlsConfig, LoadError> {
         .build())
 }
 
-/// The client takes keys as PEM alone.
+/// The key of a file. The HTTP client takes keys only as PEM, so the file is read again.
 fn key(path: &Path) -> Result<PrivateKey<'static>, LoadError> {
     let unusable = |reason: String| LoadError::Unusable { name: "--key", path: path.into(), reason };
     let content = fs::read(path).map_err(|error| unusable(error.to_string()))?;

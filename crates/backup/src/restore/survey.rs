@@ -36,7 +36,7 @@ impl std::fmt::Display for Range {
 /// The oldest restorable state.
 struct Oldest {
     lsn: Lsn,
-    /// The time of that state; `None`: the time at which the batch that ends there was closed.
+    /// The time of that state; `None`: that at which the first batch that ends there or later was closed.
     unix_ms: Option<u64>,
 }
 
@@ -95,7 +95,7 @@ fn oldest(source: &Place<'_>, control: &Control) -> Result<Oldest, storage::Erro
     match usable.min_by_key(|info| info.end_lsn) {
         Some(info) => {
             // A snapshot taken while nothing was written is the state at its creation time, even if later
-            // batches are older.
+            // batches have earlier times because the clock was set back.
             let unix_ms = (info.begin_lsn == info.end_lsn).then_some(info.created_unix_ms);
             Ok(Oldest { lsn: info.end_lsn, unix_ms })
         }
@@ -115,8 +115,9 @@ impl From<storage::Error> for Search {
     }
 }
 
-/// The first record that removes all keys. A log that was cut and needs no snapshot was cut for a FLUSHALL
-/// shortly behind its begin: changes by the records before that are void.
+/// The end of the first record that removes all keys; the end of the log if there is none. A log that was cut
+/// and needs no snapshot was cut for a FLUSHALL shortly behind its begin, which makes the changes by the
+/// records before the FLUSHALL void.
 fn first_flush(source: &Place<'_>) -> Result<Lsn, storage::Error> {
     let mut recovery = Recovery::open_to_read(source.disk.clone(), source.dir)?;
     let search = |lsn, mut payload: &[u8]| {

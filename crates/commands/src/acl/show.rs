@@ -70,7 +70,8 @@ pub(super) fn getuser(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Co
     };
     let description = user.describe();
     let reply = &mut cx.reply;
-    reply.map(6);
+    // Clients of Redis know the first six.
+    reply.map(6 + usize::from(!description.roles.is_empty()));
     reply.bulk(b"flags");
     reply.set(description.flags.len());
     description.flags.iter().for_each(|flag| reply.bulk(flag.as_bytes()));
@@ -83,6 +84,11 @@ pub(super) fn getuser(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Co
     for selector in &description.selectors {
         reply.map(3);
         write_selector(reply, selector);
+    }
+    if !description.roles.is_empty() {
+        reply.bulk(b"roles");
+        reply.array(description.roles.len());
+        description.roles.iter().for_each(|role| reply.bulk(role));
     }
     Ok(())
 }

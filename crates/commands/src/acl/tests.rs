@@ -245,6 +245,25 @@ fn users_are_shown_as_in_redis_8() {
 }
 
 #[test]
+fn a_user_of_documents_logs_in_and_shows_its_roles() {
+    let derived = "#pbkdf2-sha$4096$73616c74$4b007901b765489abead49d926f721d065a429c1";
+    let mut server = TestServer::new();
+    server.check(&[
+        (&format!("acl setuser anna on {derived} role:writers"), "+OK"),
+        (
+            "acl getuser anna",
+            &format!(
+                "[\"flags\", [\"on\", \"sanitize-payload\"], \"passwords\", [\"{}\"], \"commands\", \"-@all\", \
+                 \"keys\", \"\", \"channels\", \"\", \"selectors\", [], \"roles\", [\"writers\"]]",
+                &derived[1..]
+            ),
+        ),
+        ("acl setuser anna role:_admin", "-ERR Error in ACL SETUSER modifier 'role:_admin': Syntax error"),
+    ]);
+    server.assert_replays();
+}
+
+#[test]
 fn a_change_within_a_transaction_holds_after_it() {
     check(&[
         ("multi", "+OK"),
@@ -339,6 +358,36 @@ fn a_client_without_a_password_changes_and_sees_nothing_of_a_server_that_loads()
         &mut stranger,
         &[("get a", "-NOAUTH Authentication required."), ("auth pw", "+OK"), ("get a", "nil")],
     );
+}
+
+#[test]
+fn nobody_logs_in_by_the_users_of_a_log_that_is_being_replayed() {
+    const LOADING: &str = "-LOADING Redis is loading the dataset in memory";
+    let mut server = TestServer::new();
+    // Later records, not replayed yet, may change this user or delete it.
+    server.check(&[("acl setuser anna on >pw ~* +@all", "+OK")]);
+    let mut client = server.connect();
+    *server.host.loading.lock() = Some(engine::Loading { percent: 1.0, eta_seconds: None });
+    let attempts = [
+        ("auth anna pw", LOADING),
+        ("auth anna wrong", LOADING),
+        ("auth bob pw", LOADING),
+        ("hello 3 auth anna pw", LOADING),
+    ];
+    check_as(&mut server, &mut client, &attempts);
+    server.set_password(Some(b"of the settings"));
+    let mut operator = server.connect();
+    let steps = [
+        ("auth guessed", LOADING),
+        ("config get maxmemory", LOADING),
+        ("auth 'of the settings'", "+OK"),
+        ("config get maxmemory", "[]"),
+    ];
+    check_as(&mut server, &mut operator, &steps);
+    server.set_password(None);
+    *server.host.loading.lock() = None;
+    check_as(&mut server, &mut client, &[("acl whoami", "\"default\""), ("auth anna pw", "+OK")]);
+    assert_eq!(server.host.users.counts.get(access::Reason::Auth), 1, "of those, only one has failed");
 }
 
 #[test]

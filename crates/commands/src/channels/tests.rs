@@ -343,14 +343,15 @@ fn a_large_message_asks_for_room_and_is_logged_once() {
 }
 
 #[test]
-fn a_message_to_a_durable_channel_waits_for_the_log() {
+fn no_message_is_taken_before_the_durable_channels_are_known() {
     let mut server = TestServer::new();
     *server.host.loading.lock() = Some(engine::Loading { percent: 1.0, eta_seconds: None });
     server.check(&[
-        ("publish other x", ":0"),
+        ("publish other x", "-LOADING Redis is loading the dataset in memory"),
         ("publish durable x", "-LOADING Redis is loading the dataset in memory"),
+        ("spublish durable x", ":0"),
     ]);
     *server.host.loading.lock() = None;
-    server.check(&[("publish durable x", ":0")]);
+    server.check(&[("publish other x", ":0"), ("publish durable x", ":0")]);
     assert_eq!(server.logged_messages(), ["durable x"]);
 }

@@ -5,7 +5,7 @@ use engine::{
     CommandError, Context, ReplyMode, Session,
     clients::{DEFAULT_USER, Label, Labels},
     replication::RoleView,
-    users::LogIn,
+    users::{LogIn, PAUSE_MS, Verdict},
 };
 use keyspace::DbId;
 use wire::{Args, Protocol, ReplyWriter, number::parse_i64};
@@ -128,8 +128,9 @@ pub(super) fn auth(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Comma
 
 /// Logs the client in. A user that needs no password accepts any password. If certificates name users, such
 /// a user, except `default`, accepts only a client whose certificate names it. Refusing an unknown user takes
-/// as long as refusing a known one. After failures, the clients of an address wait before the next password
-/// is looked at; one that cannot wait, in a transaction, is refused.
+/// as long as refusing a known one, unless that one has a password that takes long to check. After failures,
+/// the clients of an address wait before the next password is looked at, and all wait for a check that takes
+/// long; one that cannot wait, in a transaction, is refused.
 fn authenticate(
     cx: &mut Context<'_, '_>,
     command: &[u8],
@@ -137,17 +138,27 @@ fn authenticate(
     password: &[u8],
 ) -> Result<(), CommandError> {
     let (address, now_ms) = (cx.session.client.address(), cx.now_ms());
-    if let Err(pause_ms) = cx.host.users.begin_login(address, now_ms) {
-        return Err(if cx.in_transaction {
-            CommandError::WrongPass
-        } else {
-            CommandError::Later { pause_ms }
-        });
+    let later = |pause_ms, in_transaction| match in_transaction {
+        true => Err(CommandError::WrongPass),
+        false => Err(CommandError::Later { pause_ms }),
+    };
+    let wait_ms = cx.host.users.login_wait_ms(address, now_ms);
+    if wait_ms > 0 {
+        return later(wait_ms, cx.in_transaction);
     }
     let users = cx.host.users.current();
+    if cx.host.process.loading().is_some() {
+        return authenticate_while_loading(cx, command, user, password);
+    }
     let known = users.get(user);
-    let accepts =
-        known.map_or_else(|| User::initial(false).accepts(password), |it| it.user.accepts(password));
+    cx.unit.note_seen(known.map_or(users.lsn, |principal| principal.lsn));
+    let nobody = User::initial(false);
+    let Some(accepts) = accepts(cx, known.map_or(&nobody, |it| &it.user), password) else {
+        return later(PAUSE_MS, cx.in_transaction);
+    };
+    if let Err(wait_ms) = cx.host.users.begin_login(address, now_ms) {
+        return later(wait_ms, cx.in_transaction);
+    }
     let lacks_certificate = known.is_some_and(|it| {
         it.user.needs_no_password
             && user != DEFAULT_USER.as_bytes()
@@ -159,11 +170,6 @@ fn authenticate(
         cx.host.users.note_login(address, user);
     }
     match known.filter(|_| accepts) {
-        // Before the users are known, a login that needs no password says nothing about the client.
-        Some(principal) if principal.admits_everybody() && cx.host.process.loading().is_some() => {
-            cx.session.log_out(&users);
-            Ok(())
-        }
         Some(principal) => {
             cx.session.log_in(LogIn::new(principal, users.generation));
             Ok(())
@@ -171,6 +177,55 @@ fn authenticate(
         None => {
             cx.host.users.note_failed_login(command, user, cx.session, now_ms);
             Err(CommandError::WrongPass)
+        }
+    }
+}
+
+/// Logs the client in before the users are known: the records replayed so far are those of an earlier moment.
+/// So only users that the settings make can log in yet.
+fn authenticate_while_loading(
+    cx: &mut Context<'_, '_>,
+    command: &[u8],
+    user: &[u8],
+    password: &[u8],
+) -> Result<(), CommandError> {
+    let (address, now_ms) = (cx.session.client.address(), cx.now_ms());
+    if let Err(pause_ms) = cx.host.users.begin_login(address, now_ms) {
+        return Err(CommandError::Later { pause_ms });
+    }
+    let users = cx.host.users.current();
+    let Some(known) = cx.host.users.of_settings(user) else { return Err(CommandError::Loading) };
+    if known.is_enabled && known.needs_no_password {
+        // This says nothing about the client.
+        cx.session.log_out(&users);
+        return Ok(());
+    }
+    match users.get(user).filter(|_| known.accepts(password)) {
+        Some(principal) => {
+            cx.session.log_in(LogIn::new(principal, users.generation));
+            Ok(())
+        }
+        None => {
+            cx.host.users.note_failed_login(command, user, cx.session, now_ms);
+            Err(CommandError::Loading)
+        }
+    }
+}
+
+/// Whether the user has this password. `None` if that is being found out on another thread, because it takes
+/// long.
+fn accepts(cx: &Context<'_, '_>, user: &User, password: &[u8]) -> Option<bool> {
+    if let Some(accepts) = user.accepts_at_once(password) {
+        return Some(accepts);
+    }
+    let (users, now_ms) = (cx.host.users.clone(), cx.now_ms());
+    match users.password_checks.verdict(user.derived_password.as_ref()?, password, now_ms) {
+        Verdict::Known(accepts) => Some(accepts),
+        Verdict::Later => None,
+        Verdict::Begins(check) => {
+            let running = users.clone();
+            cx.host.process.run_apart(Box::new(move || running.password_checks.run(check, now_ms)));
+            None
         }
     }
 }

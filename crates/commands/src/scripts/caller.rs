@@ -23,13 +23,14 @@ pub(super) struct Caller<'c, 'a, 'k> {
     hashes: SmallVec<[KeyHash; HASHED_KEYS_MAX]>,
     is_read_only: bool,
     ignores_memory: bool,
-    /// The reason why the script was stopped.
+    /// What must be done before the script can run again, if it was stopped for that ([`Stop::Retry`]).
     refusal: Option<CommandError>,
 }
 
 impl<'c, 'a, 'k> Caller<'c, 'a, 'k> {
     /// Runs a script. The database and protocol that it selects are reset afterwards. The second value is set
-    /// if the script was stopped: it is the step that must be done before the client's command can run again.
+    /// only if the script was stopped with [`Stop::Retry`]: what must be done before the client's command can
+    /// run again.
     pub(super) fn run<R>(
         cx: &'c mut Context<'a, 'k>,
         keys: Args<'c>,

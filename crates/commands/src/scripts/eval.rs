@@ -32,7 +32,7 @@ pub(super) fn evalsha_ro(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(),
     evaluate_known(cx, args, true)
 }
 
-/// A longer script is compiled on a thread of its own.
+/// The unit of a longer script is offloaded before the script is compiled, if possible.
 const COMPILED_HERE_BYTES_MAX: usize = 256 << 10;
 
 /// Requests a thread of its own for the unit if compiling `source` may take long.
@@ -165,8 +165,8 @@ pub(super) struct Subject<'s> {
     pub(super) function: Option<RunningFunction>,
 }
 
-/// Runs a loaded script or function, and replies with the value that it returns. `run` gets the seed of the
-/// random numbers.
+/// Runs a script or function by calling `run` with the seed of the random numbers, and replies with the value
+/// that it returns.
 pub(super) fn run_loaded(
     cx: &mut Context<'_, '_>,
     vm: &mut Vm,
@@ -232,8 +232,8 @@ pub(super) fn run_loaded(
             if !cx.unit.end_undo() {
                 return Err(problem);
             }
-            // The script has flushed, which cannot be undone: its record will be written. A command with a
-            // record must succeed, so the error is its reply.
+            // The script has flushed a database, which cannot be undone, so its changes will be logged. A
+            // command whose changes are logged must succeed, so the error becomes an ordinary reply.
             let mut text = Vec::new();
             problem.render(&mut text);
             cx.reply.error(text);

@@ -218,8 +218,9 @@ pub(super) fn restore(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Co
 #[derive(Default)]
 struct Restored {
     libraries: Vec<Arc<Library>>,
-    /// The names of the libraries, and those of their functions in lower case.
+    /// The names of the libraries.
     names: HashSet<Box<[u8]>>,
+    /// The names of their functions, in lower case.
     functions: HashSet<Box<[u8]>>,
     bytes: usize,
     ids: Vec<LibraryId>,
@@ -269,7 +270,7 @@ impl From<LibrariesError> for Refused {
     }
 }
 
-/// Loads libraries in the worker's virtual machine, for at most `ms_max` milliseconds. Meanwhile the command
+/// Loads libraries in this thread's virtual machine, for at most `ms_max` milliseconds. Meanwhile the command
 /// is shown as a running function, and can be killed like one.
 fn while_loading<R>(
     cx: &mut Context<'_, '_>,
@@ -301,7 +302,7 @@ fn compiled(
     load_library(vm, code, loading).map(|(library, id)| (Arc::new(library), id)).map_err(refused)
 }
 
-/// Checks whether the libraries may be added to the others, and whether the log has room for them.
+/// Checks whether the libraries may be added to the others, and whether the log has room for all of them.
 fn require_join(
     cx: &Context<'_, '_>,
     others: &Libraries,

@@ -18,7 +18,8 @@
 //! Invariants
 //! - The old address of a switch is the address of the leader that was announced before, or else of the first
 //!   leader that was known.
-//! - The state at the first look is not announced: there is nothing to compare it with.
+//! - The first look announces nothing: there is nothing to compare its state with. A member that is silent
+//!   from the first look on is announced after [`LOOKS_MIN`] looks, like any other.
 
 use std::collections::BTreeMap;
 
@@ -32,8 +33,8 @@ use super::{
     names,
 };
 
-/// The number of consecutive looks for which a member must be silent, or heard again, before that is
-/// announced: a new leader has not heard from everybody yet.
+/// The number of consecutive looks that must find a member silent, or heard again, before that is announced.
+/// One look is not enough, because a new leader has not heard from everybody yet.
 const LOOKS_MIN: u8 = 10;
 
 /// A message to be published.
@@ -45,7 +46,7 @@ pub struct SentinelEvent {
     pub message: String,
 }
 
-/// The members and the leader as a member announced them last.
+/// The members and the leader, as this member announced them last.
 #[derive(Default)]
 pub struct SentinelEvents {
     has_looked: bool,
@@ -106,7 +107,7 @@ impl SentinelEvents {
         events
     }
 
-    /// Notes the leader; returns the previous address, if it is another one.
+    /// Notes the leader; returns the address of the previous leader, if that differs.
     fn switch(&mut self, leader: &MemberView) -> Option<Address> {
         let (id, address) = (leader.id.clone(), leader.address.clone());
         let (_, old) = self.leader.replace((id, address))?;
@@ -130,7 +131,7 @@ impl SentinelEvents {
 }
 
 impl Seen {
-    /// Whether this look makes it down, or up again.
+    /// Whether this look changes the member's state: to down, or to up again.
     fn changes(&self, member: &MemberView) -> bool {
         is_down(member) != self.is_down && self.differed + 1 >= LOOKS_MIN
     }

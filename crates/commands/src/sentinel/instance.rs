@@ -16,7 +16,7 @@ const NEVER_MS: u64 = i32::MAX as u64;
 /// The default `failover-timeout` of Redis, in milliseconds.
 const FAILOVER_TIMEOUT_MS: u64 = 180_000;
 
-/// How long this member has heard nothing from `member`, in milliseconds.
+/// How long the server that is asked has heard nothing from `member`, in milliseconds.
 fn silent_ms(member: &MemberView) -> u64 {
     match member.heard_ms {
         _ if member.is_self => 0,
@@ -114,7 +114,7 @@ pub(super) fn replica(reply: &mut ReplyWriter<'_>, group: &GroupView, member: &M
     fields.put("master-link-status", if is_linked { "ok" } else { "err" });
     fields.put("master-host", leader.map_or("?", |leader| &leader.address.host));
     fields.put("master-port", leader.map_or(0, |leader| leader.address.port));
-    // 0: it is not promoted.
+    // 0 stands for a replica that is never promoted.
     fields.put("slave-priority", if member.kind == MemberKind::Voter { 100 } else { 0 });
     fields.put("slave-repl-offset", member.durable.unwrap_or(Lsn::ZERO));
     fields.put("replica-announced", 1);

@@ -4,7 +4,8 @@ use engine::{Family, Flags, Keys, Needs, Row, Treatment};
 
 use crate::help::{help, no_subcommand};
 
-/// For administrators, at any time, but not in scripts: a member that loads its memory knows who leads.
+/// For administrators, not in scripts, and at any time: also a member that still loads its data knows who
+/// leads.
 const ADMIN: Flags = Flags::ADMIN.or(Flags::NOSCRIPT).or(Flags::STALE).or(Flags::LOADING);
 
 const ROW: Row = Row {

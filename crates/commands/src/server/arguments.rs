@@ -57,7 +57,7 @@ impl Kind {
 pub(super) struct Argument {
     pub(super) name: String,
     pub(super) kind: Kind,
-    /// The token before the value.
+    /// The token before the value, or, for a pure token, the token itself.
     pub(super) token: Option<String>,
     pub(super) optional: bool,
     pub(super) multiple: bool,
@@ -111,7 +111,7 @@ impl Argument {
     }
 }
 
-/// Only names of values contain lower-case letters.
+/// Whether a word of a syntax is a token: only names of values contain lower-case letters.
 fn is_token(word: &str) -> bool {
     !word.contains(|c: char| c.is_ascii_lowercase())
 }

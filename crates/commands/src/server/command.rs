@@ -81,7 +81,7 @@ pub(super) fn top_level_rows() -> impl Iterator<Item = &'static Row> {
     rows().iter().copied().filter(|row| !row.name.contains('|'))
 }
 
-/// The row of a command or subcommand (`container|sub`), in any case.
+/// The row of a command or subcommand (`container|sub`), named in upper or lower case.
 pub(super) fn find(name: &[u8]) -> Option<&'static Row> {
     rows().iter().copied().find(|row| row.name.as_bytes().eq_ignore_ascii_case(name))
 }
@@ -198,7 +198,7 @@ fn write_keys(
         write(&mut cx.reply, row.usage(call, found), call.at(index));
         found += 1;
     });
-    // A script may have no keys; as in Redis, a wrong number of them counts as none.
+    // A script may have no keys. As in Redis, an invalid number of keys counts as no keys.
     if found == 0 && !row.flags.has(Flags::RUNS_SCRIPTS) {
         return Err(CommandError::Text("ERR Invalid arguments specified for command"));
     }

@@ -124,7 +124,8 @@ fn set(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
 }
 
 /// The user `default` with the `requirepass` that is to be set, if the data has a record of that user: the
-/// password is then in the record, too. After an empty `requirepass` the user needs no password, as in Redis.
+/// record holds the password, too, and must change with the setting. After an empty `requirepass` the user
+/// needs no password, as in Redis.
 fn default_user_with(
     cx: &mut Context<'_, '_>,
     pairs: &[(&[u8], &[u8])],

@@ -35,7 +35,7 @@ pub(super) fn count(keys: Keys) -> usize {
     }
 }
 
-/// The argument at which the search for the keyword STREAMS, which precedes the keys, starts.
+/// The index of the first argument that may be the keyword STREAMS, which precedes the keys.
 fn streams_from(name: &str) -> Option<i64> {
     match name {
         "xread" => Some(1),

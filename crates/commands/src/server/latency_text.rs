@@ -8,16 +8,18 @@ use engine::observe::{LatencyEvent, Sample, Series};
 const COLUMNS_MAX: usize = 80;
 /// The height of the graph in lines.
 const LINES: u64 = 4;
-/// The top character of a column, by the thirds of its last line that it fills.
+/// The top character of a column that fills one, two or three thirds of its highest line.
 const TOPS: [char; 3] = ['_', 'o', '#'];
 
-/// Draws the history as columns, the oldest at the left, with the age of each below it, written downwards.
+/// Draws the newest samples as columns, the oldest at the left, with the age of each below it, written
+/// downwards.
 pub(super) fn graph(event: LatencyEvent, series: &Series, now_s: u64) -> String {
     let skipped = series.samples.len().saturating_sub(COLUMNS_MAX);
     let samples: Vec<Sample> = series.samples.iter().skip(skipped).copied().collect();
     let high = samples.iter().map(|sample| sample.ms).max().unwrap_or(0);
     let low = samples.iter().map(|sample| sample.ms).min().unwrap_or(0);
-    // Heights are in thirds of a line; the highest column fills all lines.
+    // A height is the number of thirds of a line that a column fills, minus one. The highest column fills all
+    // lines.
     let steps = LINES * TOPS.len() as u64 - 1;
     let height = |sample: &Sample| match high - low {
         0 => steps,

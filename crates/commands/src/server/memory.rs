@@ -98,7 +98,7 @@ fn doctor(cx: &mut Context<'_, '_>, _args: Args<'_>) -> Result<(), CommandError>
     Ok(())
 }
 
-/// The memory usage of the server, in bytes.
+/// The memory usage of the server; sizes are in bytes.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Usage {
     /// The figures of the process and the allocator.

@@ -6,11 +6,12 @@ use keyspace::EvictionPolicy;
 use super::memory::{Usage, ratio};
 
 const MIB: u64 = 1 << 20;
-/// Below this amount of data, ratios are not meaningful.
+/// Less data than this counts as hardly any.
 const DATA_BYTES_MIN: u64 = 5 * MIB;
 /// Smaller differences are not reported.
 const WASTE_BYTES_MIN: u64 = 10 * MIB;
-/// More memory per client than this suggests that some clients do not read their replies.
+/// This much memory per client, or more, suggests that some clients send large commands or do not read their
+/// replies.
 const CLIENT_BYTES_MAX: u64 = 200 << 10;
 
 /// The findings, one paragraph each.

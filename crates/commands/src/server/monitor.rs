@@ -1,4 +1,4 @@
-//! MONITOR: streams every command to this connection.
+//! MONITOR: streams the commands of all clients to this connection, except those of administrators.
 
 use engine::{CommandError, Context};
 use wire::Args;

@@ -18,7 +18,7 @@ pub(super) fn info(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Comma
     Ok(())
 }
 
-/// `TIME`, in milliseconds. All commands of a round (`Executor::begin_round`) see the same time.
+/// `TIME`, precise to the millisecond. All commands of a round (`Executor::begin_round`) see the same time.
 pub(super) fn time(cx: &mut Context<'_, '_>, _args: Args<'_>) -> Result<(), CommandError> {
     let now_ms = cx.now_ms() as i64;
     cx.reply.array(2);
@@ -27,7 +27,7 @@ pub(super) fn time(cx: &mut Context<'_, '_>, _args: Args<'_>) -> Result<(), Comm
     Ok(())
 }
 
-/// `SAVE`: the reply is deferred until the snapshot is taken. Only this client waits.
+/// `SAVE`: the reply comes when the snapshot is taken. Only this client waits.
 pub(super) fn save(cx: &mut Context<'_, '_>, _args: Args<'_>) -> Result<(), CommandError> {
     let host = cx.host;
     cx.responder(|responder| host.persistence.save_and_respond(responder)).map_err(CommandError::Text)
@@ -46,7 +46,7 @@ pub(super) fn bgsave(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Com
     match cx.host.persistence.save(false) {
         SaveAnswer::InProgress => return Err(CommandError::Text(SAVE_IN_PROGRESS)),
         SaveAnswer::Unconfirmed => return Err(CommandError::RecoveryUnconfirmed),
-        // As in Redis, which does not begin a snapshot before the transaction has ended.
+        // The reply of Redis, which does not begin a snapshot before the transaction has ended.
         _ if cx.in_transaction => cx.reply.simple("Background saving scheduled"),
         SaveAnswer::Scheduled => cx.reply.simple("Background saving scheduled"),
         SaveAnswer::Started => cx.reply.simple("Background saving started"),
@@ -86,7 +86,8 @@ pub(super) fn lastsave(cx: &mut Context<'_, '_>, _args: Args<'_>) -> Result<(), 
 }
 
 /// `SHUTDOWN [NOSAVE | SAVE] [NOW] [FORCE] [ABORT]`. Completed writes are or become durable in every mode; a
-/// snapshot makes the next start faster. There is no reply: the server closes the connection.
+/// snapshot makes the next start faster. Only ABORT and errors get a reply; otherwise the server closes the
+/// connection.
 pub(super) fn shutdown(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
     let mode = parse_shutdown(args.skip(1))?;
     cx.host.process.shutdown(mode).map_err(CommandError::Composed)?;

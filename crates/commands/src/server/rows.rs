@@ -16,7 +16,7 @@ use crate::help::{help, no_subcommand};
 pub(super) const ALWAYS: Flags = Flags::LOADING.or(Flags::STALE);
 /// For administrators, at any time, not in scripts.
 pub(super) const ADMIN: Flags = ALWAYS.or(Flags::ADMIN).or(Flags::NOSCRIPT).or(Flags::GUARDED);
-/// For administrators, once the server has loaded, not in scripts.
+/// For administrators, not while loading, on a stale replica or in scripts.
 const SAVE: Flags = Flags::ADMIN.or(Flags::NOSCRIPT);
 
 /// Shared fields of the rows.
@@ -111,7 +111,7 @@ pub(crate) const ROWS: &[Row] = &[
     Row {
         name: "flushall",
         arity: -1,
-        // It copies the libraries into its record.
+        // It copies the libraries and the settings of the data into its record.
         flags: Flags::WRITE.or(Flags::DANGEROUS).or(Flags::COPIES).or(Flags::FLUSHES),
         keys: Keys::AllSlots,
         complexity: "O(1) while commands wait; memory is freed aside.",
@@ -221,7 +221,8 @@ pub(crate) const ROWS: &[Row] = &[
     Row {
         name: "shutdown",
         arity: -1,
-        // Not guarded: also a server without requirepass can be stopped while it loads.
+        // Without the flag GUARDED, so that a server without `requirepass` can be stopped also while it
+        // loads.
         flags: ALWAYS.or(Flags::ADMIN).or(Flags::NOSCRIPT).or(Flags::NO_MULTI),
         complexity: "O(N) where N is the number of bytes not yet durable.",
         summary: "Stops the server once everything written is durable.",

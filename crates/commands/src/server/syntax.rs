@@ -4,7 +4,8 @@
 //! word            NAME is a token, name stands for a value
 //! [a | b]         one of them, or none
 //! <a | b>         one of them
-//! x y [x y ...]   once or more often; alone: as often as one likes
+//! x y [x y ...]   once or more often
+//! [x y ...]       never, once or more often
 //! ```
 
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -38,8 +38,8 @@ pub(super) fn intersection(mut sets: Sets<'_>) -> impl Iterator<Item = Element<'
     smallest.iter().filter(move |member| sets.iter().skip(1).all(|set| set.contains(member)))
 }
 
-/// Iterates the largest set, and then the members of the others that are not in it; remembers them if there
-/// are more than two sets.
+/// Iterates the largest set, and then the members of the others that are not in it. With more than two sets,
+/// the members of the others are remembered, so that none comes twice.
 fn union(mut sets: Sets<'_>) -> impl Iterator<Item = Element<'_>> {
     sets.retain(|set| !set.is_empty());
     sets.sort_unstable_by_key(|set| Reverse(set.len()));
@@ -61,7 +61,8 @@ fn difference(mut sets: Sets<'_>) -> Box<dyn Iterator<Item = Element<'_>> + '_> 
     sets.retain(|set| !set.is_empty());
     let lookups_of_first = first.len().saturating_mul(sets.len() + 1);
     let lookups_of_all: usize = first.len() + sets.iter().map(SetView::len).sum::<usize>();
-    // Redis' estimate: half of the lookups of the first method find their member early.
+    // As Redis estimates, the first method needs only half of its lookups: none follows the one that finds
+    // the member.
     if lookups_of_first / 2 <= lookups_of_all {
         sets.sort_unstable_by_key(|set| Reverse(set.len()));
         return Box::new(first.iter().filter(move |member| !sets.iter().any(|set| set.contains(member))));

@@ -31,7 +31,7 @@ pub(super) fn srem(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Comma
     Ok(())
 }
 
-/// Removes members, and notifies it.
+/// Removes members, and notifies the removal.
 fn remove(cx: &mut Context<'_, '_>, key: &[u8], members: Items<'_>) -> Result<Applied, CommandError> {
     let applied = cx.try_apply(key, KeyOp::SetRemove { members })?;
     if applied.removed > 0 {

@@ -1,6 +1,7 @@
 //! Random members: SPOP, SRANDMEMBER.
 //!
-//! The chosen members themselves are logged: a replay removes the same members.
+//! The chosen members themselves are logged, or the removal of the key if all are chosen: a replay removes
+//! the same members.
 
 use engine::{CommandError, Context, EventClass};
 use keyspace::{Items, ItemsBuf, KeyOp};

@@ -13,12 +13,13 @@ use super::pattern::Pattern;
 pub(super) struct Options<'a> {
     /// The values to sort by, instead of the elements.
     pub(super) by: Option<Pattern<'a>>,
-    /// The elements keep the order that they have, because there is a BY without an asterisk, wherever it
-    /// stands.
+    /// The elements keep the order that they have, because there is a BY without an asterisk, even if another
+    /// BY follows it.
     pub(super) unsorted: bool,
     /// From the greatest to the least.
     pub(super) descending: bool,
-    /// Members are sorted by their bytes, not left in the order of memory: for STORE and for scripts.
+    /// Members of an unsorted set come in the order of their bytes, not in that of memory: for STORE and for
+    /// scripts.
     pub(super) reproducible: bool,
     /// By bytes instead of by numbers.
     pub(super) alphabetic: bool,

@@ -15,9 +15,9 @@ pub(super) enum Pattern<'a> {
     Nothing,
     /// The value at a key.
     Key {
-        /// The key before the element.
+        /// The part of the key before the element.
         prefix: &'a [u8],
-        /// The key after the element.
+        /// The part of the key after the element.
         suffix: &'a [u8],
         /// A field of the hash at the key, instead of the string there.
         field: Option<&'a [u8]>,
@@ -39,7 +39,7 @@ impl<'a> Pattern<'a> {
         }
     }
 
-    /// Whether looking up takes keys that the pattern does not name.
+    /// Whether values are looked up at other keys, whose names depend on the elements.
     pub(super) fn reads_keys(&self) -> bool {
         matches!(self, Pattern::Key { .. })
     }

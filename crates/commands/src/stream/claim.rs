@@ -200,7 +200,7 @@ pub(super) fn xautoclaim(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(),
 fn parse_options(mut words: Args<'_>) -> Result<(usize, bool), CommandError> {
     /// The default of COUNT.
     const COUNT: usize = 100;
-    /// Limits COUNT: the ids of more entries would fill the memory.
+    /// The maximum of COUNT, as in Redis: that many ids of 16 bytes have at most `i64::MAX` bytes.
     const COUNT_MAX: i64 = i64::MAX / 16;
     let (mut count, mut only_ids) = (COUNT, false);
     while let Some(word) = words.get(0) {

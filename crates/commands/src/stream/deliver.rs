@@ -16,7 +16,8 @@ use super::{
 
 /// The maximum size of a delivery in a record, in bytes.
 const DELIVERY_BYTES: u64 = 40;
-/// Up to this number of deliveries, the admission of the command itself covers them.
+/// Up to this many deliveries need no check of their own for room in the log: the check before each command
+/// suffices.
 const DELIVERIES_ADMITTED: usize = 1000;
 
 /// The start of the read of a consumer.

@@ -55,7 +55,7 @@ pub(super) enum Fate {
     Absent = -1,
     /// The entry was deleted.
     Deleted = 1,
-    /// A group still refers to the entry, so the entry stays if it is there.
+    /// A group has not read or not acknowledged the entry, so the entry stays if it is there.
     Kept = 2,
 }
 

@@ -58,7 +58,7 @@ fn position_at(
         b"$" => stream.map_or(StreamId::ZERO, |stream| stream.head().last_id),
         text => parse(text, 0)?,
     };
-    // No more than were ever added.
+    // A group has read no more entries than were ever added.
     let added = stream.map_or(0, |stream| stream.head().entries_added);
     Ok(GroupPosition { last_id, entries_read: entries_read.map(|read| read.min(added)) })
 }
@@ -132,10 +132,10 @@ const PENDING_WORDS: usize = 3;
 /// The maximum size of a delivery in a record, in bytes.
 const DELIVERY_BYTES: u64 = 40;
 
-/// `XGROUP RESTORECONSUMER key group consumer seen-ms active-ms [id time-ms count ...]`: a consumer as a copy
-/// of another server has it, with its times (an active time of -1 stands for none) and pending entries, which
-/// may have been deleted from the stream. No command of Redis makes such pending entries. Replies with the
-/// number of pending entries.
+/// `XGROUP RESTORECONSUMER key group consumer seen-ms active-ms [id time-ms count ...]`: makes a consumer
+/// equal to one that is copied from another server: its times (an active time of -1 stands for none) and its
+/// pending entries, also those whose entries were deleted from the stream. No command of Redis can make such
+/// pending entries. Replies with the number of pending entries.
 pub(super) fn restoreconsumer(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
     let (db, key, group, consumer) = (cx.db(), args.at(2), args.at(3), args.at(4));
     let pending = args.skip(7);

@@ -11,7 +11,7 @@ const TEXT_BYTES_MAX: usize = 127;
 const INVALID: CommandError =
     CommandError::Text("ERR Invalid stream ID specified as stream command argument");
 
-/// Parses `ms` or `ms-seq`; `seq` is the default.
+/// Parses `ms` or `ms-seq`. The parameter `seq` is the sequence number of an id without one.
 pub(super) fn parse_id(text: &[u8], seq: u64) -> Result<StreamId, CommandError> {
     let (ms, own) = split(text)?;
     let seq = own.map_or(Some(seq), parse_number).ok_or(INVALID)?;
@@ -59,9 +59,9 @@ fn exclusive(text: &[u8]) -> Option<&[u8]> {
 /// The id argument of XADD.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum NewId {
-    /// `*`: the current time, or the next id.
+    /// `*`: an id of the current time, or the id after the last one if the clock is not ahead of that.
     Next,
-    /// `ms-*`: the next id in this millisecond.
+    /// `ms-*`: the next id in the given millisecond.
     NextOf(u64),
     /// An explicit id.
     Given(StreamId),

@@ -99,7 +99,7 @@ fn write_entry_or_null(reply: &mut ReplyWriter<'_>, entry: Option<StreamEntry<'_
     }
 }
 
-/// Writes the fields of a group that are common to both forms, after its name.
+/// Writes the fields of a group that XINFO GROUPS and XINFO STREAM FULL have in common, except for its name.
 fn write_position(reply: &mut ReplyWriter<'_>, stream: StreamView<'_>, position: GroupPosition) {
     reply.bulk(b"last-delivered-id");
     write_id(reply, position.last_id);

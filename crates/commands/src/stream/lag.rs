@@ -5,8 +5,8 @@
 
 use keyspace::{GroupPosition, StreamHead, StreamId, StreamView};
 
-/// Whether an entry at or after this id was deleted from between others. Deletions before all remaining
-/// entries do not count, as in Redis.
+/// Whether an entry at or after this id was deleted. As in Redis, deletions before all remaining entries do
+/// not count.
 fn has_deleted_from(stream: StreamView<'_>, id: StreamId) -> bool {
     let deleted = stream.head().max_deleted_id;
     let Some(first) = stream.first() else { return false };

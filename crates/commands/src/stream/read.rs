@@ -128,8 +128,7 @@ fn unbalanced(has_group: bool) -> CommandError {
 }
 
 fn timeout_ms(word: &[u8]) -> Result<Option<u64>, CommandError> {
-    /// The largest timeout. It leaves room to add the time of day: a larger sum with unix milliseconds would
-    /// not fit 63 bits.
+    /// The largest timeout: with the current unix milliseconds added, it still fits in 63 bits.
     const MS_MAX: i64 = i64::MAX / 2;
     let ms = parse_i64(word).ok_or(CommandError::Text("ERR timeout is not an integer or out of range"))?;
     match u64::try_from(ms) {

@@ -18,7 +18,7 @@ pub(super) enum References {
 }
 
 impl References {
-    /// Parses a word in lower case; returns whether it is one of these options and no other one was given
+    /// Parses a word in lower case; returns whether it is one of these options, and none of them was given
     /// before.
     pub(super) fn take(given: &mut Option<Self>, word: &[u8]) -> bool {
         let option = match word {
@@ -51,7 +51,7 @@ impl References {
         }
     }
 
-    /// Removes entries without raising the highest deleted id, as trimming does; returns their number.
+    /// As trimming does, removes entries without raising the highest deleted id; returns their number.
     pub(super) fn delete_silently(cx: &mut Context<'_, '_>, key: &[u8], ids: &[StreamId]) -> usize {
         let db = cx.db();
         let head = |cx: &Context<'_, '_>| match stream(cx.unit.peek(db, key)) {

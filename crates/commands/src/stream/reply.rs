@@ -8,7 +8,8 @@ use wire::ReplyWriter;
 
 pub(super) use engine::stream_reply::{write_entry, write_fields_of, write_id};
 
-/// The entries with ids in a range, at most `count`: at once if they are few, or if nothing may be deferred.
+/// Writes the entries with ids in a range, at most `count`: at once if they are few or there is no
+/// `deferred_reply`, otherwise as a deferred reply.
 pub(super) fn write_range(
     reply: &mut ReplyWriter<'_>,
     deferred_reply: Option<&mut DeferredReply>,

@@ -113,20 +113,18 @@ impl Trim {
             Threshold::Len(len) => stream.len().saturating_sub(len),
             Threshold::Min(_) => stream.len(),
         };
-        // With KEEPREF whole blocks are removed without looking at references to their entries.
+        // With KEEPREF no reference is looked up, and all blocks but the last are removed as a whole.
         match self.references {
             References::Kept => entries.min(self.limit) / ENTRIES_PER_ELEMENT,
             _ => entries.min(self.limit),
         }
     }
 
-    /// The last id to remove.
+    /// The last id to remove, if all entries before it are removed, too: with ACKED some of them may stay.
     fn through(&self, stream: StreamView<'_>) -> Option<StreamId> {
-        // With ACKED some entries may have to stay, so the removed ones are not necessarily the first blocks.
-        let whole_blocks = self.whole_blocks && self.references != References::Acknowledged;
         match self.threshold {
-            Threshold::Len(len) => stream.trim_to_len(len, whole_blocks, self.limit),
-            Threshold::Min(min) => stream.trim_to_id(min, whole_blocks, self.limit),
+            Threshold::Len(len) => stream.trim_to_len(len, self.whole_blocks, self.limit),
+            Threshold::Min(min) => stream.trim_to_id(min, self.whole_blocks, self.limit),
         }
     }
 

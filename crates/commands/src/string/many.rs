@@ -69,7 +69,8 @@ impl<'a> MsetexOptions<'a> {
     }
 }
 
-/// The number of keys that a MSETEX names; `None` if it is no such number, or there are fewer.
+/// The number of keys that a MSETEX announces; `None` if it is not a positive number, or fewer keys with
+/// values follow.
 fn count_of_msetex(args: Args<'_>) -> Option<usize> {
     let count = usize::try_from(parse_i64(args.get(1)?)?).ok().filter(|count| *count > 0)?;
     let pairs = count.checked_mul(2)?.checked_add(2)?;

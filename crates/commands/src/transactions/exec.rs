@@ -12,7 +12,9 @@ use engine::{
 use keyspace::DbId;
 use wire::Args;
 
-/// A transaction of more commands runs on a thread of its own.
+use crate::database::parse_db;
+
+/// A transaction of more commands runs on a thread of its own, if it can be offloaded.
 const LONG_COMMANDS: usize = 4096;
 
 /// `EXEC`
@@ -28,7 +30,7 @@ pub(super) fn exec(cx: &mut Context<'_, '_>, _args: Args<'_>) -> Result<(), Comm
     let mobility = if cx.session.watches.is_empty() { Mobility::AtAnyTime } else { Mobility::BeforeItBegins };
     let mobility = mobility.max(transaction.mobility());
     let is_long = transaction.commands().len() > LONG_COMMANDS && mobility != Mobility::Never;
-    let walks_far = walks_far(&mut cx.unit, cx.keyspace.len(cx.session.db), cx.session.db, transaction);
+    let walks_far = walks_far(&mut cx.unit, |db| cx.keyspace.len(db), cx.session.db, transaction);
     if is_long || (runs_scripts || walks_far) && mobility == Mobility::BeforeItBegins {
         cx.require_own_thread()?;
     }
@@ -40,7 +42,7 @@ pub(super) fn exec(cx: &mut Context<'_, '_>, _args: Args<'_>) -> Result<(), Comm
     let bytes = record_bytes(&mut cx.unit, cx.session.db, transaction);
     match cx.require_room(bytes) {
         Ok(()) => {}
-        // It runs again, once there is room.
+        // EXEC runs again, once there is room.
         Err(error @ CommandError::NeedsRoom(_)) => return Err(error),
         Err(error) => {
             cx.session.end_transaction();
@@ -64,8 +66,8 @@ pub(super) fn exec(cx: &mut Context<'_, '_>, _args: Args<'_>) -> Result<(), Comm
     outcome
 }
 
-/// Runs a transaction with documents: its first failing command on documents undoes all, and its error is the
-/// reply.
+/// Runs a transaction with documents. The first command on documents that fails undoes all; the reply is then
+/// one error, which quotes that of the command.
 fn run_or_undo(cx: &mut Context<'_, '_>, transaction: &Transaction) -> Result<(), CommandError> {
     let db = cx.session.db;
     cx.unit.begin_undo();
@@ -106,9 +108,9 @@ fn run_queued(cx: &mut Context<'_, '_>, queued: &Queued) -> Result<bool, Command
     }
 }
 
-/// Runs a transaction in which some command may take long. All its scripts together have the time of one
-/// script. When that is over, the transaction is undone and moves to another thread, unless it must stay on
-/// this one.
+/// Runs a transaction in which some command may take long, or one with documents. All its scripts together
+/// have the time of one script. When that is over, the transaction is undone and moves to another thread,
+/// unless it must stay on this one.
 fn run_in_time(
     cx: &mut Context<'_, '_>,
     transaction: &Transaction,
@@ -137,13 +139,30 @@ fn run_in_time(
     outcome
 }
 
+/// The queued commands, each with the database in which it runs; `db` is that of the first one.
+fn with_databases(transaction: &Transaction, mut db: DbId) -> impl Iterator<Item = (DbId, &Queued)> {
+    transaction.commands().iter().map(move |queued| {
+        let args = queued.args.as_args();
+        // A SELECT that fails changes nothing.
+        if queued.found.row.name == "select" {
+            db = parse_db(args.at(1)).unwrap_or(db);
+        }
+        (db, queued)
+    })
+}
+
 /// Whether a command that is not always fast names a large value, or reads all keys while there are many.
-fn walks_far(unit: &mut Unit<'_>, keys: u64, db: DbId, transaction: &Transaction) -> bool {
-    transaction.commands().iter().any(|queued| {
+fn walks_far(
+    unit: &mut Unit<'_>,
+    key_count: impl Fn(DbId) -> u64,
+    db: DbId,
+    transaction: &Transaction,
+) -> bool {
+    with_databases(transaction, db).any(|(db, queued)| {
         if queued.flags.has(Flags::FAST) || queued.flags.has(Flags::BRIEF) {
             return false;
         }
-        let mut is_large = queued.flags.has(Flags::READS_ALL) && keys > LONG_ELEMENTS as u64;
+        let mut is_large = queued.flags.has(Flags::READS_ALL) && key_count(db) > LONG_ELEMENTS as u64;
         queued.found.row.keys.for_each(queued.args.as_args(), |index| {
             let entry = unit.peek(db, queued.args.as_args().at(index));
             is_large |= entry.is_some_and(|entry| elements(entry.view()) > LONG_ELEMENTS);
@@ -152,16 +171,17 @@ fn walks_far(unit: &mut Unit<'_>, keys: u64, db: DbId, transaction: &Transaction
     })
 }
 
-/// About how large the record can be: the arguments, the values that are copied, and the libraries, which
-/// each FLUSHALL logs. Values that the transaction itself makes before it copies them are not counted twice.
+/// About how large the record can be: the arguments, the values that are copied, and the libraries and
+/// settings, which each FLUSHALL logs. Values that the transaction itself makes before it copies them are not
+/// counted twice.
 fn record_bytes(unit: &mut Unit<'_>, db: DbId, transaction: &Transaction) -> u64 {
     let mut bytes = transaction.args_bytes();
     if !transaction.any(Flags::COPIES) {
         return bytes;
     }
-    for queued in transaction.commands().iter().filter(|it| it.flags.has(Flags::COPIES)) {
+    for (db, queued) in with_databases(transaction, db).filter(|(_, it)| it.flags.has(Flags::COPIES)) {
         let args = queued.args.as_args();
-        // FLUSHALL: the only one of these that is about all slots.
+        // Of the commands that copy, only FLUSHALL names all slots.
         if let Keys::AllSlots = innermost(queued.found, args).0.row.keys {
             bytes += (unit.libraries().encoded_bytes() + unit.data_settings().encoded_bytes()) as u64;
         }

@@ -292,6 +292,28 @@ fn values_larger_than_the_log_has_room_for_now_are_copied() {
 }
 
 #[test]
+fn values_of_a_database_that_a_transaction_selects_are_asked_room_for() {
+    let mut server = TestServer::new();
+    server.run("select 1");
+    server.run_args(&[b"set", b"a", &vec![b'v'; 10_000_000]]);
+    server.run("select 0");
+    let mut copies = |count: usize| {
+        for line in ["multi", "select 16", "select 1"] {
+            server.run(line);
+        }
+        for _ in 0..count {
+            assert_eq!(server.run("copy a b replace"), "+QUEUED");
+        }
+        server.run("exec")
+    };
+    assert!(
+        copies(220)
+            .starts_with("-EXECABORT Transaction discarded because of: this would write more than 2 GiB")
+    );
+    assert_eq!(copies(2), "[-ERR DB index is out of range, +OK, :1, :1]");
+}
+
+#[test]
 fn libraries_that_every_flushall_logs_are_asked_room_for() {
     let mut server = TestServer::new();
     let code = "#!lua name=lib\nredis.register_function('f', function() return 1 end)";

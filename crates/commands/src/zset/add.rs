@@ -12,7 +12,7 @@ use wire::{Args, number::parse_f64};
 
 use super::zset;
 
-/// Scores and members of one command; a single pair needs no memory.
+/// Scores and members of one command; up to two pairs need no allocation.
 pub(crate) type Members<'a> = SmallVec<[(f64, &'a [u8]); 2]>;
 
 /// The flags of ZADD.

@@ -68,7 +68,7 @@ enum Members<'a> {
 }
 
 impl<'a> Members<'a> {
-    /// The members, for this number of calls of `get`.
+    /// The members, prepared for `gets` calls of [`Members::get`].
     fn of(zset: ZsetView<'a>, gets: usize) -> Members<'a> {
         if gets > 1 && zset.len() <= LISTED_LEN_MAX {
             Members::Listed(zset.iter().collect())

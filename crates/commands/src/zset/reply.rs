@@ -3,7 +3,7 @@
 use keyspace::{Element, ZsetRange};
 use wire::{Protocol, ReplyWriter};
 
-/// Members from either end on.
+/// Members in order, from either end on.
 pub(super) struct Directed<'a> {
     pub(super) range: ZsetRange<'a>,
     /// From the highest score down.
@@ -37,7 +37,7 @@ pub(super) fn write_members<'m>(
     }
 }
 
-/// Members with their scores: in turn, in RESP3 as pairs.
+/// Members with their scores: in turn in RESP2, as pairs in RESP3.
 pub(super) fn write_scored<'m>(
     reply: &mut ReplyWriter<'_>,
     members: impl ExactSizeIterator<Item = (Element<'m>, f64)>,

@@ -20,12 +20,26 @@ fn users_and_replications_are_not_stored_and_can_be_removed() {
         assert!(is_refused(kit.edit(&db, replicated("org.couchdb.user:bob", &with_rev(document)))), "{name}");
         let deleted = r#"{"_deleted":true,"password":"secret"}"#;
         assert!(is_refused(kit.edit(&db, put("org.couchdb.user:bob", deleted))), "{name}");
-        // Documents stored by an earlier version can be removed like this.
+        // Documents stored by an earlier version can be removed like this, but users only by what knows them.
         let removal = format!(r#"{{"_rev":"2-{}","_deleted":true}}"#, hex(2));
-        kit.edit(&db, replicated("org.couchdb.user:bob", &removal)).expect("a removal");
+        let removed = kit.edit(&db, replicated("org.couchdb.user:bob", &removal));
+        assert_eq!(is_refused(removed), name == USERS_DATABASE, "{name}");
         kit.edit(&db, put("_design/index", r#"{"language":"query","views":{}}"#)).expect("as anywhere");
         assert_eq!(db.snapshot().info().sums.documents, 1, "{name}");
     }
+}
+
+#[test]
+fn a_user_that_passed_the_rules_is_stored_and_its_change_is_noted() {
+    let kit = Kit::new();
+    let db = kit.create(USERS_DATABASE).expect("a legal name");
+    let mut writer = db.lock().expect("it is there");
+    writer.note_changes();
+    writer.edit_user(put("org.couchdb.user:bob", r#"{"name":"bob"}"#)).expect("it is stored");
+    assert!(writer.edit(put("org.couchdb.user:eve", r#"{"name":"eve"}"#)).is_err());
+    assert_eq!(writer.changed().iter().map(|id| &**id).collect::<Vec<_>>(), ["org.couchdb.user:bob"]);
+    writer.undo();
+    assert!(writer.changed().is_empty());
 }
 
 #[test]

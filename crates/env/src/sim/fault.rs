@@ -28,13 +28,13 @@ pub struct FaultPlan {
 /// How an I/O fails.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FaultKind {
-    /// The device fails (`EIO`). A write changes nothing, a durable write writes any sectors, a sync loses
-    /// data.
+    /// The device fails (`EIO`). A write changes nothing, a durable write writes a random set of its sectors,
+    /// a sync loses data.
     Eio,
     /// No space (`ENOSPC`). A write changes nothing; a sync loses data, as with delayed allocation.
     Enospc,
-    /// The first part of a write reaches the disk, then the device fails (`EIO`). Other operations fail as
-    /// with `Eio`.
+    /// Only the first part of a write is done, then the device fails (`EIO`). This part is durable if the
+    /// write was to be durable. Other operations fail as with `Eio`.
     ShortWrite,
 }
 

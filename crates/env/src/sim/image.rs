@@ -161,7 +161,8 @@ impl FileImage {
         self.commit_size();
     }
 
-    /// Makes this block-aligned range durable after `write`, as a successful durable write does.
+    /// Makes the pages of this range durable after `write`, as a successful durable write does. Earlier
+    /// writes to the same pages become durable with them.
     pub(super) fn commit_range(&mut self, offset: u64, len: usize) {
         for (page_no, _, _) in page_parts(offset, len) {
             if self.pending.remove(&page_no).is_some() {
@@ -169,7 +170,8 @@ impl FileImage {
             }
         }
         let end = offset + len as u64;
-        // The size that is needed to read the range back becomes durable, too; other size changes do not.
+        // If a crash could leave a size that ends before the range does, the present size becomes durable
+        // too. Otherwise the changes of the size stay pending.
         if self.durable_size < end || self.pending_sizes.iter().any(|&(_, size)| size < end) {
             self.commit_size();
         }

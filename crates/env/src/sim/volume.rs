@@ -385,8 +385,8 @@ impl Volume {
 
     // Crashes and test controls.
 
-    /// Stops the machine unless it has stopped already, and restarts it with a randomly chosen surviving
-    /// state.
+    /// Stops the machine unless it has stopped already, and restarts it with one of the states that may
+    /// survive, according to `mode`.
     pub(super) fn crash(&mut self, mode: CrashMode) {
         let moments = self.unsynced_moments();
         let Volume { prng, inodes, .. } = self;

@@ -90,7 +90,7 @@ impl<E> From<Error> for Stop<E> {
 struct Reading<R> {
     source: Source<R>,
     db: u64,
-    /// The name of the key being read; also used as a buffer for skipped strings.
+    /// The name of the key being read; also a buffer for strings that belong to no key.
     name: Vec<u8>,
     is_in_value: bool,
 }

@@ -43,6 +43,11 @@ impl Replayer {
         Replayer { keyspace, documents, only_settings, chains, seen: applied, applied, freed }
     }
 
+    /// The incomplete payloads at [`Replayer::applied`], for a replayer that continues there.
+    pub fn into_chains(self) -> Chains {
+        self.chains
+    }
+
     /// Continues after [`recover_witness`](crate::recover::recover_witness) at `applied`: only settings are
     /// applied.
     pub fn of_witness(keyspace: Arc<Keyspace>, applied: Lsn) -> Replayer {

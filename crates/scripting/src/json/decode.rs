@@ -121,7 +121,7 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    /// The value of a token; `None` if it begins a table.
+    /// The value of a token; `None` if the token begins a table that is not empty.
     fn begin(&mut self, token: Token, open: &mut Vec<Open>) -> Result<Option<Value>> {
         let at = token.at;
         let value = match token.kind {

@@ -106,8 +106,8 @@ fn begin(
     Ok(())
 }
 
-/// The length of a table as an array; `None` if the table is an object, because it is empty or has keys that
-/// are not positive integers.
+/// The length of a table as an array; `None` if the table is an object, because it is empty, has keys that
+/// are not positive integers, or is a sparse array that is to be converted.
 fn array_len(table: &Table, options: &Options, steps: &mut Steps<'_>) -> Result<Option<i64>> {
     let (mut len, mut count) = (0, 0u64);
     for pair in table.pairs::<Value, Value>() {

@@ -46,6 +46,15 @@ fn cjson_encode_refuses_values_without_a_json_form() {
 }
 
 #[test]
+fn a_changed_copy_of_cjson_is_not_what_other_scripts_see() {
+    let mut vm = TestVm::new();
+    let change = "local own = cjson.new() own.encode = function() return 'mine' end own.decode = nil \
+                  return {own.encode(1), cjson.encode(1), own.new().encode == cjson.encode}";
+    assert_eq!(vm.eval(change, &[], &[]), "[\"mine\", \"1\", :1]");
+    assert_eq!(vm.eval("return cjson.encode(cjson.decode('[1]'))", &[], &[]), "\"[1]\"");
+}
+
+#[test]
 fn json_becomes_values() {
     let mut vm = TestVm::new();
     let table = [

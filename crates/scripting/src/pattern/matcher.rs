@@ -9,7 +9,7 @@ pub(super) type Pattern<'a> = &'a [u8];
 /// Maximum number of captures of a pattern.
 pub(super) const CAPTURES_MAX: usize = 32;
 
-/// Maximum recursion of a match. Each item that can backtrack takes one level.
+/// Maximum recursion of a match. Each repeated or optional item and each parenthesis takes one level.
 const DEPTH_MAX: u32 = 200;
 
 /// Why a match was given up.
@@ -129,7 +129,7 @@ impl<'a, 'm> Matcher<'a, 'm> {
         self.subject.get(at).is_some_and(|&byte| is_member(byte, self.pattern, start, end))
     }
 
-    /// Matches an item as often as possible, up to the position `least` or beyond it, followed by the rest of
+    /// Matches an item as often as possible, but at least up to the position `least`, followed by the rest of
     /// the pattern.
     fn longest(&mut self, at: usize, least: usize, start: usize, end: usize) -> Matched {
         let mut last = at;

@@ -123,7 +123,7 @@ fn has(query: Option<&str>, wanted: &str) -> bool {
 }
 
 async fn plan(backups: &Arc<Backups>, log: &Log, resume: Option<Lsn>) -> Result<Plan, String> {
-    let mut failures_before = None;
+    let failures_before = backups.snapshots.figures().failures;
     loop {
         let (planning, log) = (backups.clone(), log.clone());
         let planned = tokio::task::spawn_blocking(move || {
@@ -132,16 +132,16 @@ async fn plan(backups: &Arc<Backups>, log: &Log, resume: Option<Lsn>) -> Result<
         .await;
         match planned.map_err(|panic| panic.to_string())?.map_err(|error| error.to_string())? {
             Some(plan) => return Ok(plan),
-            None if failures_before.is_none() => {
-                failures_before = Some(backups.snapshots.figures().failures);
-                backups.snapshots.ask(true);
-            }
-            None if failures_before < Some(backups.snapshots.figures().failures) => {
+            None if failures_before < backups.snapshots.figures().failures => {
                 return Err(
                     "The snapshot failed that the backup starts with; the server's log says why.".into()
                 );
             }
-            None => tokio::time::sleep(SNAPSHOT_POLL).await,
+            None => {
+                // Asked for again each time, because a client can cancel it.
+                backups.snapshots.ask(false);
+                tokio::time::sleep(SNAPSHOT_POLL).await;
+            }
         }
     }
 }

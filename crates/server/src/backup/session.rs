@@ -118,8 +118,8 @@ impl Sessions {
         self.places.clone().try_acquire_owned().ok()
     }
 
-    /// Plans a copy that starts with the snapshot at `resume`, or with the newest one. `None` if there is no
-    /// snapshot. Blocks.
+    /// Plans a copy that starts with the snapshot at `resume`, or with the newest one. `None` if no snapshot
+    /// can be used. Blocks.
     pub(crate) fn plan(
         dir: &Path,
         documents: &DocumentsCell,

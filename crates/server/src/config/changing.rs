@@ -8,6 +8,7 @@
 
 use std::{fmt, path::PathBuf};
 
+use engine::UNCONFIRMED;
 use recovery::group_state::check_durability;
 use settings::{ConfigError, Key, OPTIONS, Origin, Settings, in_our_words, inert_named};
 use storage::Log;
@@ -71,9 +72,7 @@ impl Config {
             return Err("LOADING Redis is loading the dataset in memory".into());
         }
         if self.awaits_confirmation() {
-            return Err(
-                "ERR a forced recovery must be confirmed first: CONFIG SET force-recovery confirmed".into()
-            );
+            return Err(UNCONFIRMED.into());
         }
         Ok(())
     }
@@ -152,7 +151,8 @@ impl Config {
         self.files.lock().seal_kept(&|| self.note_kept())
     }
 
-    /// While the server recovers there is no log to note this in; [`Config::protect_kept`] notes it later.
+    /// Notes in the control file that the directory has a file of settings set by clients. While the server
+    /// recovers there is no log to do that: [`Config::protect_kept`] does it later.
     fn note_kept(&self) -> Result<(), String> {
         self.log.get().map_or(Ok(()), Log::note_settings).map_err(|error| error.to_string())
     }
@@ -192,7 +192,7 @@ impl Config {
         self.files.lock().rewrite(&self.current())
     }
 
-    /// Takes over changes of the configuration file. One line of the log reports the result.
+    /// Takes over changes of the configuration file. One line of the server's log reports the result.
     pub(crate) fn reload(&self) {
         let mut lasting = self.files.lock();
         let follows = self.node.refuses_changes();

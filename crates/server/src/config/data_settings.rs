@@ -15,7 +15,7 @@
 
 use std::sync::Arc;
 
-use engine::users::OF_USERS;
+use engine::users::{OF_HTTP, OF_USERS};
 use keyspace::{AccessClock, DataSettings, Effect, Freed, LIBRARIES_SLOT, SlotGuard};
 use lsn::Lsn;
 use membership::OF_GROUP;
@@ -28,7 +28,7 @@ use super::Config;
 /// these values again, so they must be small.
 pub(crate) const VALUE_BYTES_MAX: usize = 64 << 10;
 
-/// The settings whose value does not come from the log alone.
+/// What this server knows of the settings that belong to the data.
 #[derive(Debug, Default)]
 pub(crate) struct DataSettingsState {
     /// The values in the log at the last look.
@@ -151,7 +151,7 @@ impl Config {
             let mut state = self.data.lock();
             let belongs_elsewhere = |name: &[u8]| {
                 OwedSettings::is_mark(name)
-                    || [OF_GROUP, OF_USERS].iter().any(|others| name.starts_with(others.as_bytes()))
+                    || [OF_GROUP, OF_USERS, OF_HTTP].iter().any(|others| name.starts_with(others.as_bytes()))
             };
             for (name, value) in said.iter().filter(|(name, _)| !belongs_elsewhere(name)) {
                 let (name, value) = (String::from_utf8_lossy(name), String::from_utf8_lossy(value));
@@ -159,7 +159,7 @@ impl Config {
                 if known.is_some_and(|it| state.given.has(it.name)) {
                     continue;
                 }
-                // A newer version may say more.
+                // A newer version may have written the record.
                 if known.is_none() || changed.set(&name, &value).is_err() {
                     tracing::warn!(target: "server", setting = %name, "the data hold a value of this setting that this version does not understand");
                 }
@@ -178,9 +178,9 @@ impl Config {
     }
 }
 
-/// Says that settings are recorded, once nothing takes that back. Blocks.
+/// Logs that settings are recorded, once the record is durable. Blocks.
 fn tell_when_durable(log: &Log, position: Lsn, recorded: Vec<RecordedSetting>) {
-    // The log tells its own errors, and the server stops.
+    // The log reports its own errors, and the server stops.
     if log.make_durable(position).is_err() {
         return;
     }

@@ -87,7 +87,7 @@ impl HotSettings {
         self.request_bytes_max.load(Relaxed) as usize
     }
 
-    /// The unsent bytes at which a client of this kind is disconnected.
+    /// The limits for the unsent bytes of a client of this kind.
     pub(crate) fn output_limit(&self, kind: ClientKind) -> OutputLimit {
         self.output_limits.read().of(kind)
     }

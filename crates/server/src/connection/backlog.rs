@@ -108,8 +108,8 @@ fn is_above_hard(kind: ClientKind, limit: OutputLimit, unsent_bytes: u64) -> boo
 }
 
 impl Connection {
-    /// Called after a send: counts the unsent bytes, and disconnects a client above the hard limit of its
-    /// class.
+    /// Called after bytes were sent or pushed: counts the unsent bytes, and disconnects a client above the
+    /// hard limit of its class.
     pub(super) fn note_unsent(&self, refused: bool) {
         let client = self.client().clone();
         let unsent_bytes = self.limited_bytes();

@@ -3,7 +3,8 @@
 //!
 //! - Behind: its socket refuses bytes, more than [`BEHIND_BYTES_MIN`] are unsent, and it is worth waiting
 //!   for.
-//! - Caught up: no more than [`CAUGHT_UP_BYTES_MAX`] are unsent, or it is no longer worth waiting for.
+//! - Caught up: its socket takes bytes again, no more than [`CAUGHT_UP_BYTES_MAX`] are unsent, or it is no
+//!   longer worth waiting for.
 //! - Worth waiting for: its peer acknowledges something. [`RATE_BYTES_PER_S_MIN`] acknowledged bytes earn a
 //!   second of patience, and no more than [`PATIENCE_US_MAX`] is saved up. Only acknowledgements after a
 //!   refusal of the socket count: before, the kernels buffer the bytes.
@@ -89,8 +90,9 @@ impl KeepingUp {
         was_behind && !self.is_behind && self.history == History::OnTrial
     }
 
-    /// How many bytes the peer has acknowledged since the last call. `ask` returns how many the peer has
-    /// acknowledged in all. It is called only after the socket has refused bytes, and not too often.
+    /// How many bytes the peer has acknowledged since `ask` was last called; 0 if it is not called now. `ask`
+    /// returns how many the peer has acknowledged in all. It is called only after the socket has refused
+    /// bytes, and not more often than every [`ASKING_PERIOD_US`].
     fn received_bytes(&mut self, refused: bool, ask: impl FnOnce() -> u64, now_us: u64) -> u64 {
         let has_refused = refused || self.acknowledged_bytes.is_some();
         if !has_refused || now_us < self.asks_at_us {

@@ -2,8 +2,8 @@
 //!
 //! Invariants
 //! - A plain socket costs one branch for each call, and nothing else.
-//! - Of an encrypted one, plain bytes that were accepted are in the records of its session: they have left
-//!   only when [`Socket::flush`] has succeeded. At most [`tls::UNSENT_BYTES_MAX`] are there.
+//! - An encrypted socket keeps the bytes that it has accepted in records of its session: they have left only
+//!   when [`Socket::flush`] has succeeded. At most [`tls::UNSENT_BYTES_MAX`] are kept.
 //! - Records of replies leave in `write` and `flush` alone, whose caller has asked whether replies may leave
 //!   (the lease of a leader may have ended since they were encrypted): neither a read nor the end sends them.
 
@@ -43,7 +43,7 @@ pub(crate) struct Taken {
 }
 
 impl Socket {
-    /// Of a connection whose handshake, if it has a session, is over.
+    /// The socket of a connection, encrypted if there is a session, whose handshake is over.
     pub(crate) fn new(stream: TcpStream, session: Option<Box<Session>>) -> Socket {
         match session {
             None => Socket::Plain(stream),
@@ -119,7 +119,8 @@ impl Socket {
         }
     }
 
-    /// Bytes that the socket has taken, if that is not what the client was sent.
+    /// Encrypted bytes that the socket has taken. `None` for a plain socket, which takes just the bytes that
+    /// are sent to the client.
     pub(super) fn sent_bytes(&self) -> Option<u64> {
         match self {
             Socket::Plain(_) => None,
@@ -127,7 +128,8 @@ impl Socket {
         }
     }
 
-    /// Tells the client that nothing more comes, if it has everything before and its socket takes that.
+    /// Tells the client of an encrypted connection that nothing more comes, if everything before has left and
+    /// the socket takes the message.
     pub(super) fn say_goodbye(&self) {
         if let Socket::Tls(encrypted) = self
             && encrypted.session.borrow().as_ref().is_some_and(|session| !session.has_unsent())
@@ -137,7 +139,8 @@ impl Socket {
         }
     }
 
-    /// Takes the socket, and its session, for those who serve other servers. Afterwards it is not used.
+    /// Takes the socket and its session, for the code that serves other servers. The connection does not use
+    /// them afterwards.
     ///
     /// # Errors
     /// If there are no descriptors left.
@@ -220,7 +223,8 @@ impl Encrypted {
         let received = session.receive(&encrypted[..read], plain);
         drop(session);
         if !holds_replies {
-            // An alert, or an answer of the protocol itself. What the socket does not take leaves later.
+            // Sends an alert, or an answer of the protocol itself. What the socket does not take leaves
+            // later.
             let _ = self.flush();
         }
         match received {

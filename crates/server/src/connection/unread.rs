@@ -14,7 +14,8 @@
 //!
 //! Clients that are not logged in, and subscribers, are allowed no more.
 //!
-//! A client that has sent nothing more may leave its replies unread, except in the last case.
+//! A client that has sent nothing more may leave its replies unread, unless other clients are refused more
+//! bytes.
 //!
 //! Invariants
 //! - Connections in [`ConversationState::WaitForClient`], and those that are allowed more, are looked at
@@ -39,7 +40,7 @@ const READ_ON_AFTER_MS: u64 = 100;
 const GROWTH: u64 = 4;
 /// Limit of the unsent bytes of all clients together, beyond [`OUTBOX_BYTES_MAX`] of each.
 const UNREAD_BYTES_MAX: u64 = 512 << 20;
-/// The time after a refusal in which silent clients lose their allowance.
+/// The time after a refusal in which clients that have been silent for [`STALLED_MS_MAX`] are disconnected.
 const SHORTAGE_MS: u64 = 1000;
 
 /// The unsent bytes that the clients of the server are allowed beyond [`OUTBOX_BYTES_MAX`] of each.

@@ -4,7 +4,8 @@
 //! `documents` does the compaction itself, in steps.
 //!
 //! Invariants
-//! - It takes at most [`CPU_PERCENT`] of the processors' time, and rests between two steps.
+//! - It takes at most [`CPU_PERCENT`] of the processors' time, and rests between two steps, unless a client
+//!   has requested a compaction.
 //! - An interrupted compaction changes nothing.
 
 use std::{
@@ -71,7 +72,7 @@ impl Compactor {
     }
 
     fn run(&self) {
-        // Requests have priority. Without the privilege this fails, which does no harm.
+        // Requests have priority. A failure does no harm.
         let _ = env::thread::set_nice(15);
         loop {
             let mut state = self.state.lock();

@@ -175,7 +175,8 @@ impl Group {
         Ok(self.changing.lock())
     }
 
-    /// Changes the roster, and waits until the change is committed and in force; [`Group::changing`] is held.
+    /// Changes the roster, and waits until the change is committed, then for [`KNOWN_TIMEOUT_US`] at most
+    /// until a majority knows that; [`Group::changing`] is held.
     fn change_and_wait(
         &self,
         votes: &Votes,

@@ -11,6 +11,7 @@ use lsn::Lsn;
 use membership::{Listed, Votes};
 
 use super::{Group, joining::NOT_LEADER};
+use crate::spawn::spawn_with;
 
 /// The answer to a server that asks to join while too many others do.
 const TOO_MANY_ASKERS: &str = "TRYAGAIN many servers ask to join at the moment";
@@ -19,8 +20,8 @@ const TRANSFER_TIMEOUT_US: u64 = 10_000_000;
 /// How long a transfer may keep writes out while it waits for commands in progress, and again while it waits
 /// for the end of the log to be on the other member's disk.
 const PAUSE_US_MAX: u64 = 1_000_000;
-/// A member that has sent nothing for this long cannot be elected; a follower answers ten heartbeats in a
-/// second.
+/// A member that has sent nothing for this long counts as one that does not answer; a follower answers ten
+/// heartbeats in a second.
 const HEARD_US: u64 = 1_000_000;
 /// The interval at which progress is checked.
 const LOOK_PERIOD: Duration = Duration::from_millis(2);
@@ -135,8 +136,8 @@ impl GroupHandle {
         let Some(votes) = self.0.votes.clone() else { return responder.keep(Err(NO_GROUP.into())) };
         let group = self.0.clone();
         let thread = thread::Builder::new().name("group-change".into());
-        if let Err(error) = thread.spawn(move || run(&group, &votes, responder)) {
-            tracing::error!(target: "group", %error, "cannot start a thread");
+        if let Err(refused) = spawn_with(thread, responder, move |responder| run(&group, &votes, responder)) {
+            refused.value.keep(Err(format!("ERR cannot start a thread: {}", refused.error)));
         }
     }
 }
@@ -275,7 +276,8 @@ impl Group {
         }
         tracing::info!(target: "group", %to, "handing the lead over");
         begins();
-        // The second time, the first answers have left.
+        // The first wait ends the rounds in progress. The replies that they made, and the answer that
+        // `begins` gave, have left when the second wait ends.
         let answered = (0..2).all(|_| self.node.wait_for_rounds(&|| votes.now_us() >= until_us));
         if !answered {
             return Err("ERR a script or a command that takes long did not end in time".into());

@@ -111,7 +111,8 @@ impl Group {
         let mut last = "no other member is known".to_string();
         for first in members {
             let mut target = first;
-            // The second one may have lost the lead meanwhile.
+            // Only one hint is followed: the server that it names may have lost the lead, and name another
+            // one.
             for _ in 0..2 {
                 match self.ask_to_join(&target) {
                     Ok(Answer::Joined(group_id)) if state.has_joined() && group_id != state.group_id => {
@@ -119,6 +120,11 @@ impl Group {
                         break;
                     }
                     Ok(Answer::Joined(group_id)) => return Ok((group_id, target)),
+                    // It was elected meanwhile, or has led until it lost its directory.
+                    Ok(Answer::Elsewhere(leader)) if self.node.is_reached_at(&leader) => {
+                        last = format!("{target}: {NOT_LEADER}it takes this server for the leader");
+                        break;
+                    }
                     Ok(Answer::Elsewhere(leader)) => target = leader,
                     Err(reason) => {
                         last = format!("{target}: {reason}");
@@ -148,7 +154,7 @@ impl Group {
                 && let Err(reason) = renew(group)
             {
                 let now_ms = group.votes.as_ref().map_or(0, |votes| votes.now_us() / 1000);
-                // Without a leader, others are to be expected.
+                // Other reasons are to be expected while the group has no leader.
                 let is_refusal = reason.contains(": ERR ");
                 if is_refusal && let Some(unlogged) = logged.note(&reason, now_ms) {
                     tracing::warn!(target: "group", reason, unlogged, "the group does not list the present address of this server; trying again");

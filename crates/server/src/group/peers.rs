@@ -11,7 +11,8 @@
 //! Invariants
 //! - A connection of another group, of another version or to another member is refused with the reason. A
 //!   damaged message, and a message whose sender or receiver is not that of the connection, end the
-//!   connection. Both are counted and logged, and change nothing.
+//!   connection. Both are counted, and change nothing. Each [`Cause`] is logged once a minute, whatever
+//!   strangers name.
 //! - A member has one connection to each other member; strangers share a few places here ([`Inboxes`]).
 //! - A server that has joined no group yet knows no id of one: it lets a connection in, and hears nothing on
 //!   it. So the leader finds out who is at an address before it lists it.
@@ -39,7 +40,7 @@ use parking_lot::{Condvar, Mutex};
 use super::inboxes::Inboxes;
 use crate::{
     repeated::Repeated,
-    replication::line::{Introduction, ask, connect_within},
+    replication::line::{Introduction, ask, connect_within, keep_alive},
 };
 
 /// The version of messages and of the commands between members.
@@ -55,15 +56,49 @@ const LOOK_PERIOD: Duration = Duration::from_secs(1);
 /// How long a member may take to answer. A connection that was made while the member restarted may never be
 /// answered, and the votes wait for the next connection.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(1);
-/// A member that sends nothing for this long is disconnected; a leader sends ten heartbeats in a second.
+/// A sender that the roster does not list is disconnected if it sends nothing for this long. Members may be
+/// silent: followers send each other nothing.
 const SILENCE: Duration = Duration::from_secs(10);
 /// A member that is not reached for this long is worth a warning. A member that starts or restarts is back
 /// sooner.
 const GRACE_MS: u64 = 3_000;
 
+/// The longest word of GROUP PEER that is shown: longer than any id.
+const WORD_BYTES_MAX: usize = 64;
+
 /// The maximum number of servers whose last message is remembered: all that a roster can list, and strangers
 /// that may join.
 const HEARD_MAX: usize = 4 * MEMBERS_MAX;
+
+/// Why what a member would send is refused, or changes nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Cause {
+    Version,
+    Group,
+    Receiver,
+    Sender,
+    Removed,
+    Damaged,
+    FarTerm,
+    EarlierTerm,
+}
+
+/// A cause, and the reason in words.
+pub(super) struct Refusal {
+    cause: Cause,
+    reason: String,
+}
+
+impl Refusal {
+    fn new(cause: Cause, reason: impl Into<String>) -> Refusal {
+        Refusal { cause, reason: reason.into() }
+    }
+
+    /// The group has removed the member that connects.
+    pub(super) fn removed(id: MemberId) -> Refusal {
+        Refusal::new(Cause::Removed, format!("the member {id} was removed from the group"))
+    }
+}
 
 /// One direction to one other member.
 struct Peer {
@@ -98,7 +133,7 @@ pub(crate) struct Peers {
     is_removed: AtomicBool,
     refused: AtomicU64,
     outdated: AtomicU64,
-    /// Reasons of refusals that were logged.
+    /// Causes that were logged.
     logged: Mutex<Repeated>,
     stopping: AtomicBool,
 }
@@ -218,8 +253,8 @@ impl Peers {
         let run = move || {
             // The error is counted before the connection is closed: a client that sees the end also sees the
             // count.
-            if let Err(reason) = peers.receive(&mut socket, from) {
-                peers.count_refusal(&format!("a message of the member {from}"), &reason);
+            if let Err(refusal) = peers.receive(&mut socket, from) {
+                peers.count_refusal(&format!("a message of the member {from}"), &refusal);
             }
         };
         if let Err(error) = thread::Builder::new().name("group-inbox".into()).spawn(run) {
@@ -238,25 +273,41 @@ impl Peers {
     }
 
     /// Refuses a connection.
-    pub(super) fn refuse(&self, (socket, from): (TcpStream, IpAddr), code: &str, reason: &str) {
+    pub(super) fn refuse(&self, (socket, from): (TcpStream, IpAddr), refusal: &Refusal) {
         let from = from.to_canonical();
-        self.count_refusal(&format!("a connection from {from}"), reason);
-        answer_once(socket, code, reason);
+        self.count_refusal(&format!("a connection from {from}"), refusal);
+        let code = if refusal.cause == Cause::Removed { REMOVED } else { "ERR" };
+        answer_once(socket, code, &refusal.reason);
     }
 
-    fn count_refusal(&self, what: &str, reason: &str) {
+    fn count_refusal(&self, what: &str, refusal: &Refusal) {
         self.refused.fetch_add(1, Relaxed);
-        let logged = self.logged.lock().note(&format!("{what} {reason}"), self.votes.now_us() / 1000);
-        if let Some(unlogged) = logged {
+        if let Some(unlogged) = self.note(refusal.cause) {
+            let reason = &refusal.reason;
             tracing::warn!(target: "group", what, reason, unlogged, "refused what a member of a group would send");
         }
     }
 
-    fn receive(&self, socket: &mut TcpStream, from: MemberId) -> Result<(), String> {
+    fn count_outdated(&self, message: &Message) {
+        self.outdated.fetch_add(1, Relaxed);
+        if let Some(unlogged) = self.note(Cause::EarlierTerm) {
+            let (member, term) = (message.from, message.term);
+            tracing::info!(target: "group", %member, term, unlogged, "ignored a message of an earlier term");
+        }
+    }
+
+    /// If this cause is to be logged now, returns how often it was not logged lately.
+    fn note(&self, cause: Cause) -> Option<u64> {
+        self.logged.lock().note(&format!("{cause:?}"), self.votes.now_us() / 1000)
+    }
+
+    fn receive(&self, socket: &mut TcpStream, from: MemberId) -> Result<(), Refusal> {
         let is_listed = self.peers.lock().contains_key(&from);
         // An error of the socket ends the connection, and is not logged as a fault.
         let Ok(handle) = socket.try_clone() else { return Ok(()) };
         let number = self.inboxes.lock().open(from, is_listed, handle);
+        // The plain end of a tunnel has no other host to be probed: there this fails.
+        let _ = keep_alive(&*socket);
         let begun = socket
             .set_nonblocking(false)
             .and_then(|()| socket.set_read_timeout(Some(SILENCE)))
@@ -280,47 +331,53 @@ impl Peers {
     /// The member that sent these words of GROUP PEER.
     ///
     /// # Errors
-    /// The reason, if the member is refused.
-    pub(super) fn check(&self, words: &[Vec<u8>]) -> Result<MemberId, String> {
-        let words: Vec<_> = words.iter().map(|word| String::from_utf8_lossy(word)).collect();
-        let [version, group_id, from, to] = &words[..] else {
-            return Err("no arguments of GROUP PEER".into());
+    /// If the member is refused.
+    pub(super) fn check(&self, words: &[Vec<u8>]) -> Result<MemberId, Refusal> {
+        let words: Vec<_> = words.iter().map(|word| shown(word)).collect();
+        let [version, group_id, from, to] = words[..] else {
+            return Err(Refusal::new(Cause::Version, "no arguments of GROUP PEER"));
         };
-        if *version != PEER_VERSION.to_string() {
-            return Err(format!(
+        if version != PEER_VERSION.to_string() {
+            let reason = format!(
                 "version {version} of the protocol of groups is not supported, this server speaks version {PEER_VERSION}"
-            ));
+            );
+            return Err(Refusal::new(Cause::Version, reason));
         }
         let own_group = self.group_id.lock().clone();
-        if !own_group.is_empty() && *group_id != own_group {
-            return Err(format!(
+        if !own_group.is_empty() && group_id != own_group {
+            let reason = format!(
                 "this server belongs to another group: to the group '{}' with the id {own_group}, and the one that connects to a group with \
                  the id {group_id}. A member that has lost its directory and is started with --group, but without --join, founds a group of \
                  its own: start it on an empty directory, with --join",
                 self.name
-            ));
+            );
+            return Err(Refusal::new(Cause::Group, reason));
         }
         if MemberId::parse(to) != Some(self.own) {
-            return Err(format!(
+            let reason = format!(
                 "this server is another member, {}: its directory was replaced, or its address is that of another one",
                 self.own
-            ));
+            );
+            return Err(Refusal::new(Cause::Receiver, reason));
         }
-        MemberId::parse(from).filter(|from| *from != self.own).ok_or("no id of another member".into())
+        let other = MemberId::parse(from).filter(|from| *from != self.own);
+        other.ok_or_else(|| Refusal::new(Cause::Sender, "no id of another member"))
     }
 
     /// Passes messages to the votes until the connection ends. Returns an error if this server has to close
     /// the connection.
-    fn read(&self, socket: &mut TcpStream, from: MemberId) -> Result<(), String> {
+    fn read(&self, socket: &mut TcpStream, from: MemberId) -> Result<(), Refusal> {
         let mut bytes = [0; MESSAGE_BYTES];
-        while !self.stopping.load(SeqCst) && socket.read_exact(&mut bytes).is_ok() {
-            let message = Message::decode(&bytes).map_err(|error| error.to_string())?;
+        while self.awaits_message(socket, from) && socket.read_exact(&mut bytes).is_ok() {
+            let message =
+                Message::decode(&bytes).map_err(|error| Refusal::new(Cause::Damaged, error.to_string()))?;
             if message.from != from || message.to != self.own {
-                return Err("it is between other members".into());
+                return Err(Refusal::new(Cause::Sender, "it is between other members"));
             }
             let own_term = |member: &Member| member.is_too_far(&message).then(|| member.term());
             if let Some(own_term) = self.votes.look(own_term).flatten() {
-                return Err(format!("it is of term {}, far ahead of term {own_term} here", message.term));
+                let reason = format!("it is of term {}, far ahead of term {own_term} here", message.term);
+                return Err(Refusal::new(Cause::FarTerm, reason));
             }
             let heard = Heard { at_us: self.votes.now_us(), term: message.term };
             self.note_heard(from, heard);
@@ -329,9 +386,29 @@ impl Peers {
                 member.receive(&message, now_us);
                 is_outdated
             });
-            self.outdated.fetch_add((is_outdated == Some(true)).into(), Relaxed);
+            if is_outdated == Some(true) {
+                self.count_outdated(&message);
+            }
         }
         Ok(())
+    }
+
+    /// Waits for a message. Returns whether one begins; otherwise the connection is to be closed.
+    fn awaits_message(&self, socket: &TcpStream, from: MemberId) -> bool {
+        while !self.stopping.load(SeqCst) {
+            match socket.peek(&mut [0]) {
+                Ok(bytes) => return bytes > 0,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                // The read timeout is over.
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    if !self.peers.lock().contains_key(&from) {
+                        return false;
+                    }
+                }
+                Err(_) => return false,
+            }
+        }
+        false
     }
 
     /// Notes when a member was heard. Only a limited number of senders that the roster does not list is
@@ -364,6 +441,12 @@ impl Peers {
         }
         Ok(socket)
     }
+}
+
+/// A word of a stranger, as it may be shown in a reason.
+fn shown(word: &[u8]) -> &str {
+    let is_word = word.len() <= WORD_BYTES_MAX && word.iter().all(u8::is_ascii_graphic);
+    std::str::from_utf8(word).ok().filter(|_| is_word).unwrap_or("?")
 }
 
 /// Refuses a connection with an error, without waiting.

@@ -24,8 +24,8 @@ impl Group {
         self.log.get().is_none_or(|log| log.admit(0) != Admission::NoRoom && log.has_room_for_small_files())
     }
 
-    /// Begins to hand over to a voter with room. Returns false if this server does not lead, or there is
-    /// none.
+    /// Begins to hand over to a voter with room. Returns false if this server does not lead, or there is no
+    /// such voter.
     pub(super) fn begin_to_yield(self: &Arc<Self>, votes: &Votes) -> bool {
         let Some(to) = self.voter_with_all(votes, |it| !it.lacks_room) else { return false };
         tracing::warn!(target: "group", %to, "the disk here has no room for the log: the lead goes to a member that has room");

@@ -1,8 +1,8 @@
 //! Clients of HTTP as clients of the Redis protocol: a pair of sockets, one end of which a worker serves like
 //! any other connection.
 //!
-//! A pair, and not a connection to the port: it works whatever that port is bound to, and requires no trust
-//! in an address.
+//! It is a pair, and not a connection to the port, because a pair works whatever the port is bound to, and
+//! requires no trust in an address.
 
 use std::{
     net::{SocketAddr, TcpStream},
@@ -34,7 +34,7 @@ impl couch::Redis for RedisClients {
         let words = |error: &dyn std::fmt::Display| format!("cannot connect to the own server: {error}");
         let admitted = self.parts.access.admit(&peer).and_then(|place| match place {
             Place::Client => Ok(place),
-            // The others are for servers.
+            // Reserved places are for servers.
             Place::Reserve | Place::Lost => Err(engine::clients::TOO_MANY_CLIENTS),
         });
         let place = admitted.map_err(|error| {

@@ -5,7 +5,8 @@ use std::{
     sync::{Arc, OnceLock},
 };
 
-use couch::{Fault, Feeds, Host, LogIn, Progress, Resource, Store};
+use couch::{Account, Fault, Feeds, Host, LogIn, Progress, Resource, Store};
+use engine::clients::DEFAULT_USER;
 use parking_lot::RwLockReadGuard;
 use recovery::progress::LoadProgress;
 use settings::{Key, Settings};
@@ -59,7 +60,7 @@ impl couch::HttpSettings for Config {
     }
 }
 
-impl couch::Admins for Access {
+impl couch::Accounts for Access {
     fn trusts_this_machine(&self) -> bool {
         Access::trusts_this_machine(self)
     }
@@ -68,8 +69,12 @@ impl couch::Admins for Access {
         self.has_http_admins()
     }
 
-    fn admin_password(&self, name: &str) -> Option<String> {
-        self.http_admin_password(name)
+    fn default_password(&self) -> Option<String> {
+        self.http_admin_password(DEFAULT_USER)
+    }
+
+    fn account(&self, name: &str) -> Option<Account> {
+        self.http_account(name)
     }
 
     fn log_in(&self, address: IpAddr, name: &str, password: &str, resource: Option<Resource>) -> LogIn {

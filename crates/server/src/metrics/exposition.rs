@@ -39,7 +39,7 @@ impl Exposition {
     }
 }
 
-/// The highest `q` of the media ranges that begin with one of these names; 0 without any.
+/// The highest `q` of the media ranges whose type is one of these names; 0 without any.
 fn quality(accept: &str, names: &[&str]) -> f32 {
     let ranges = accept.split(',').filter_map(|range| {
         let mut parts = range.split(';').map(str::trim);

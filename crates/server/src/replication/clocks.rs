@@ -2,7 +2,10 @@
 //! Keys expire by the leader's clock. So if the clocks of the members are apart, keys expire too early, or
 //! late, after a change of leaders. Votes and leases do not depend on these clocks.
 //!
-//! A batch that is already committed when it arrives may be old; an uncommitted one was just written.
+//! A batch that is already committed when it arrives may be old; an uncommitted one was just written. A batch
+//! from the future shows in any case that a clock is wrong: so a start, too, looks at the end of the log. The
+//! time in the log never goes back: a leader whose clock is behind stamps its batches with the time of the
+//! one before, and its followers notice that when a minute has passed.
 
 use lsn::Lsn;
 use parking_lot::Mutex;
@@ -10,7 +13,7 @@ use storage::BatchInfo;
 
 use crate::repeated::Repeated;
 
-/// Differences above this are worth a warning: it is longer than a new batch takes to arrive.
+/// Differences above this are worth a warning: no new batch takes so long to arrive.
 const APART_MS_MAX: u64 = 60_000;
 
 /// The warnings about clocks that were given lately.
@@ -18,7 +21,7 @@ const APART_MS_MAX: u64 = 60_000;
 pub(super) struct Clocks(Mutex<Repeated>);
 
 impl Clocks {
-    /// Checks batches that have arrived. The leader knew the log to be committed up to `commit`.
+    /// Checks the newest of these batches of the log. Batches that end after `commit` were just written.
     pub(super) fn look(&self, batches: &[BatchInfo], commit: Lsn, unix_ms: u64, now_ms: u64) {
         let Some(apart_ms) = apart_ms(batches, commit, unix_ms) else { return };
         let text = if apart_ms > 0 { "ahead of" } else { "behind" };
@@ -33,12 +36,13 @@ impl Clocks {
 }
 
 /// The milliseconds by which the clock that closed the newest batch is ahead of the clock here; negative:
-/// behind. `None` if they differ by at most [`APART_MS_MAX`], or if the batch is committed already, and so
-/// may be old.
+/// behind. `None` if they differ by at most [`APART_MS_MAX`], or if the batch is of the past and committed
+/// already, and so may be old.
 fn apart_ms(batches: &[BatchInfo], commit: Lsn, unix_ms: u64) -> Option<i64> {
-    let newest = batches.last().filter(|newest| newest.end > commit)?;
+    let newest = batches.last()?;
     let apart_ms = newest.closed_at_ms.cast_signed().saturating_sub(unix_ms.cast_signed());
-    (apart_ms.unsigned_abs() > APART_MS_MAX).then_some(apart_ms)
+    let tells = newest.end > commit || apart_ms > 0;
+    (tells && apart_ms.unsigned_abs() > APART_MS_MAX).then_some(apart_ms)
 }
 
 #[cfg(test)]
@@ -59,6 +63,7 @@ mod tests {
         assert_eq!(of(NOW_MS + 2 * YEAR_MS, 4096), Some(2 * YEAR_MS as i64));
         assert_eq!(of(NOW_MS - 2 * YEAR_MS, 4096), Some(-2 * YEAR_MS as i64));
         assert_eq!(of(NOW_MS - 2 * YEAR_MS, 8192), None, "it may be as old as that");
+        assert_eq!(of(NOW_MS + 2 * YEAR_MS, 8192), Some(2 * YEAR_MS as i64), "nothing is younger than now");
         assert_eq!(of(NOW_MS + APART_MS_MAX, 4096), None);
         assert_eq!(of(NOW_MS - APART_MS_MAX, 4096), None);
         assert_eq!(apart_ms(&[], Lsn::ZERO, NOW_MS), None);

@@ -38,6 +38,9 @@ use super::{
 /// The interval at which the progress of the replica is checked.
 const LOOK_PERIOD: Duration = Duration::from_millis(5);
 
+/// The timeout of a FAILOVER without one: writes are refused while it waits.
+const TIMEOUT_MS: u64 = 60_000;
+
 /// A FAILOVER in progress.
 #[derive(Default)]
 pub(super) struct Running {
@@ -141,12 +144,11 @@ fn run(
     failover: &Failover,
 ) -> Result<(), String> {
     tracing::info!(target: "replication", replica = %target, "handing over: writes end here");
-    let until_ms = failover.timeout_ms.map(|timeout_ms| node.now_ms() + timeout_ms);
-    let is_over = || until_ms.is_some_and(|until_ms| node.now_ms() >= until_ms);
-    let gives_up = || is_over() || gave_up(node, handover).is_some();
+    let until_ms = node.now_ms().saturating_add(failover.timeout_ms.unwrap_or(TIMEOUT_MS));
+    let gives_up = || node.now_ms() >= until_ms || gave_up(node, handover).is_some();
     // While writers are still active, nothing can be handed over, not even by force.
     let waited = if node.wait_for_rounds(&gives_up) {
-        wait_for(node, log, handover, target, failover, until_ms)
+        wait_for(node, log, handover, target, failover.force, until_ms)
     } else if let Some(reason) = gave_up(node, handover) {
         Err(reason.to_string())
     } else {
@@ -207,7 +209,7 @@ pub(super) fn note_claim(node: &Node, claim: &Claim, decision: &Decision) {
     let mut unanswered = node.unanswered.lock();
     let Some(told) = *unanswered else { return };
     let Some(has_led) = told.has_led(claim, decision) else { return };
-    // Otherwise an operator decides.
+    // The question is settled. If the replica has led, an operator decides what follows.
     *unanswered = None;
     if has_led {
         return;
@@ -232,17 +234,18 @@ fn gave_up(node: &Node, handover: &Running) -> Option<GaveUp> {
     }
 }
 
-/// Waits until the replica has everything that was appended here, and has applied what is committed.
+/// Waits until the replica has everything that was appended here, and has applied what is committed. At the
+/// timeout it fails; with FORCE it succeeds, and the rest is lost.
 fn wait_for(
     node: &Node,
     log: &Log,
     handover: &Running,
     target: &Address,
-    failover: &Failover,
-    until_ms: Option<u64>,
+    forces: bool,
+    until_ms: u64,
 ) -> Result<(), String> {
     log.end_for_handover().map_err(|error| error.to_string())?;
-    let machine = Handover::new(until_ms, failover.force);
+    let machine = Handover::new(Some(until_ms), forces);
     loop {
         let replica = node.leader.replicas().into_iter().find(|replica| replica.address == *target);
         let ends = Ends { appended: log.appended_lsn(), committed: node.commit_lsn() };

@@ -12,7 +12,8 @@
 //! empty memory are only requested here; the next incarnation carries them out (see `serve`).
 //!
 //! Invariants
-//! - Applied records are durable here (by this server's durability) and committed by the leader.
+//! - Applied records are durable here (by this server's durability) and, until `drain`, committed by the
+//!   leader.
 //! - Nothing is taken from the leader that the disk has no room for: a full disk ends the connection, and the
 //!   next one is made when there is room.
 //! - An epoch is on disk before anything in it is acknowledged.
@@ -51,7 +52,8 @@ pub(crate) struct FollowingParts {
 }
 
 impl FollowingParts {
-    /// Begins to follow at the end of the log. Memory holds all of the log except for `chains`.
+    /// Begins to follow at the end of the log. All of the log is in memory, except for the incomplete
+    /// payloads in `chains`.
     ///
     /// # Errors
     /// If the OS refuses a thread.
@@ -80,5 +82,6 @@ impl FollowingParts {
 /// The threads, for the promotion or the stop that joins them.
 pub(super) struct Threads {
     pub(super) link: JoinHandle<Mirror>,
-    pub(super) apply: JoinHandle<()>,
+    /// Returns the incomplete payloads at the end of what it has applied; `None` if it has failed.
+    pub(super) apply: JoinHandle<Option<Chains>>,
 }

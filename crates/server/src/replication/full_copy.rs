@@ -40,7 +40,7 @@ const COPY: &str = "full-copy";
 const MARK: &str = "full-copy-install";
 const REMOVING: &[u8] = b"remove\n";
 const MOVING: &[u8] = b"move\n";
-/// The interval of progress messages in the log.
+/// The interval of progress messages in the server's log.
 const REPORT_PERIOD_MS: u64 = 5_000;
 
 /// The subdirectories of the data directory that are copied completely.
@@ -103,7 +103,8 @@ pub(super) fn fetch(
     }
 }
 
-/// Removes a complete or partial copy, which a server without a leader does not need.
+/// Removes a complete or partial copy, which a server without a leader does not need. Does nothing once the
+/// installation of the copy has begun.
 pub(crate) fn discard(disk: &dyn Disk, dir: &Path) -> io::Result<()> {
     let copy = copy_dir(dir);
     if disk.open(&dir.join(MARK), Access::Read).is_ok() {

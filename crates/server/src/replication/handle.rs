@@ -3,7 +3,7 @@
 use std::sync::{Arc, atomic::Ordering::SeqCst};
 
 use engine::{
-    Responder,
+    Responder, UNCONFIRMED,
     replication::{
         Address, Availability, FAR_BEHIND, Failover, Followed, LinkState, MASTER_DOWN, NO_LEADER,
         NOT_KNOWN_COMMITTED, READ_REMOVED, READ_WITNESS, Replication, RoleView, Wanted, WriteRefusal,
@@ -11,8 +11,10 @@ use engine::{
 };
 use lsn::Lsn;
 use replication::{Follow, Led, LogHistory, join};
+use storage::Log;
 
 use super::{NOT_WHILE_HANDING_OVER, Node, failover, waits::Awaited};
+use crate::spawn::spawn_with;
 
 /// The reply to REPLICAOF where votes decide.
 const OF_GROUP: &str =
@@ -134,6 +136,9 @@ impl Replication for ReplicationHandle {
         if node.votes().is_some() {
             return Err(OF_GROUP.into());
         }
+        if node.log().is_some_and(Log::is_frozen) {
+            return Err(UNCONFIRMED.into());
+        }
         if node.own.get().is_some_and(|own| own.include(&leader)) {
             return Err(format!("ERR {leader} is this server itself"));
         }
@@ -164,7 +169,7 @@ impl Replication for ReplicationHandle {
         if node.votes().is_some() {
             return responder.keep(Err(OF_GROUP.into()));
         }
-        let run = move || {
+        let run = move |responder: Responder| {
             let led = node.promote();
             if let Err(reason) = &led {
                 tracing::error!(target: "replication", reason, "this server cannot lead");
@@ -175,8 +180,9 @@ impl Replication for ReplicationHandle {
                 node.request_restart();
             }
         };
-        if let Err(error) = std::thread::Builder::new().name("promotion".into()).spawn(run) {
-            tracing::error!(target: "replication", %error, "cannot start a thread");
+        let thread = std::thread::Builder::new().name("promotion".into());
+        if let Err(refused) = spawn_with(thread, responder, run) {
+            refused.value.keep(Err(format!("ERR cannot start a thread: {}", refused.error)));
         }
     }
 

@@ -44,7 +44,7 @@ use crate::repeated::Repeated;
 const REPLICAS_MAX: usize = 64;
 /// A replica that takes no bytes for this long is disconnected.
 const WRITE_TIMEOUT: Duration = Duration::from_millis(2 * SILENCE_MS);
-/// The timeout of a read of acknowledgements, after which the connection is checked.
+/// The timeout of one read of acknowledgements; the read is then repeated.
 const READ_TIMEOUT: Duration = Duration::from_millis(HEARTBEAT_MS);
 /// The maximum number of bytes in one read of acknowledgements, which are small.
 const ACK_READ_BYTES: usize = 4 << 10;
@@ -230,7 +230,7 @@ fn join(
 ) -> Result<(), String> {
     let text = |error: io::Error| error.to_string();
     socket.set_nonblocking(false).map_err(text)?;
-    // The end of a tunnel knows no such delay.
+    // This fails at the end of a tunnel, which knows no such delay.
     let _ = socket.set_nodelay(true);
     socket.set_write_timeout(Some(WRITE_TIMEOUT)).map_err(text)?;
     let own_socket = socket.try_clone().map_err(text)?;

@@ -11,7 +11,7 @@ use std::{
 
 use engine::{clients::DEFAULT_USER, replication::Address};
 use settings::{Key, Settings};
-use socket2::{Domain, Socket, Type};
+use socket2::{Domain, SockRef, Socket, TcpKeepalive, Type};
 use tls::ClientFiles;
 
 use crate::tunnels::Tunnels;
@@ -19,6 +19,12 @@ use crate::tunnels::Tunnels;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// The longest wait for an answer to a command.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
+/// The system probes the other host after this idle time,
+const PROBE_AFTER: Duration = Duration::from_secs(5);
+/// at this interval,
+const PROBE_PERIOD: Duration = Duration::from_secs(1);
+/// and closes the connection after this number of probes without an answer.
+const PROBES_MAX: u32 = 5;
 /// The longest answer line; a peer that sends a longer one is not a Sheaf server.
 const LINE_BYTES_MAX: usize = 1024;
 
@@ -131,10 +137,21 @@ fn encrypted(
     Ok(stream)
 }
 
+/// Has the system probe the other host of an idle connection, and close the connection if no host answers.
+///
+/// # Errors
+/// Those of the socket.
+pub(crate) fn keep_alive<'a>(socket: impl Into<SockRef<'a>>) -> io::Result<()> {
+    let probes =
+        TcpKeepalive::new().with_time(PROBE_AFTER).with_interval(PROBE_PERIOD).with_retries(PROBES_MAX);
+    socket.into().set_tcp_keepalive(&probes)
+}
+
 /// An unconnected socket, and a second handle of it.
 fn prepare(candidate: SocketAddr, timeout: Duration) -> io::Result<(Socket, TcpStream)> {
     let socket = Socket::new(Domain::for_address(candidate), Type::STREAM, None)?;
     socket.set_tcp_nodelay(true)?;
+    keep_alive(&socket)?;
     socket.set_write_timeout(Some(timeout))?;
     socket.set_read_timeout(Some(timeout))?;
     let handle = socket.try_clone()?.into();

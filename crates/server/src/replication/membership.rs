@@ -6,7 +6,7 @@ use consensus::{Leadership, Link};
 use engine::replication::Address;
 use lsn::Lsn;
 use membership::{Votes, references};
-use storage::batches_in;
+use storage::{Log, batches_in};
 
 use super::Node;
 
@@ -44,7 +44,7 @@ impl Node {
         self.votes.as_ref().is_none_or(|votes| votes.may_answer())
     }
 
-    /// Whether the leader that the votes know was heard lately.
+    /// Notes whether the leader that the votes know was heard lately.
     pub(crate) fn note_leader_heard(&self, is_heard: bool) {
         self.hears_leader.store(is_heard, SeqCst);
     }
@@ -69,7 +69,7 @@ impl Node {
         self.stale_reads.load(SeqCst)
     }
 
-    /// The votes know another leadership.
+    /// Called when the votes know another leadership.
     pub(crate) fn note_leadership(&self, leadership: Leadership) {
         let is_known = !matches!(leadership, Leadership::Unknown { .. });
         self.knows_leader.store(is_known, SeqCst);
@@ -161,6 +161,13 @@ impl Node {
         votes.accept(link, &references(&batches), commit)?;
         self.clocks.look(&batches, commit, self.clock.unix_ms(), self.now_ms());
         Ok(())
+    }
+
+    /// Compares the clock here with the end of the log, at a start: nothing may be written for a while.
+    pub(crate) fn look_at_clock(&self, log: &Log) {
+        let end = log.shippable_lsn();
+        let newest = log.last_batches(end, 1).unwrap_or_default();
+        self.clocks.look(&newest, end, self.clock.unix_ms(), self.now_ms());
     }
 
     /// Ends writes for a transfer of the lead: waits for the writers in progress, and makes everything

@@ -9,7 +9,7 @@ use std::{
 use env::{Disk, RealDisk};
 use lsn::Lsn;
 use replication::{Led, Promotion, promote};
-use storage::{Log, Mirror};
+use storage::{Chains, Log, Mirror};
 
 use super::{
     NOT_WHILE_HANDING_OVER, Node,
@@ -19,7 +19,10 @@ use super::{
 
 impl Node {
     /// Promotes this server: it stops following, if it did, and takes writes.
-    pub(super) fn promote(&self) -> Result<Led, String> {
+    ///
+    /// # Errors
+    /// If it cannot lead. Then it follows again, unless its epoch has begun: the caller can try once more.
+    pub(super) fn promote(self: &Arc<Self>) -> Result<Led, String> {
         let _one_at_a_time = self.promotion.lock();
         let log = self.log().ok_or("ERR this server is starting")?;
         if self.handover.lock().is_some() {
@@ -35,11 +38,18 @@ impl Node {
         if taken.is_none() && log.is_mirror() {
             return Err("ERR an earlier promotion of this server has failed: restart it and try again".into());
         }
-        if promote(&mut Promoting { node: self, log, taken, epoch: None, applier: None, mirror: None })?
-            == Led::AfterRestart
-        {
-            self.is_restarting.store(true, SeqCst);
-            return Ok(Led::AfterRestart);
+        let mut promoting =
+            Promoting { node: self, log, taken, epoch: None, applier: None, mirror: None, chains: None };
+        match promote(&mut promoting) {
+            Ok(Led::Now) => {}
+            Ok(Led::AfterRestart) => {
+                self.is_restarting.store(true, SeqCst);
+                return Ok(Led::AfterRestart);
+            }
+            Err(reason) => {
+                promoting.follow_again();
+                return Err(reason);
+            }
         }
         if let Some(act) = self.before_leading.get() {
             act();
@@ -65,7 +75,7 @@ impl Node {
     ///
     /// # Errors
     /// If it cannot lead, or another member leads by now. Then it must restart.
-    pub(crate) fn lead_in_group(&self, term: u64) -> Result<(), String> {
+    pub(crate) fn lead_in_group(self: &Arc<Self>, term: u64) -> Result<(), String> {
         let _one_at_a_time = self.promotion.lock();
         let (log, votes) = (self.log().ok_or("this server is starting")?, self.votes().ok_or("no group")?);
         let taken = {
@@ -76,8 +86,15 @@ impl Node {
             return Err("an earlier promotion of this server has failed".into());
         }
         let epoch = u32::try_from(term).map_err(|_| "no epoch is left")?;
-        let mut promoting =
-            Promoting { node: self, log, taken, epoch: Some(epoch), applier: None, mirror: None };
+        let mut promoting = Promoting {
+            node: self,
+            log,
+            taken,
+            epoch: Some(epoch),
+            applier: None,
+            mirror: None,
+            chains: None,
+        };
         promote(&mut promoting)?;
         *self.mirror.lock() = promoting.mirror.take();
         if let Some(act) = self.before_leading.get() {
@@ -107,14 +124,16 @@ impl Node {
 
 /// The steps of a promotion, with the threads of a replica.
 struct Promoting<'n> {
-    node: &'n Node,
+    node: &'n Arc<Node>,
     log: &'n Log,
     /// The link and the applier; `None` for a server that was fenced.
     taken: Option<(Arc<Following>, Threads)>,
     /// The epoch that the votes have given to this server; `None`: the promotion chooses one.
     epoch: Option<u32>,
     /// The applier of received batches.
-    applier: Option<(Arc<Following>, JoinHandle<()>)>,
+    applier: Option<(Arc<Following>, JoinHandle<Option<Chains>>)>,
+    /// The incomplete payloads at the end of what it has applied.
+    chains: Option<Chains>,
     /// The right to append.
     mirror: Option<Mirror>,
 }
@@ -122,6 +141,30 @@ struct Promoting<'n> {
 impl Promoting<'_> {
     fn failed(error: storage::Error) -> String {
         format!("ERR cannot lead: {error}")
+    }
+
+    /// After a failed step: follows again, if the log is still a mirror. All that was received is applied
+    /// before, as the promotion would have done.
+    fn follow_again(mut self) {
+        if let Some((following, apply)) = self.applier.take() {
+            following.drain(self.log);
+            self.chains = apply.join().ok().flatten();
+        }
+        // Locked until the threads are known: a stop of the server clears the parts, then ends the threads.
+        let parts = self.node.following_parts.lock();
+        let (Some(mirror), Some(chains), Some(parts)) = (self.mirror.take(), self.chains.take(), &*parts)
+        else {
+            return;
+        };
+        if !self.log.is_mirror() {
+            return;
+        }
+        match parts.begin(self.node, mirror, chains) {
+            Ok(begun) => *self.node.following.lock() = Some(begun),
+            Err(error) => {
+                tracing::error!(target: "replication", %error, "cannot follow again: restart this server");
+            }
+        }
     }
 }
 
@@ -147,8 +190,8 @@ impl Promotion for Promoting<'_> {
     fn apply_all(&mut self, end: Lsn) -> Result<(), String> {
         let Some((following, apply)) = self.applier.take() else { return Ok(()) };
         following.drain(self.log);
-        apply.join().map_err(|_| "ERR the received log cannot be applied")?;
-        if following.applied() < end {
+        self.chains = apply.join().ok().flatten();
+        if self.chains.is_none() || following.applied() < end {
             return Err("ERR the received log cannot be applied, see the server's log".into());
         }
         Ok(())
@@ -170,7 +213,8 @@ impl Promotion for Promoting<'_> {
     }
 
     fn outbid(&mut self, epoch: u32) -> Result<(), String> {
-        // Once this has succeeded, the other leader no longer fences this server: it restarts.
+        // Once this has succeeded, the other leader no longer fences this server, which restarts and then
+        // leads.
         self.log.outbid_epoch(epoch).map_err(Self::failed)
     }
 }

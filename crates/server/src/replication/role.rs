@@ -1,5 +1,5 @@
-//! Changes of this server's role, each remembered in `replication.json` before it has an effect that others
-//! see.
+//! Changes of this server's role. Those that must outlive this incarnation are in `replication.json` before
+//! they have an effect that others see.
 
 use std::sync::atomic::Ordering::SeqCst;
 

@@ -1,9 +1,9 @@
 //! Clients that wait for a position: on the disks of replicas (WAIT, WAITAOF), or in the memory of this
 //! server (WAITLSN).
 //!
-//! It holds the deferred replies until they can be answered or time out. At most one per client, so
-//! `maxclients` bounds them, and their timers end with them. It does not track positions; the caller passes a
-//! function that looks them up.
+//! [`Waits`] holds the deferred replies until they can be answered or time out. A client has at most one, so
+//! `maxclients` bounds their number; the timer of a wait ends with the wait. [`Waits`] does not track
+//! positions: the caller passes a function that looks them up.
 
 use std::{
     sync::{

@@ -54,7 +54,7 @@ pub(super) struct Next {
     pub(super) mode: Mode,
     /// The position behind which the log is cut before it is recovered.
     pub(super) diverged_at: Option<Lsn>,
-    /// Whether settings given at the start may be new to the data.
+    /// The first incarnation of the process: settings given at the start may be new to the data.
     pub(super) is_first: bool,
 }
 
@@ -220,7 +220,7 @@ fn prepare(dir: &Path, node: &Node, diverged_at: Option<Lsn>) -> Result<(), Serv
     if let Some(votes) =
         node.votes().filter(|votes| votes.is_witness() && full_copy::is_complete(&RealDisk, dir))
     {
-        // The copied log has the members, perhaps other ones.
+        // The copied log names the members of the group, perhaps others than before.
         votes.save_roster("")?;
     }
     if full_copy::install(&RealDisk, dir)? {
@@ -322,10 +322,14 @@ fn attach(
         have_ended
     };
     parts.node.attach(log.clone(), rounds_end, hang_up);
-    // Before anything can be written.
+    // The documents are set first: clients of HTTP write from the next statement on, and workers once they
+    // have the log.
     let (driver, log) = (Arc::new(threads.clone()), log.clone());
     let _ = parts.documents.set(documents.clone());
-    let is_first = http.store.set(Store { documents, indexes, log, driver }).is_ok();
+    let is_first = http
+        .store
+        .set(Store { documents, indexes, keyspace: parts.data.keyspace.clone(), log, driver })
+        .is_ok();
     assert!(is_first, "documents are served once");
     for mailbox in mailboxes {
         mailbox.send(WorkerOrder::Attach(threads.clone()));
@@ -440,7 +444,8 @@ async fn every_second(parts: &Parts, log: &Log) {
         if let Some(up_to) = parts.node.overdue() {
             tell_workers(&|| WorkerOrder::Overdue(up_to));
         }
-        // A follower may have applied what its full disk does not take: reads of that wait for the disk.
+        // A follower may have applied what its full disk does not take. Replies that show it wait for the
+        // disk: while reads are refused, these replies become errors too.
         if let Some(refusal) = parts.replication.refuses_reads().filter(|_| parts.node.following().is_some())
         {
             tell_workers(&|| WorkerOrder::RefuseHeld(refusal));

@@ -1,4 +1,4 @@
-//! Recovery within a server: on threads of its own, with progress in the log and on the terminal.
+//! Recovery within a server: on threads of its own, with progress in the server's log and on the terminal.
 
 use std::{sync::Arc, time::Duration};
 
@@ -18,9 +18,9 @@ use tree::NodeCache;
 use super::{Process, ServeError};
 use crate::{parts::Parts, replication::JOINING_NICE};
 
-/// How often a long recovery reports in the log.
+/// How often a long recovery reports its progress in the server's log.
 const REPORT_PERIOD: Duration = Duration::from_secs(2);
-/// And on a terminal.
+/// How often it shows its progress on a terminal.
 const SHOW_PERIOD: Duration = Duration::from_millis(200);
 /// Memory for nodes of indexes of document databases.
 const INDEX_CACHE_BYTES: u64 = 32 << 20;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use engine::{CancelAnswer, Responder, SaveAnswer};
+use engine::{CancelAnswer, Responder, SaveAnswer, UNCONFIRMED};
 use lsn::Lsn;
 use storage::Log;
 
@@ -31,7 +31,7 @@ impl engine::Persistence for Persistence {
 
     fn save_and_respond(&self, responder: Responder) -> Result<(), &'static str> {
         if self.awaits_confirmation() {
-            return Err("ERR a forced recovery must be confirmed first: CONFIG SET force-recovery confirmed");
+            return Err(UNCONFIRMED);
         }
         self.snapshots.ask_and_tell(responder)
     }

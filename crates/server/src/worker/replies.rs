@@ -24,7 +24,7 @@ const TOGETHER_MAX: usize = 16;
 #[derive(Default)]
 pub(super) struct Replied {
     connections: RefCell<Vec<Rc<Connection>>>,
-    /// Clients whose replies wait for the lease of this leader; perhaps more than once.
+    /// Clients whose replies wait for the lease of this leader; a client may be listed more than once.
     withheld: RefCell<Vec<u64>>,
     /// Unix time at the start of the last round.
     now_ms: Cell<u64>,

@@ -47,7 +47,8 @@ impl Worker {
         self.send_replies();
     }
 
-    /// Waits, within limits, until no reply waits for the disk, and the clients have received the last ones.
+    /// Waits until no reply waits for the disk, before a restart within the process for [`RESTART_GRACE`] at
+    /// most; then until the clients have received the last replies, for [`CLOSE_GRACE`] at most.
     async fn let_replies_leave(&self) {
         let give_up_at = tokio::time::Instant::now() + RESTART_GRACE;
         let waits = |connection: &Rc<Connection>| connection.is_holding() || connection.is_away();

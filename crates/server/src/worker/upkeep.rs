@@ -17,7 +17,7 @@ const LIMITS_PERIOD_MS: u64 = 1000;
 const SUBSCRIPTIONS_ENDED_MIN: usize = 1 << 16;
 
 impl Worker {
-    /// Expiry of this worker's share of the slots, and the checks.
+    /// Expires keys in this worker's share of the slots, and makes the checks.
     pub(super) async fn upkeep_loop(self: Rc<Self>, index: usize, workers: usize) {
         let share = |worker: usize| SlotId::new((SLOT_COUNT * worker / workers) as u16);
         let from = share(index).unwrap_or(SlotId::FIRST);

@@ -16,7 +16,7 @@ use super::Task;
 
 /// Everybody reads the pages.
 const PAGE_MODE: u32 = 0o644;
-/// In roff.
+/// The synopsis of a command that takes settings, in roff.
 const SERVE_SYNOPSIS: &[u8] = b".SH SYNOPSIS\n\\fBsheaf\\fR [\\fBserve\\fR] [\\fB\\-\\-SETTING\\fR VALUE]...\n.br\n\\fBsheaf\\fR COMMAND\n";
 /// The shells whose scripts are tested.
 const SHELLS: [&str; 3] = ["bash", "zsh", "fish"];

@@ -129,7 +129,7 @@ fn argument(option: &'static Setting) -> Arg {
         "" => String::new(),
         default => format!(" [default: {default}]"),
     };
-    // 0 needs the words that only the long help has.
+    // Only the long help says what 0 means.
     let short_default = if option.default == "0" { "" } else { &default };
     let names = match option.unlisted_names() {
         [] => String::new(),

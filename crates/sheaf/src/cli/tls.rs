@@ -8,7 +8,7 @@ use tools::{certs::Options, migration::address::Address};
 
 use super::UsageError;
 
-/// The flags of TLS. `what` is what `--tls` applies to.
+/// The flags of TLS. `what` is the help of `--tls`.
 pub(super) fn flags(what: &'static str) -> [Arg; 6] {
     let tls = Arg::new("tls").long("tls").action(ArgAction::SetTrue).help(what);
     let name = named("sni", "NAME").requires("tls");

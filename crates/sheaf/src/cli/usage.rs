@@ -20,6 +20,9 @@ pub enum UsageError {
         /// The last one.
         to: Lsn,
     },
+    /// An argument, or the value of a variable, is not UTF-8. It is not shown: it may be a password.
+    #[error("{0} is not UTF-8, as all settings and paths must be")]
+    NotUtf8(String),
     /// Certificates for a connection that is not encrypted.
     #[error("--cacert, --cert, --key and --insecure are for URLs that begin with https://, and {0} does not")]
     PlainUrl(String),

@@ -72,7 +72,7 @@ impl Copying {
         let read =
             from_disk.open(&from, Access::Read).and_then(|it| it.read_exact_at(&mut piece, self.offset));
         if read.is_err() {
-            // The leader's machine is about to stop.
+            // The files cannot be read: the leader's machine is about to stop.
             return Ok(Copied::GivenUp);
         }
         self.write(disk, &path, parent, &piece).map_err(|error| failed(&path, &error))?;

@@ -65,7 +65,7 @@ pub(super) struct Following {
     chunk: Option<Chunk>,
     link: Link,
     backoff: Backoff,
-    /// The commit position, as a leader has last told it.
+    /// The highest commit position that a leader has told this server; at the start, the end of its log.
     committed: Lsn,
     /// A script of a client holds slots that the applier needs, until it is ended.
     is_held_up: bool,
@@ -132,8 +132,8 @@ impl Following {
         self.is_held_up
     }
 
-    /// Whether the script is ended now, because it has kept the applier for too long. A promotion drains: it
-    /// applies all that was received.
+    /// Ends the script if it has held up the applier for too long; returns whether it did. With
+    /// `is_draining`, as in a promotion, all that was received is to be applied, not only what is committed.
     pub(super) fn end_script(
         &mut self,
         now_ms: u64,
@@ -190,7 +190,7 @@ impl Following {
         }
     }
 
-    /// Makes a leader of it, in an epoch above `epoch`.
+    /// Makes this replica a leader, in an epoch above `epoch`.
     pub(super) fn promote(
         &mut self,
         epoch: u32,

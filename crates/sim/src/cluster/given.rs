@@ -12,7 +12,8 @@ use super::{Cluster, FaultInjection, node::Role};
 pub(super) const ACK_REPLICAS: &str = "ack-replicas";
 
 impl Cluster {
-    /// Runs up to `steps` steps, and promotes the replica. Returns the number of writes acknowledged before.
+    /// Runs fewer than `steps` steps, stops the leader, and promotes the replica if any write was
+    /// acknowledged. Returns the number of acknowledged writes.
     ///
     /// # Errors
     /// The first broken invariant, as text.

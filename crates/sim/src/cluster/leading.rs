@@ -167,7 +167,7 @@ impl Leading {
         value.and_then(|value| value.parse().ok()).unwrap_or(0)
     }
 
-    /// Executes a write if the log admits it, and everything that was given is recorded.
+    /// Records the given settings that are not in the log yet, then executes a write if the log admits it.
     pub(super) fn write(&mut self, number: u64, prng: &mut Prng) -> Result<(), Failure> {
         if !self.owed.is_empty() {
             match self.fault {
@@ -406,7 +406,7 @@ impl Leading {
 /// The sources of a snapshot: the log, the data, and their directory.
 type Data<'d> = (&'d Log, &'d Keyspace, &'d Path);
 
-/// Takes a snapshot. The log before the previous snapshot is deleted, unless a replica needs it. Skipped
+/// Takes a snapshot. The log before the previous snapshot is deleted, unless a replica needs it. Does nothing
 /// while the newest snapshot is beyond the commit position, because the judge knows only the committed log.
 pub(crate) fn take_snapshot(
     (log, keyspace, dir): Data<'_>,

@@ -67,7 +67,7 @@ impl Member {
         Ok(outcome)
     }
 
-    /// A replica leads in its place.
+    /// A hand-over has succeeded: this server follows the one that the order names, which leads now.
     pub(super) fn hand_over(&mut self, order: Order) -> Result<(), Failure> {
         let Some(leader) = address(order) else { return Ok(()) };
         self.change(|role| (role.hand_over(leader), true))

@@ -23,7 +23,7 @@ pub(crate) enum Message {
     Claim(Vec<String>),
     /// The arguments of REPLICATE MARKS.
     Marks(Vec<String>),
-    /// The line that answers them.
+    /// The line that answers a claim or marks.
     Line(String),
     /// Bytes of frames, cut at any position.
     Frames(Vec<u8>),

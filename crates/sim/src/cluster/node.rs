@@ -87,10 +87,10 @@ pub(super) struct Node {
     pub(super) incarnation: u64,
     /// Whether a disk fault is injected: failures are then expected.
     pub(super) is_troubled: bool,
-    /// Whether the server has everything that was committed when it last caught up; false after the loss of
-    /// its disk.
+    /// Whether the server counts among those that must have all committed records, for the operator. It does
+    /// not from the loss of its disk until it has caught up.
     pub(super) is_witness: bool,
-    /// The number of the newest directory; older ones are replaced by copies.
+    /// The number of the newest data directory; each full copy makes one.
     home: u64,
     durability: Durability,
     /// The number of replicas that must have a write before it is acknowledged.
@@ -137,8 +137,8 @@ impl Node {
         self.clock.monotonic_us() / 1000
     }
 
-    /// The epoch of the last batch of the log. A log that was just copied has none yet, and begins with its
-    /// snapshot.
+    /// The epoch of the last batch of the log. A log that was just copied has no batch yet: it has the epoch
+    /// of its snapshot. An empty log without a snapshot has epoch 0.
     pub(super) fn last_epoch(&self, log: &Log) -> Result<u32, storage::Error> {
         let end = log.durable_lsn();
         if let Some(batch) = log.batch_ending_at(end)? {
@@ -215,7 +215,7 @@ impl Node {
         Ok(())
     }
 
-    /// Whether it leads, and was not fenced.
+    /// Whether it leads and may take writes: it is not fenced, and does not hand over.
     pub(super) fn takes_writes(&self) -> bool {
         let is_open = self.member.as_ref().is_some_and(|member| !member.role().is_read_only());
         is_open && matches!(self.role, Role::Leader(_))

@@ -153,7 +153,8 @@ impl Cluster {
             {
                 self.failed(id, failure)?;
             }
-            // A server that copies, or still believes to be the leader, restarts in its new role.
+            // A server that copies, or still believes to be the leader, is stopped, and later starts in its
+            // new role.
             if matches!(self.nodes[id].role, Role::Copying(_) | Role::Leader(_)) {
                 self.stop(id);
             }

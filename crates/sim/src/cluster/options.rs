@@ -47,7 +47,7 @@ pub struct ClusterSummary {
     pub acknowledged: usize,
     /// The number of committed bytes of log.
     pub committed_bytes: u64,
-    /// The number of replaced leaders.
+    /// The number of replaced leaders, those that handed over included.
     pub failovers: u64,
     /// The number of planned hand-overs.
     pub handovers: u64,

@@ -69,7 +69,7 @@ impl Cluster {
         let epoch = self.truth.epoch();
         let fault = self.options.fault;
         let node = &mut self.nodes[id];
-        // Both replicas sync at the same positions; otherwise their batches would not end there.
+        // Below, both are set to sync every batch: only then do their batches end at the same positions.
         let Role::Replica(following) = &mut node.role else {
             return Err(Failure::Breach("it does not follow".into()));
         };

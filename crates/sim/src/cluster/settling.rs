@@ -9,7 +9,7 @@ use super::{
 
 /// The number of rounds within which a cluster without faults must converge.
 const ROUNDS_MAX: usize = 4_000;
-/// The number of writes that must be acknowledged by then.
+/// The number of writes that clients send meanwhile. Those that the leader takes must be acknowledged.
 const LAST_WRITES: u64 = 3;
 
 impl Cluster {

@@ -122,7 +122,7 @@ impl Truth {
         }
     }
 
-    /// The value of a key after the record at or before `position`.
+    /// The value of a key after the last record at or before `position`.
     pub(crate) fn value_at(&self, position: Lsn, key: &[u8]) -> Option<&[u8]> {
         let index = self.states.partition_point(|(lsn, _)| *lsn <= position);
         let (_, state) = &self.states[index - 1];
@@ -218,7 +218,7 @@ fn apply(state: &mut State, payload: &[u8]) -> Vec<u64> {
                     numbers.extend(value.first_chunk().map(|it| u64::from_be_bytes(*it)));
                 }
             }
-            // The roster of a group.
+            // The roster of a group, or a setting that the leader was given.
             Effect::Setting { .. } => {}
             other => unreachable!("{other:?} is not written here"),
         }

@@ -86,8 +86,8 @@ fn number_of(rev: &str) -> u64 {
 /// If a document cannot be read.
 ///
 /// # Panics
-/// If a document has conflicts, which no edit here can create, or the changes feed does not have each
-/// document once.
+/// If a document has conflicts, which no edit here can create, if the changes feed has a document twice, or
+/// if the feed's documents are not as many as the database counts.
 pub fn documents_of(documents: &Documents) -> Result<DocumentContent, DocError> {
     let mut content = DocumentContent::new();
     for database in documents.all() {

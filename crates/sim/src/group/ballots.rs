@@ -3,7 +3,7 @@
 //! Checked invariants
 //! - A member gives one vote in a term, also after crashes.
 //! - A member that starts is in no earlier term than it has spoken in.
-//! - The id of a directory never changes.
+//! - The id of a directory never changes (checked in `server`).
 
 use std::collections::BTreeMap;
 

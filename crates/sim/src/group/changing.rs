@@ -14,7 +14,7 @@ use crate::cluster::{network::NodeId, node::Failure};
 
 /// A learner that lacks at most this much of the log becomes a voter.
 const CAUGHT_UP_BYTES: u64 = 64 << 10;
-/// How long a hand-over may take.
+/// How long a hand-over may wait for the other member to have the whole log.
 const TRANSFER_TIMEOUT_US: u64 = 1_500_000;
 
 fn listed(id: MemberId, node: NodeId) -> Listed {
@@ -164,7 +164,7 @@ impl GroupWorld {
                 let cuts_off = !self.is_calm && self.prng.chance(25);
                 self.act(leader, |world, id| world.begin_hand_over(id, to))?;
                 if cuts_off {
-                    // Orders arrive, but the leader hears nothing of the election.
+                    // The leader may have begun the election by then, but hears nothing of it.
                     let delay_us = self.prng.below(4 * TICK_US);
                     self.at(delay_us, Event::CutOff(leader));
                 }
@@ -204,7 +204,7 @@ impl GroupWorld {
         })
     }
 
-    /// Ends writes, to elect another voter once it has everything.
+    /// Ends writes, so that another voter can be elected once it has the whole log.
     fn begin_hand_over(&mut self, id: NodeId, to: MemberId) -> Result<(), Failure> {
         let server = &mut self.servers[id];
         let until_us = server.now_us() + TRANSFER_TIMEOUT_US;
@@ -223,8 +223,8 @@ impl GroupWorld {
         Ok(())
     }
 
-    /// Continues a hand-over: the election begins when the other member has everything; if it was not elected
-    /// in time, writes resume.
+    /// Continues a hand-over: the election begins when the other member has the whole log. Writes resume if
+    /// that member does not have it in time, or if this server still leads after the election.
     pub(super) fn step_hand_over(&mut self, id: NodeId) -> Result<(), Failure> {
         let server = &mut self.servers[id];
         let now_us = server.now_us();

@@ -7,11 +7,11 @@ use membership::Roster;
 use super::{Event, GroupFault, GroupWorld, SERVERS, server::Part};
 use crate::cluster::network::NodeId;
 
-/// When what may not happen now is tried again.
+/// The time until a loss that may not happen now is tried again, and the shortest time before the first try.
 const AGAIN_US: u64 = 50_000;
 
 impl GroupWorld {
-    /// A crash in one of the next I/Os, or their failure.
+    /// A crash in one of the next I/Os, or its failure.
     pub(super) fn plan_for_next(&mut self, id: NodeId, ios: u64) -> FaultPlan {
         let io = self.servers[id].disk.io_count() + self.prng.below(ios);
         match self.prng.below(10) {
@@ -45,7 +45,7 @@ impl GroupWorld {
             }
             7 => self.servers[one].slow_until_us = self.now_us + self.prng.below(2_000_000),
             8 => {
-                // A failing disk: the next writes of the log fail, or the next writes of the ballot.
+                // One of the next I/Os fails, or the machine stops in it: of the log, or of the ballot.
                 let plan = self.plan_for_next(one, 8);
                 self.servers[one].disk.set_fault_plan(plan);
                 self.servers[one].is_troubled = true;
@@ -75,7 +75,7 @@ impl GroupWorld {
             14 => self.network.disturb(),
             15 => self.begin_to_forget(),
             16 => {
-                // A server that is no member any more, or whose disk is lost, joins anew.
+                // A server that is no member any more loses its disk, and joins anew.
                 if self.servers[one].is_removed {
                     self.servers[one].lose_disk();
                     self.at(50_000, Event::Start(one));
@@ -88,7 +88,7 @@ impl GroupWorld {
         Ok(())
     }
 
-    /// The power of the whole site fails: all servers lose what they have not synced.
+    /// The power of the whole site fails: any server may lose what it has not synced.
     pub(super) fn fail_power(&mut self) {
         self.figures.power_failures += 1;
         for id in 0..SERVERS {
@@ -98,7 +98,7 @@ impl GroupWorld {
         }
     }
 
-    /// A copy of a member's disk is made, and later that disk is lost.
+    /// A copy of a member's disk is made, and later the disk itself is lost.
     fn begin_to_lose(&mut self, id: NodeId) {
         let server = &mut self.servers[id];
         if server.running.as_ref().is_some_and(|running| running.is_member) {
@@ -108,8 +108,9 @@ impl GroupWorld {
         }
     }
 
-    /// The disk of a member is lost. The copy of the disk lacks what this member has said since: it joins
-    /// anew, as another member, and the operator removes the one that is gone.
+    /// The disk of a member is lost, now or, if the group could not bear that, later. The copy of the disk
+    /// lacks what this member has said since, so it is not used: the server joins anew, as another member,
+    /// and the operator removes the one that is gone.
     pub(super) fn lose_disk(&mut self, id: NodeId) {
         if !self.may_lose(id) {
             return self.at(AGAIN_US, Event::LoseDisk(id));

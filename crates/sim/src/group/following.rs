@@ -41,7 +41,7 @@ enum Connection {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Next {
     Stay,
-    /// Restart, and cut the log here before.
+    /// Restart, with the log cut at this position.
     Cut(Lsn),
     /// Copy everything from this server.
     Copy(NodeId),
@@ -61,7 +61,7 @@ pub(super) struct Following {
     chunk: Option<Chunk>,
     connection: Connection,
     backoff: Backoff,
-    /// Whom to follow, as the votes knew it.
+    /// The leader to follow, as the votes knew it when they last named one.
     pub(super) named: Option<(Option<Link>, NodeId)>,
     /// The position that is known to be committed.
     committed: Lsn,
@@ -112,7 +112,7 @@ impl Following {
         }
     }
 
-    /// As long as this server leads.
+    /// The mirror, which the server keeps while it leads.
     pub(super) fn into_mirror(self) -> Mirror {
         self.mirror
     }
@@ -186,7 +186,7 @@ impl Following {
         self.connection = Connection::Away { until_ms: now_ms + self.backoff.wait_ms(prng.next_u64()) };
     }
 
-    /// The leader to follow, and its link as the votes have it; `None`: nobody at the moment.
+    /// The leader to follow, and its link as the votes have it; `None` if there is none at the moment.
     fn to_follow(&self, around: &Around<'_>) -> Option<(NodeId, Option<Link>)> {
         around.standing.role().leader()?;
         let known = around.votes.link().ok()?;
@@ -303,7 +303,8 @@ impl Following {
             }
         }
         if lacks_accepted {
-            // The votes count on batches that are not in the log here: they begin anew with what is.
+            // The votes have accepted batches that the log has not taken. After a restart they begin with
+            // what is in the log.
             return Ok(Next::Restart);
         }
         if has_ended {
@@ -320,7 +321,7 @@ impl Following {
         Ok(Next::Stay)
     }
 
-    /// Marks all data here as shown, once the leader has committed all of it.
+    /// Lets clients see all data here, once the leader has committed all of it.
     fn confirm(&mut self, around: &mut Around<'_>, committed: Lsn) -> Result<(), Failure> {
         let confirmed = around.standing.change(around.member_dir, |role| role.confirm(committed))?;
         self.is_up |= confirmed != Confirmed::NotYet;

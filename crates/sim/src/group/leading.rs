@@ -13,10 +13,10 @@ use crate::cluster::{
 
 /// A reply that waits.
 pub(super) enum Reply {
-    /// Of the write with this number.
+    /// The reply to the write with this number.
     Write { lsn: Lsn, number: u64 },
-    /// A read: its keys with their values, the newest position of their slots, and what had been acknowledged
-    /// when it began.
+    /// The reply to a read: its keys with their values, the newest position of their slots, and the end of
+    /// the newest write that had been acknowledged when the read began.
     Read { gate: Lsn, values: Vec<(Vec<u8>, Option<Vec<u8>>)>, acknowledged: Lsn },
 }
 
@@ -54,7 +54,7 @@ impl Leading {
         Leading { term, appender, recorder, record: Vec::new(), waiting: Vec::new(), handing_over: None }
     }
 
-    /// For the next term in which this server leads.
+    /// The appenders, for the next term in which this server leads.
     pub(super) fn into_appenders(self) -> [Appender; 2] {
         [self.appender, self.recorder]
     }

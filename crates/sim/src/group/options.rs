@@ -9,7 +9,7 @@ pub enum GroupFault {
     IgnoresItsBallot,
     /// A follower's log takes batches that its votes have not accepted.
     TakesWhatIsNotAccepted,
-    /// A follower reports batches as durable when its log has taken them.
+    /// A follower reports batches as durable when its votes have accepted them.
     ReportsBeforeItIsDurable,
     /// A leader answers writes that are on its own disk, and not yet on the disks of a majority.
     AnswersBeforeCommit,
@@ -23,7 +23,7 @@ pub enum GroupFault {
     ShowsLeftovers,
     /// A leader takes writes before it has applied all of its log.
     LeadsBeforeApplying,
-    /// A deposed leader keeps its memory.
+    /// A deposed leader keeps its memory, even if not all of it is committed.
     KeepsItsMemory,
     /// Logs of equal lengths count as equal.
     JoinsByPosition,
@@ -38,7 +38,7 @@ pub enum GroupFault {
 pub struct GroupOptions {
     /// Decides the whole run.
     pub seed: u64,
-    /// Its length, in simulated milliseconds. The last part is calm.
+    /// The length of the run, in simulated milliseconds. The last quarter has no faults.
     pub run_ms: u64,
     /// The deliberate defect, if any.
     pub fault: Option<GroupFault>,

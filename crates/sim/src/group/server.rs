@@ -65,7 +65,7 @@ pub(super) struct Running {
     /// It takes part in votes; else it asks to join.
     pub(super) is_member: bool,
     pub(super) decided: Arc<Mutex<Decided>>,
-    /// Of the log, for the votes.
+    /// Reads the log, to tell the votes which batches are durable.
     pub(super) tail: LogCursor,
     pub(super) standing: Standing,
     pub(super) relays: Relays,
@@ -89,8 +89,9 @@ pub(super) struct Server {
     pub(super) number: NodeId,
     pub(super) disk: Arc<SimDisk>,
     pub(super) clock: Arc<SimClock>,
-    /// Its speed, in thousandths, and up to when it was set.
+    /// The speed of its clock, in thousandths of real time.
     speed: u64,
+    /// The real time up to which the clock has gone on.
     synced_us: u64,
     /// The number of starts so far.
     pub(super) incarnation: u64,
@@ -111,7 +112,7 @@ pub(super) struct Server {
     /// Everything before this position is committed and was on this server's disk: the server knew that, or a
     /// leader has counted on it.
     pub(super) committed: Lsn,
-    /// A copy of its disk from before.
+    /// An earlier copy of its disk.
     pub(super) older_disk: Option<Arc<SimDisk>>,
     home: u64,
     pub(super) prng: Prng,

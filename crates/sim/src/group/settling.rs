@@ -10,11 +10,12 @@ use super::{
 
 /// The time within which a group without faults must come to rest.
 const REST_US: u64 = 60_000_000;
-/// How often that is looked at.
+/// The time between two checks whether it has.
 const LOOK_US: u64 = 100_000;
 
 impl GroupWorld {
-    /// Heals all faults, lets clients write until `until_us`, and waits until all members are equal.
+    /// Heals all faults, lets clients write until `until_us`, or longer if no write was acknowledged, and
+    /// waits until all members are equal.
     ///
     /// # Errors
     /// A broken invariant, or if the group does not come to rest.

@@ -7,14 +7,15 @@ use std::{
 };
 
 use couch::{
-    Acks, Admins, Answer, Compaction, Fault, Feeds, Host, HttpSettings, LogDriver, LogIn, Progress, Redis,
-    Resource, Running, Status, Store, Tools,
+    Account, Accounts, Acks, Answer, Compaction, Fault, Feeds, Host, HttpSettings, LogDriver, LogIn,
+    Progress, Redis, Resource, Running, Status, Store, Tools,
 };
 use documents::{DbId, Documents, mango::Indexes};
 use engine::{CommandTable, group::NoGroup, replication::Standalone};
 use env::{SimClock, SimDisk, SimEntropy};
 use http::Request;
 use hyper::body::Incoming;
+use keyspace::Keyspace;
 use parking_lot::{RwLock, RwLockReadGuard};
 use settings::{Key, Settings};
 use storage::Log;
@@ -43,6 +44,7 @@ pub(super) fn host(
     let store = Store {
         documents: documents.clone(),
         indexes: Arc::new(indexes),
+        keyspace: Arc::new(Keyspace::new(keyspace::Options { hash_seed: seed })),
         log: log.clone(),
         driver: rest.clone(),
     };
@@ -88,7 +90,7 @@ impl HttpSettings for Rest {
     }
 }
 
-impl Admins for Rest {
+impl Accounts for Rest {
     fn trusts_this_machine(&self) -> bool {
         false
     }
@@ -97,12 +99,18 @@ impl Admins for Rest {
         true
     }
 
-    fn admin_password(&self, name: &str) -> Option<String> {
-        (name == ADMIN.0).then(|| ADMIN.1.into())
+    fn default_password(&self) -> Option<String> {
+        None
+    }
+
+    fn account(&self, name: &str) -> Option<Account> {
+        let admin = || Account { roles: vec!["_admin".into()], is_admin: true, passwords_digest: [0; 32] };
+        (name == ADMIN.0).then(admin)
     }
 
     fn log_in(&self, _: IpAddr, name: &str, password: &str, _: Option<Resource>) -> LogIn {
-        if (name, password) == ADMIN { LogIn::Admin } else { LogIn::Wrong }
+        let account = self.account(name).filter(|_| password == ADMIN.1);
+        account.map_or(LogIn::Wrong, LogIn::Accepted)
     }
 }
 

@@ -30,7 +30,7 @@ impl Document {
 pub(super) struct Known {
     /// The versions that were sent, from the first on; `None` is a deletion.
     sent: Vec<Option<Value>>,
-    /// The revision of the newest version, once its owner knows that.
+    /// The revision of the newest version that was acknowledged.
     rev: Option<String>,
     /// The oldest version that the document may have; 0: none at all.
     floor: usize,

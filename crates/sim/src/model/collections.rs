@@ -1,7 +1,7 @@
 //! Model code that is common to collections of all types.
 //!
 //! Invariants
-//! - An empty collection is no key.
+//! - No key holds an empty collection.
 //! - Fields whose deadline has passed stay until they are removed, as in the keyspace: by a command that
 //!   names them, or by the server's own expiry.
 

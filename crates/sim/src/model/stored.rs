@@ -1,7 +1,7 @@
 //! The values of the model, and the content of a keyspace in the same form.
 //!
-//! These are the simplest structures that represent a value, independent of its form in the server. Commands
-//! are in `collections`.
+//! These are the simplest structures that represent a value, independent of its form in the server. The
+//! commands on them are in the modules of their types, `strings` to `hashes`.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -70,7 +70,7 @@ pub(super) fn fact(request: Request, reply: &Value) -> Result<Fact, Violation> {
     };
     let fact = match (&request, reply) {
         (_, refusal) if is_refusal(refusal) => Some(Fact::Nothing),
-        // Unblocked by CLIENT UNBLOCK, or timed out.
+        // The wait timed out, or CLIENT UNBLOCK ended it, or LPOP found no element.
         (Request::Pop { .. } | Request::Move { .. } | Request::Take(_), Value::Null) => Some(Fact::Nothing),
         (Request::Pop { .. } | Request::Move { .. }, Value::Error(text))
             if text.starts_with(b"UNBLOCKED") =>

@@ -101,7 +101,7 @@ impl Workload {
         format!("{prefix}-{}", self.prng.below(COLLECTIONS)).into_bytes()
     }
 
-    /// Keys, each of one of these types.
+    /// Keys, each of one of these types; sometimes of another type.
     fn sources(&mut self, prefixes: &[&str]) -> Vec<Vec<u8>> {
         let count = 1 + self.prng.below(3);
         let prefix = |prng: &mut env::Prng| prefixes[prng.below(prefixes.len() as u64) as usize];
@@ -125,7 +125,7 @@ impl Workload {
         self.prng.below(9) as i64 - 4
     }
 
-    /// An element of a list; half of them repeat short names.
+    /// An element of a list: in half of the cases a name that repeats, otherwise a new value.
     fn element(&mut self, writer: usize) -> Vec<u8> {
         if self.prng.chance(50) { self.member() } else { self.value(writer) }
     }

@@ -19,7 +19,7 @@ pub(crate) fn sweep(options: WorldOptions, steps: usize, mixtures: u64) -> Resul
     sweep_at_least(0, options, steps, mixtures)
 }
 
-/// As [`sweep`], but stops the machine during `fewest` of the I/Os, whatever the budget.
+/// As [`sweep`], but stops the machine during at least `fewest` of the I/Os, whatever the budget.
 pub(crate) fn sweep_at_least(
     fewest: u64,
     options: WorldOptions,

@@ -1,4 +1,5 @@
-//! The log of random histories has every kind of effect, and a replay that misses any of them is detected.
+//! The log of random histories has every effect that the workload can make, and a replay that misses any of
+//! them is detected.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -15,7 +16,7 @@ const SEEDS_MAX: u64 = 500;
 /// An effect whose absence was detected this often is not left out again.
 const ENOUGH: usize = 3;
 
-/// The first bytes of all effects; see `keyspace::effect`.
+/// The first bytes of all effects that the workload makes; see `keyspace::effect`.
 const OPCODES: [u8; 37] = [
     0x01, 0x02, 0x03, 0x04, // any key
     0x10, 0x11, 0x12, 0x13, 0x14, 0x15, 0x16, 0x17, 0x18, 0x19, 0x1a, 0x1b, // whole values, strings

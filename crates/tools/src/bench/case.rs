@@ -84,7 +84,7 @@ impl Load {
                 [_, Value::Bulk(value)] => Some(plain(value)),
                 _ => None,
             },
-            // Users may be without this command.
+            // The user may have no right to this command.
             Ok(_) | Err(BenchError::Refused { .. }) => None,
             Err(error) => return Err(error),
         };

@@ -2,10 +2,10 @@
 
 /// Buckets per doubling: a figure is at most 1/64 above the true one.
 const PER_DOUBLING: usize = 64;
-/// Doublings above the exact ones: up to several hours.
+/// Doublings above 63 µs: up to several hours.
 const DOUBLINGS: usize = 28;
 
-/// Counts of latencies. Up to 63 µs they are exact.
+/// Counts of latencies. Up to 127 µs they are exact.
 #[derive(Debug, Clone)]
 pub(super) struct Latencies(Vec<u64>);
 

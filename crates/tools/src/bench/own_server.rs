@@ -12,12 +12,12 @@ use env::{Disk, Entropy, RealDisk, RealEntropy};
 use super::BenchError;
 use crate::migration::address::Address;
 
-/// Dropped, it is killed, and its directory is removed.
+/// The server. When this is dropped, the server is killed, and its directory is removed.
 pub(super) struct OwnServer {
     child: Child,
     dir: PathBuf,
     address: Address,
-    /// Reads its log, so that it never waits for a reader.
+    /// Reads the server's log, so that the server never waits for a reader.
     reader: Option<JoinHandle<()>>,
 }
 
@@ -76,7 +76,7 @@ impl Drop for OwnServer {
     }
 }
 
-/// [`OwnServer::end`] says if it stays.
+/// Removes the directory. [`OwnServer::end`] reports it if the directory stays.
 fn remove(dir: &Path) {
     let _ = std::fs::remove_dir_all(dir);
 }

@@ -57,7 +57,8 @@ impl Stream {
         match self {
             Stream::Plain(socket) => socket.try_read_buf(buffer),
             Stream::Tls(stream) => {
-                // More than a record: nothing is left in the session, where the socket would not tell of it.
+                // There is room for the plain bytes of a record, because the socket would not become ready
+                // for bytes that are left in the session.
                 let mut room = [0; tls::RECORD_BYTES_MAX];
                 let mut room = ReadBuf::new(&mut room);
                 now(|cx| Pin::new(stream.as_mut()).poll_read(cx, &mut room))?;

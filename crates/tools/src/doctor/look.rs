@@ -1,7 +1,8 @@
 //! The look at the machine and the directory: figures for [`super::judge`].
 //!
 //! Invariants
-//! - What cannot be seen is a finding of its own ([`State::Unseen`]); no check keeps the others from running.
+//! - What cannot be seen is a finding of its own ([`State::Unseen`], or a note if the kernel does not say);
+//!   no check keeps the others from running.
 
 use std::path::{Path, PathBuf};
 
@@ -31,7 +32,7 @@ pub(super) fn all(options: &Options) -> Vec<Finding> {
     let mut findings = vec![of_settings];
     findings.extend(variables());
     findings.push(directory(&dir, options.config.as_deref(), &settings));
-    // Where a first start creates it.
+    // The directory, or the existing one in which a first start creates it.
     let place = existing(&dir);
     findings.extend(disk(&place, &dir, &settings));
     let maxclients = settings.integer(Key::Maxclients);

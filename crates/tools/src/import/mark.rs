@@ -32,7 +32,7 @@ pub(super) struct Mark {
 const NOTHING: &str = "An import into this directory did not finish. It held no keys before.\n";
 const KEYS: &str = "An import into this directory did not finish. It held keys before.\n";
 const SOURCE: &str = "Source: ";
-/// The maximum size of a marker: paths have at most 4096 bytes, and an escaped byte takes four.
+/// The maximum size of a marker: paths have at most 4096 bytes, and an escaped byte takes at most six.
 const BYTES_MAX: usize = 32 << 10;
 
 impl Mark {

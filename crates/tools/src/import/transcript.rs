@@ -20,7 +20,7 @@ use super::{Existing, ImportError, Imported, log_writer::EffectSink, seen::Seen}
 
 /// The approximate size of the parts in which a collection is written.
 const PART_BYTES: usize = 256 << 10;
-/// In place of a database: the names of libraries.
+/// Stands in place of a database where the names of libraries are noted.
 const LIBRARIES: u64 = u64::MAX;
 /// The deadline of an incomplete key.
 const UNFINISHED_MS: u64 = 1;
@@ -68,7 +68,7 @@ struct OpenStream {
 enum Fate {
     /// Its elements are skipped.
     LeftOut,
-    /// Nothing is written yet; it `replaces` an existing key.
+    /// Nothing is written yet. `replaces`: whether an existing key has this name.
     Wanted { replaces: bool },
     /// A part is written.
     Begun { replaces: bool },

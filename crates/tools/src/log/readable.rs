@@ -1,7 +1,7 @@
 //! Changes of keys and documents as a person reads them: shortened, and with escapes.
 
 use documents::change::Operation;
-use engine::users::OF_USERS;
+use engine::users::{OF_HTTP, OF_USERS};
 use keyspace::{Effect, GlobalOp, Items, KeyOp, ListEnd, Listed, ScoredItems, StreamHead, StreamId, Value};
 
 pub(super) fn shown_operation(operation: &Operation) -> String {
@@ -36,8 +36,7 @@ impl std::fmt::Display for Readable<'_> {
                 write!(f, "library {} = {}", quoted(name), quoted(content.code))
             }
             Effect::Library { name, content: None } => write!(f, "drop library {}", quoted(name)),
-            // With hashes of passwords.
-            Effect::Setting { name, value: Some(_) } if name.starts_with(OF_USERS.as_bytes()) => {
+            Effect::Setting { name, value: Some(_) } if is_secret(name) => {
                 write!(f, "setting {} = (not shown)", quoted(name))
             }
             Effect::Setting { name, value: Some(value) } => {
@@ -49,6 +48,11 @@ impl std::fmt::Display for Readable<'_> {
             Effect::Global(GlobalOp::SwapDb { a, b }) => write!(f, "swap db{a} db{b}"),
         }
     }
+}
+
+/// Whether the value of a setting is not shown: the hashes of passwords of a user, or the key of sessions.
+fn is_secret(setting: &[u8]) -> bool {
+    [OF_USERS, OF_HTTP].iter().any(|prefix| setting.starts_with(prefix.as_bytes()))
 }
 
 fn write_op(f: &mut std::fmt::Formatter<'_>, key: &str, op: &KeyOp<'_>) -> std::fmt::Result {

@@ -48,7 +48,7 @@ fn unconditional<'a>(mut options: Args<'a>) -> Vec<&'a [u8]> {
 }
 
 fn set(args: Args<'_>) -> Option<Commands> {
-    // Most writes of most sources come here.
+    // Most writes of most sources are a SET without options, which ends here.
     if args.len() < 5 {
         return None;
     }

@@ -58,7 +58,8 @@ impl Following {
     fn has_everything(&self) -> bool {
         let Some((asked, _)) = self.stop else { return false };
         let PollResults { times, offset } = self.watch.seen();
-        // The first reply after the user's stop may have been sent before it; the second one was not.
+        // The source may have sent the first reply after the user's stop before that stop, but not the
+        // second.
         times >= asked + 2 && offset.is_none_or(|goal| self.stream.boundary() >= goal)
     }
 }

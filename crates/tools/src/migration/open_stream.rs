@@ -6,7 +6,7 @@
 //! ```
 //!
 //! It remembers names that later parts refer to, and collects the pending entries of a consumer: also those
-//! that are no longer in the stream, which no command of Redis makes.
+//! that are no longer in the stream, for which Redis has no command.
 
 use rdb::{StreamElement, StreamHead, StreamId};
 

@@ -60,7 +60,7 @@ impl Transfer {
         matches!(self.state, State::Ended)
     }
 
-    /// Length of the file; `None` if the source has not sent it.
+    /// Length of the file that is being received; `None` if it is not known, and after the file.
     pub(super) fn len(&self) -> Option<u64> {
         match self.state {
             State::Sized { len, .. } => Some(len),

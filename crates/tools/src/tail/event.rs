@@ -6,7 +6,7 @@ use wire::Value;
 
 use super::TailError;
 
-/// An event on a connection that reads durable channels.
+/// What a received value says.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Event<'v> {
     Message(Message<'v>),

@@ -8,7 +8,8 @@
 use super::{DecodeError, DecodeLimits, NESTING_CEILING, Value};
 use crate::number::{parse_f64, parse_i64};
 
-/// Maximum number of values for which room is reserved in advance. More room is taken only as values arrive.
+/// The maximum number of values for which room is reserved in advance. More room is taken only as values
+/// arrive.
 const RESERVED_MAX: usize = 1024;
 
 /// Decodes one value after another, each as its bytes arrive.

@@ -36,7 +36,7 @@ impl Limits {
     pub const UNAUTHENTICATED: Limits =
         Limits { bulk_bytes_max: 16_384, args_max: 10, authenticated: false, ..Limits::DEFAULT };
 
-    /// Upper bound of the configured request length: 2 GiB.
+    /// The largest `request_bytes_max` that has an effect: 2 GiB.
     pub const REQUEST_BYTES_CEILING: usize = 1 << 31;
 
     pub(super) fn request_bytes_max(&self) -> usize {

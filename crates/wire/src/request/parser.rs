@@ -29,15 +29,16 @@ const LINE_END_BYTES: usize = 2;
 #[must_use]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Parsed {
-    /// Bytes of the commands in the batch and of empty requests between them. The next buffer must begin
-    /// after them.
+    /// Bytes of the commands in the batch, and of the empty requests that were read with them. The next
+    /// buffer must begin after these bytes.
     pub consumed: usize,
     /// The error in the bytes that follow. The caller must reply it once, after the replies of the batch's
     /// commands, and then close the connection.
     pub error: Option<ProtocolError>,
 }
 
-/// Divides the bytes of one connection into commands. Takes less than 100 bytes between commands.
+/// Divides the bytes of one connection into commands. Takes less than 100 bytes between commands, and at most
+/// 128 bytes on the heap.
 #[derive(Debug, Default)]
 pub struct RequestParser {
     progress: Progress,

@@ -1,7 +1,8 @@
 //! Verifies the copied data as recovery would read it, before it becomes the backup.
 //!
-//! Data of the earlier backup was verified when it was copied, and compared with its checksums now; it is not
-//! read again.
+//! Data of the earlier backup was verified when it was copied, and compared with its checksums now. It is
+//! read again only if the new data cannot be verified alone: all snapshots if one of their files is new, and
+//! the whole log if one of its earlier segments had to be copied again.
 
 use std::{cell::Cell, ops::ControlFlow, path::Path, sync::Arc};
 
@@ -14,7 +15,7 @@ use super::{Copying, Step, names::is_of_log, os};
 use crate::{Manifest, Offer, chain_digits, fetch::BackupError, view::BackupView};
 
 impl Copying<'_> {
-    /// Reads every byte that is not from the earlier backup as recovery would.
+    /// Reads all new data, and earlier data where the new data needs it, as recovery would.
     pub(super) fn verify(
         &self,
         offer: &Offer,
@@ -94,7 +95,8 @@ impl Copying<'_> {
         earlier.all(|step| step.kept() > 0).then_some(Lsn::new(before.end_lsn))
     }
 
-    /// Verifies the document files in the same way.
+    /// Verifies the document files behind the bytes reused from the earlier backup. If one is damaged, the
+    /// new data of all of them is removed.
     fn verify_documents(&self, view: &dyn Disk, steps: &[Step<'_>]) -> Result<(), BackupError> {
         let (mut first, mut stopped) = (None, None);
         let below = documents::directory(Path::new(""));

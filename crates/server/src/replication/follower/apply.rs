@@ -7,7 +7,7 @@ use keyspace::Effect;
 use lsn::Lsn;
 use recovery::replay::{Observer, Replayer};
 use replication::ACK_BUSY_MS;
-use storage::{Chunk, CursorRead, LogCursor};
+use storage::{Chains, Chunk, CursorRead, LogCursor};
 
 use super::{super::Node, FollowingParts, following::Following};
 
@@ -25,15 +25,18 @@ pub(super) struct ApplyParts {
 }
 
 impl ApplyParts {
-    /// Applies until it has drained, or the server restarts.
-    pub(super) fn run(mut self) {
+    /// Applies until it has drained, or the server restarts. Returns the incomplete payloads at the end, or
+    /// `None` if the log cannot be applied.
+    pub(super) fn run(mut self) -> Option<Chains> {
         let mut observers = ReplayObservers::new((self.parts.new_executor)());
         if let Err(reason) = self.apply(&mut observers) {
             tracing::error!(
                 target: "replication", reason,
                 "the replica cannot apply its log and goes on showing old data. Check its disk with `sheaf check`"
             );
+            return None;
         }
+        Some(self.replayer.into_chains())
     }
 
     fn apply(&mut self, observers: &mut ReplayObservers) -> Result<(), String> {

@@ -244,7 +244,7 @@ impl Following {
         self.draining.load(SeqCst)
     }
 
-    /// Waits for a commit position above `applied`, or for a wake-up, but not for long.
+    /// Waits for a commit position above `applied`, or for a wake-up, for `wait` at most.
     pub(super) fn await_commit(&self, applied: Lsn, wait: Duration) {
         let mut known = self.committed.0.lock();
         if *known <= applied && !self.is_draining() {

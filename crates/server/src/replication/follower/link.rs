@@ -81,8 +81,8 @@ impl LinkParts {
         let mut backoff = Backoff::default();
         let mut logged = Repeated::default();
         while !self.following.is_stopping() {
-            // The attempt is counted before the leader's address is read: a later change of the address wakes
-            // this thread.
+            // The count of wakes is read before the leader's address: if the address changes later, the pause
+            // after this attempt ends at once.
             let woken = self.following.begin_attempt(self.node.now_ms());
             let ended = self.attempt(&mut backoff);
             self.following.end_attempt(self.node.now_ms());
@@ -225,7 +225,7 @@ impl LinkParts {
         let (node, following) = (&*self.node, &*self.following);
         let fetch = || full_copy::fetch(node, following, leader, http_port, own);
         let fetched = run_nice("full-copy", JOINING_NICE, fetch).map_err(|error| error.to_string())?;
-        // As after a connection that worked.
+        // Progress of the copy counts as a connection that worked.
         if self.node.copied_bytes() > before {
             backoff.reset();
         }

@@ -1,0 +1,108 @@
+//! Requests for documents of the database `_users`: who may make them, and passwords on their way in.
+//!
+//! What it is not: the rules for such a document, or the user that follows from it (`users`).
+//!
+//! Invariants
+//! - No password is stored or returned: it is replaced before the document reaches the database.
+//! - Every edit of a document passes [`guard`], whatever the route.
+//! - Users read and change their own document only. Lists, feeds and queries are for admins.
+
+use access::{DerivedPassword, ITERATIONS_DEFAULT, SALT_BYTES_MAX};
+use documents::{BodyHash, DESIGN_PREFIX, Database, DocError, EditRequest, USERS_DATABASE};
+use serde_json::Value;
+
+use super::{
+    edit::Edit,
+    failure::Failure,
+    ids::new_uuid,
+    request::Call,
+    users::{Editor, Members, name_of},
+};
+
+/// The members of a document that a new password replaces.
+const PASSWORD_FIELDS: &[&str] = &[
+    "derived_key",
+    "iterations",
+    "password",
+    "password_scheme",
+    "password_sha",
+    "pbkdf2_prf",
+    "preserve_salt",
+    "salt",
+];
+
+/// Admits a request below `/_users`: admins, and users to their own document.
+pub(super) fn admit(call: &Call, path: &[&str]) -> Result<(), Failure> {
+    if call.user.is_admin {
+        return Ok(());
+    }
+    let Some(name) = &call.user.name else {
+        return Err(Failure::Unauthorized("You are not authorized to access this db."));
+    };
+    match path {
+        [id, ..] if name_of(id) == Some(name) => Ok(()),
+        // The document says whose it is, and is checked for that.
+        [] if call.method() == "POST" => Ok(()),
+        // Whether there is such a user is nobody's business.
+        [id, ..] if name_of(id).is_some() => Err(DocError::Missing.into()),
+        [id, ..] if *id == "_design" || id.starts_with(DESIGN_PREFIX) => {
+            Err(Failure::Forbidden("Only administrators can view design docs in the users database."))
+        }
+        _ => Err(Failure::Forbidden("You are not a db or server admin.")),
+    }
+}
+
+/// The edit as it may be made: that of a user's document has no password, and is checked when it is made.
+pub(super) async fn guard(call: &Call, database: &Database, edit: Edit) -> Result<Edit, Failure> {
+    match edit {
+        Edit::Document(edit, stored)
+            if **database.name() == *USERS_DATABASE && !edit.id.starts_with(DESIGN_PREFIX) =>
+        {
+            let editor = Editor { name: call.user.name.clone(), is_admin: call.user.is_admin };
+            Ok(Edit::User(without_password(call, edit).await?, stored, editor))
+        }
+        Edit::Local { .. } if **database.name() == *USERS_DATABASE && !call.user.is_admin => {
+            Err(Failure::Forbidden("You are not a db or server admin."))
+        }
+        other => Ok(other),
+    }
+}
+
+/// Replaces the password of a document by what is derived from it.
+async fn without_password(call: &Call, mut edit: EditRequest) -> Result<EditRequest, Failure> {
+    let mut members = members_of(&edit.body)?;
+    let password = match members.get("password") {
+        None | Some(Value::Null) => return Ok(edit),
+        Some(Value::String(password)) => password.clone(),
+        Some(_) => return Err(Failure::bad_request("Password value must be a string")),
+    };
+    let salt = match (members.get("preserve_salt"), members.get("salt")) {
+        (Some(Value::Bool(true)), Some(Value::String(salt))) if salt.len() <= SALT_BYTES_MAX => salt.clone(),
+        _ => new_uuid(call.thread.host()),
+    };
+    let derived = {
+        let _permit = call.thread.front.password_derivations.acquire().await.map_err(|_| Failure::Busy)?;
+        let salt = salt.clone();
+        let derive =
+            move || DerivedPassword::derive(password.as_bytes(), salt.as_bytes(), ITERATIONS_DEFAULT);
+        tokio::task::spawn_blocking(derive).await.ok().flatten().ok_or(Failure::Busy)?
+    };
+    members.retain(|name, _| !PASSWORD_FIELDS.contains(&name.as_str()));
+    let mut stored = Members::new();
+    let fields: [(&str, Value); 5] = [
+        ("password_scheme", "pbkdf2".into()),
+        ("pbkdf2_prf", derived.prf().name().into()),
+        ("salt", salt.into()),
+        ("iterations", derived.iterations().into()),
+        ("derived_key", hex::encode(derived.key()).into()),
+    ];
+    stored.extend(fields.into_iter().map(|(name, value)| (name.to_owned(), value)));
+    stored.extend(members);
+    let body = Value::Object(stored).to_string().into_bytes();
+    (edit.body_hash, edit.body) = (BodyHash::of(&body), body.into());
+    Ok(edit)
+}
+
+fn members_of(body: &[u8]) -> Result<Members, Failure> {
+    serde_json::from_slice(body).map_err(|_| Failure::INVALID_JSON)
+}

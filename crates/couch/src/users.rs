@@ -1,0 +1,307 @@
+//! Users as documents: the database `_users`.
+//!
+//! ```text
+//! PUT /_users/org.couchdb.user:NAME -> password derived -> rules of CouchDB -> document --.
+//!                                                       '-> user (crate `access`) --------+-> one record
+//! ACL SETUSER NAME ---------------------------------------> user ---------------------------> record
+//! ```
+//!
+//! There is one registry of users, in the settings of the data (`engine::users`), and both protocols log in
+//! by it alone. A document of `_users` is the origin of a user's roles and of one of its passwords: each
+//! change of the document's winning revision changes the user, in the same record, so the two are never apart
+//! in a replica, a backup, or after a crash. Rights by the Redis protocol, and passwords of Redis' kind, are
+//! changed by ACL SETUSER, which leaves the document as it is. A user without a document is like an admin in
+//! the configuration of CouchDB.
+//!
+//! Here are the rules for such a document and the user that follows from it. Requests for one are in
+//! `user_documents`.
+//!
+//! Invariants
+//! - A document is changed only by the rules of CouchDB for it, whatever the route ([`Editor::check`]).
+//! - Without a document that the rules accept, nobody logs in by one: its user is removed with it.
+
+use access::{DerivedPassword, ITERATIONS_MAX, Prf, User as Principal, is_role, is_user_name};
+use documents::{DocError, EditRequest, Pick, Snapshot, Writer};
+use engine::{
+    clients::DEFAULT_USER,
+    users::{USERS_BYTES_MAX, USERS_MAX, records, setting_of},
+};
+use keyspace::DataSettings;
+use serde_json::{Map, Value};
+
+/// The beginning of the id of a user's document.
+const PREFIX: &str = "org.couchdb.user:";
+
+/// The maximum number of passwords that are derived at a time.
+pub(super) const DERIVATIONS_MAX: usize = 2;
+
+/// The maximum bytes of all roles of a user.
+const ROLES_BYTES_MAX: usize = 32 << 10;
+
+pub(super) type Members = Map<String, Value>;
+
+fn forbidden<T>(reason: &'static str) -> Result<T, DocError> {
+    Err(DocError::Forbidden(reason.into()))
+}
+
+/// The name of the user whose document has this id, if it is the id of one.
+pub(super) fn name_of(id: &str) -> Option<&str> {
+    id.strip_prefix(PREFIX)
+}
+
+/// Who changes the document of a user.
+pub(super) struct Editor {
+    pub(super) name: Option<String>,
+    pub(super) is_admin: bool,
+}
+
+impl Editor {
+    /// The rules of CouchDB for documents of users.
+    pub(super) fn check(&self, writer: &Writer, edit: &EditRequest) -> Result<(), DocError> {
+        let old = winner(&writer.snapshot(), &edit.id)?;
+        if edit.deleted {
+            let is_own = || old.as_ref().is_some_and(|old| self.is(old.get("name")));
+            let may_delete = self.is_admin || is_own();
+            return if may_delete { Ok(()) } else { forbidden("Only admins may delete other user docs.") };
+        }
+        let new: Members =
+            serde_json::from_slice(&edit.body).map_err(|_| DocError::bad_request("invalid UTF-8 JSON"))?;
+        let declared = Declared::of(&edit.id, &new)?;
+        if let Some(old) = &old
+            && old.get("name") != new.get("name")
+        {
+            return forbidden("Usernames can not be changed.");
+        }
+        if self.is_admin {
+            return Ok(());
+        }
+        if !self.is(new.get("name")) {
+            return forbidden("You may only update your own user document.");
+        }
+        // A user that ACL SETUSER has made does not give itself another password by a document.
+        let Some(old) = old else { return forbidden("Only admins may create user docs.") };
+        if sorted(&roles_of(&old).unwrap_or_default()) != sorted(&declared.roles) {
+            return forbidden("Only _admin may edit roles");
+        }
+        Ok(())
+    }
+
+    fn is(&self, name: Option<&Value>) -> bool {
+        self.name.as_deref().is_some_and(|own| name.and_then(Value::as_str) == Some(own))
+    }
+}
+
+fn sorted(roles: &[String]) -> Vec<&str> {
+    let mut roles: Vec<&str> = roles.iter().map(String::as_str).collect();
+    roles.sort_unstable();
+    roles
+}
+
+/// The winning revision of a document, if it is not deleted.
+fn winner(snapshot: &Snapshot, id: &str) -> Result<Option<Members>, DocError> {
+    let found = match snapshot.open(id, Pick::Winner) {
+        Err(DocError::Missing | DocError::Deleted) => return Ok(None),
+        found => found?,
+    };
+    let body = snapshot.body(found.leaf())?;
+    Ok(Some(serde_json::from_slice(&body).map_err(|_| DocError::bad_request("invalid UTF-8 JSON"))?))
+}
+
+/// What the document of a user declares.
+struct Declared {
+    roles: Vec<String>,
+    password: Option<DerivedPassword>,
+}
+
+impl Declared {
+    /// Reads a document that the rules accept.
+    fn of(id: &str, members: &Members) -> Result<Declared, DocError> {
+        if members.get("type").and_then(Value::as_str) != Some("user") {
+            return forbidden("doc.type must be user");
+        }
+        let name = members.get("name").and_then(Value::as_str).filter(|name| !name.is_empty());
+        let Some(name) = name else { return forbidden("doc.name is required") };
+        let roles = roles_of(members)?;
+        if name_of(id) != Some(name) {
+            return forbidden("Doc ID must be of the form org.couchdb.user:name");
+        }
+        let password = password_of(members)?;
+        if roles.iter().any(|role| role.starts_with('_')) {
+            return forbidden("No system roles (starting with underscore) in users db.");
+        }
+        if roles.iter().map(String::len).sum::<usize>() > ROLES_BYTES_MAX {
+            return forbidden("The roles of a user take 32 KiB at most.");
+        }
+        if name.starts_with('_') {
+            return forbidden("Username may not start with underscore.");
+        }
+        if name.contains(':') {
+            return forbidden("Character `:` is not allowed in usernames.");
+        }
+        if !is_user_name(name.as_bytes()) {
+            return forbidden("Usernames can't contain spaces or null characters");
+        }
+        if name == DEFAULT_USER {
+            return forbidden("The user default has no document: ACL SETUSER changes it.");
+        }
+        Ok(Declared { roles, password })
+    }
+
+    /// The user that is declared, given the one that there is.
+    fn user(self, before: Option<Principal>) -> Principal {
+        let roles = self.roles.iter().filter(|role| is_role(role.as_bytes()));
+        Principal::of_document(before, roles.map(|role| role.as_bytes().into()).collect(), self.password)
+    }
+}
+
+fn roles_of(members: &Members) -> Result<Vec<String>, DocError> {
+    let roles = match members.get("roles") {
+        None | Some(Value::Null | Value::Bool(false)) => return forbidden("doc.roles must exist"),
+        Some(Value::Array(roles)) => roles,
+        Some(_) => return forbidden("doc.roles must be an array"),
+    };
+    let roles: Option<Vec<String>> = roles.iter().map(|role| role.as_str().map(str::to_owned)).collect();
+    roles.map_or_else(|| forbidden("doc.roles can only contain strings"), Ok)
+}
+
+/// The password that a document declares, if it does.
+fn password_of(members: &Members) -> Result<Option<DerivedPassword>, DocError> {
+    let text = |name: &str| members.get(name).and_then(Value::as_str);
+    let scheme = match members.get("password_scheme") {
+        // Before there were names for it, SHA-1 was the only one.
+        None | Some(Value::Null) if members.contains_key("password_sha") => "simple",
+        None | Some(Value::Null) => return Ok(None),
+        Some(scheme) => scheme.as_str().unwrap_or("?"),
+    };
+    if scheme != "pbkdf2" {
+        let reason = format!("Password scheme `{scheme}` not supported.");
+        return Err(DocError::Forbidden(reason.into()));
+    }
+    let iterations = match members.get("iterations").and_then(Value::as_f64) {
+        None => return forbidden("iterations must be a number."),
+        Some(count) if count < 1.0 => return forbidden("Iteration count is too low for this server"),
+        Some(count) if count > f64::from(ITERATIONS_MAX) => {
+            return forbidden("Iteration count is too high for this server");
+        }
+        Some(count) => count as u32,
+    };
+    let Some(key) = text("derived_key") else { return forbidden("derived_key must be a string.") };
+    let Some(prf) = Prf::named(text("pbkdf2_prf").unwrap_or("sha").as_bytes()) else {
+        return forbidden("PRF is invalid");
+    };
+    let derived = hex::decode(key)
+        .ok()
+        .and_then(|key| DerivedPassword::new(prf, iterations, text("salt").unwrap_or("").as_bytes(), &key));
+    derived.map_or_else(|| forbidden("derived_key and salt must be those of a password."), |it| Ok(Some(it)))
+}
+
+/// A change of a setting of the data; without a value, its removal.
+pub(super) struct SettingChange {
+    pub(super) name: Box<[u8]>,
+    pub(super) value: Option<Box<[u8]>>,
+}
+
+/// What the changes of `_users` mean for the registry of users.
+///
+/// # Errors
+/// A document cannot be read, or there would be too many users.
+pub(super) fn setting_changes(writer: &Writer, data: &DataSettings) -> Result<Vec<SettingChange>, DocError> {
+    let snapshot = writer.snapshot();
+    let mut names: Vec<&str> = writer.changed().iter().filter_map(|id| name_of(id)).collect();
+    names.sort_unstable();
+    names.dedup();
+    let mut changes = Vec::new();
+    for name in names {
+        let (setting, id) = (setting_of(name.as_bytes()), format!("{PREFIX}{name}"));
+        let before = data.get(&setting);
+        // An earlier version has stored documents without rules.
+        let declared = winner(&snapshot, &id)?.and_then(|members| Declared::of(&id, &members).ok());
+        let value = declared.map(|declared| {
+            let before = before.and_then(|record| Principal::decode(record).ok());
+            declared.user(before).encode().into()
+        });
+        if value.is_some() || before.is_some() && name != DEFAULT_USER {
+            changes.push(SettingChange { name: setting.into(), value });
+        }
+    }
+    let is_new = |change: &&SettingChange| change.value.is_some() && data.get(&change.name).is_none();
+    let new = changes.iter().filter(is_new).count();
+    let added: usize = changes.iter().filter_map(|it| it.value.as_ref()).map(|value| value.len()).sum();
+    let (count, bytes) = records(data)
+        .fold((0, 0), |(count, bytes), (name, record)| (count + 1, bytes + name.len() + record.len()));
+    if new > 0 && (count + new > USERS_MAX || bytes + added > USERS_BYTES_MAX) {
+        return forbidden("There would be more than 10000 users, or more than 16 MiB of them.");
+    }
+    Ok(changes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refusal(id: &str, document: &Value) -> Option<String> {
+        let members = document.as_object().unwrap();
+        Declared::of(id, members).err().map(|error| error.reason())
+    }
+
+    #[test]
+    fn documents_are_refused_with_the_texts_of_couchdb() {
+        let id = "org.couchdb.user:jan";
+        let user = |changes: Value| {
+            let mut user = serde_json::json!({ "type": "user", "name": "jan", "roles": [] });
+            user.as_object_mut().unwrap().extend(changes.as_object().unwrap().clone());
+            user
+        };
+        assert_eq!(refusal(id, &user(serde_json::json!({ "roles": ["a", "b c"] }))), None);
+        for (changes, reason) in [
+            (serde_json::json!({ "type": "x" }), "doc.type must be user"),
+            (serde_json::json!({ "name": "" }), "doc.name is required"),
+            (serde_json::json!({ "roles": null }), "doc.roles must exist"),
+            (serde_json::json!({ "roles": {} }), "doc.roles must be an array"),
+            (serde_json::json!({ "roles": [1] }), "doc.roles can only contain strings"),
+            (serde_json::json!({ "name": "x" }), "Doc ID must be of the form org.couchdb.user:name"),
+            (
+                serde_json::json!({ "roles": ["_admin"] }),
+                "No system roles (starting with underscore) in users db.",
+            ),
+            (serde_json::json!({ "password_scheme": "bcrypt" }), "Password scheme `bcrypt` not supported."),
+            (serde_json::json!({ "password_sha": "a" }), "Password scheme `simple` not supported."),
+            (serde_json::json!({ "password_scheme": "pbkdf2" }), "iterations must be a number."),
+            (
+                serde_json::json!({ "password_scheme": "pbkdf2", "iterations": 1 }),
+                "derived_key must be a string.",
+            ),
+            (
+                serde_json::json!({ "password_scheme": "pbkdf2", "iterations": 1e9, "derived_key": "" }),
+                "Iteration count is too high for this server",
+            ),
+            (
+                serde_json::json!({
+                    "password_scheme": "pbkdf2", "iterations": 1, "derived_key": "00", "pbkdf2_prf": "md5"
+                }),
+                "PRF is invalid",
+            ),
+        ] {
+            assert_eq!(refusal(id, &user(changes.clone())).as_deref(), Some(reason), "{changes}");
+        }
+        for (name, reason) in [
+            ("_a", "Username may not start with underscore."),
+            ("a:b", "Character `:` is not allowed in usernames."),
+            ("a b", "Usernames can't contain spaces or null characters"),
+            ("default", "The user default has no document: ACL SETUSER changes it."),
+        ] {
+            let refused = refusal(&format!("{PREFIX}{name}"), &user(serde_json::json!({ "name": name })));
+            assert_eq!(refused.as_deref(), Some(reason));
+        }
+    }
+
+    #[test]
+    fn a_password_of_couchdb_1_is_read_as_one_of_sha_1() {
+        let key = "4b007901b765489abead49d926f721d065a429c1";
+        let members = serde_json::json!({
+            "password_scheme": "pbkdf2", "iterations": 4096, "derived_key": key, "salt": "salt"
+        });
+        let password = password_of(members.as_object().unwrap()).unwrap().unwrap();
+        assert!(password.accepts(b"password") && password.prf() == Prf::Sha1);
+    }
+}

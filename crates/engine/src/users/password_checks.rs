@@ -1,0 +1,160 @@
+//! Checks of derived passwords: which are running, and what the last ones have found.
+//!
+//! ```text
+//! login -> verdict: known -> it counts
+//!                   begins -> the caller has a thread run it, and asks again
+//!                   running, or too many are -> the caller asks again a little later
+//! ```
+//!
+//! What it is: a bounded table in memory, so that a client that sends its password with every request pays
+//! for one check in [`ACCEPTED_MS`]. What it is not: an admission. Whoever asks has to respect the waits of
+//! its address first (`access::FailedLogins`).
+//!
+//! Invariants
+//! - At most [`RUNNING_MAX`] checks run at a time: they take no more of the machine, whoever logs in.
+//! - A verdict belongs to one derived key and one password: a user whose password has changed has none.
+
+use std::{collections::HashMap, mem};
+
+use access::{DerivedPassword, PasswordHash};
+use parking_lot::Mutex;
+
+/// The maximum number of checks that run at a time.
+pub const RUNNING_MAX: usize = 2;
+
+/// How long a password counts as accepted without another check.
+pub const ACCEPTED_MS: u64 = 5 * 60_000;
+
+/// How long a password counts as refused without another check.
+pub const REFUSED_MS: u64 = 10_000;
+
+/// The time after which to ask again.
+pub const PAUSE_MS: u64 = 20;
+
+/// The maximum number of known verdicts.
+const VERDICTS_MAX: usize = 10_000;
+
+type Digest = [u8; 64];
+
+/// A check to be run on a thread that serves no clients.
+#[derive(Debug)]
+pub struct PasswordCheck {
+    password_of: Digest,
+    derived: DerivedPassword,
+    password: Box<[u8]>,
+}
+
+/// What is known about a password.
+#[derive(Debug)]
+pub enum Verdict {
+    /// It is the right one, or not.
+    Known(bool),
+    /// Nothing: run this.
+    Begins(PasswordCheck),
+    /// Nothing yet: ask again.
+    Later,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// The verdict and the time until which it counts.
+    known: HashMap<Digest, (bool, u64)>,
+    running: Vec<Digest>,
+}
+
+/// The checks of a server.
+#[derive(Debug, Default)]
+pub struct PasswordChecks(Mutex<State>);
+
+impl PasswordChecks {
+    /// What is known about this password.
+    pub fn verdict(&self, derived: &DerivedPassword, password: &[u8], now_ms: u64) -> Verdict {
+        let password_of = digest(derived, password);
+        let mut state = self.0.lock();
+        match state.known.get(&password_of) {
+            Some((verdict, until_ms)) if now_ms < *until_ms => return Verdict::Known(*verdict),
+            _ if state.running.contains(&password_of) || state.running.len() >= RUNNING_MAX => {
+                return Verdict::Later;
+            }
+            _ => {}
+        }
+        state.running.push(password_of);
+        Verdict::Begins(PasswordCheck { password_of, derived: derived.clone(), password: password.into() })
+    }
+
+    /// Runs a check. Takes long.
+    pub fn run(&self, check: PasswordCheck, now_ms: u64) {
+        let PasswordCheck { password_of, derived, password } = check;
+        let verdict = derived.accepts(&password);
+        let mut state = self.0.lock();
+        state.running.retain(|running| *running != password_of);
+        if state.known.len() >= VERDICTS_MAX {
+            state.known.retain(|_, (_, until_ms)| now_ms < *until_ms);
+        }
+        if state.known.len() >= VERDICTS_MAX {
+            mem::take(&mut state.known);
+        }
+        let kept_ms = if verdict { ACCEPTED_MS } else { REFUSED_MS };
+        state.known.insert(password_of, (verdict, now_ms + kept_ms));
+    }
+}
+
+/// Of the derived password, and of both together.
+fn digest(derived: &DerivedPassword, password: &[u8]) -> Digest {
+    let user = PasswordHash::of(derived.to_text().as_bytes());
+    let given = PasswordHash::of(&[user.to_hex().as_bytes(), password].concat());
+    let mut digest = [0; 64];
+    let (first, second) = digest.split_at_mut(32);
+    first.copy_from_slice(user.bytes());
+    second.copy_from_slice(given.bytes());
+    digest
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn begun(verdict: Verdict) -> PasswordCheck {
+        match verdict {
+            Verdict::Begins(check) => check,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_password_is_checked_once_and_then_known_for_a_while() {
+        let (checks, derived) = (PasswordChecks::default(), DerivedPassword::derive(b"pw", b"s", 1).unwrap());
+        for (password, accepted, kept_ms) in [(&b"pw"[..], true, ACCEPTED_MS), (b"no", false, REFUSED_MS)] {
+            let check = begun(checks.verdict(&derived, password, 1000));
+            assert!(matches!(checks.verdict(&derived, password, 1000), Verdict::Later), "it is running");
+            checks.run(check, 1000);
+            let last_ms = 1000 + kept_ms - 1;
+            assert!(
+                matches!(checks.verdict(&derived, password, last_ms), Verdict::Known(it) if it == accepted)
+            );
+            checks.run(begun(checks.verdict(&derived, password, last_ms + 1)), last_ms + 1);
+        }
+        let other = DerivedPassword::derive(b"new", b"s", 1).unwrap();
+        checks.run(begun(checks.verdict(&other, b"pw", 2000)), 2000);
+        assert!(matches!(checks.verdict(&other, b"pw", 2000), Verdict::Known(false)), "it has changed");
+    }
+
+    #[test]
+    fn few_checks_run_at_a_time() {
+        let (checks, derived) = (PasswordChecks::default(), DerivedPassword::derive(b"pw", b"s", 1).unwrap());
+        let running: Vec<PasswordCheck> =
+            (0..RUNNING_MAX as u8).map(|number| begun(checks.verdict(&derived, &[number], 0))).collect();
+        assert!(matches!(checks.verdict(&derived, b"pw", 0), Verdict::Later));
+        running.into_iter().for_each(|check| checks.run(check, 0));
+        begun(checks.verdict(&derived, b"pw", 0));
+    }
+
+    #[test]
+    fn the_table_of_verdicts_is_bounded() {
+        let (checks, derived) = (PasswordChecks::default(), DerivedPassword::derive(b"pw", b"s", 1).unwrap());
+        for number in 0..VERDICTS_MAX as u32 + 10 {
+            checks.run(begun(checks.verdict(&derived, &number.to_be_bytes(), 0)), 0);
+        }
+        assert!(checks.0.lock().known.len() <= VERDICTS_MAX);
+    }
+}
