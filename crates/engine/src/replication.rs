@@ -177,6 +177,8 @@ pub struct Wanted {
     pub replicas: usize,
     /// Whether this server must have it on its disk.
     pub local: bool,
+    /// Whether the reply tells also whether this server has it on its disk, as that of WAITAOF does.
+    pub tells_local: bool,
     /// The longest wait; `None`: unlimited.
     pub timeout_ms: Option<u64>,
 }
@@ -375,7 +377,7 @@ impl Replication for Standalone {
     }
 
     fn wait_flushed(&self, wanted: Wanted, responder: Responder) {
-        responder.answer(|reply| match wanted.local {
+        responder.answer(|reply| match wanted.tells_local {
             false => reply.integer(0),
             true => {
                 reply.array(2);

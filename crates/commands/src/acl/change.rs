@@ -89,18 +89,18 @@ pub(crate) fn user_changes<'u>(
     let data = cx.unit.data_settings();
     let (mut count, mut bytes) = (0, 0);
     for (name, record) in records(&data) {
-        (count, bytes) = (count + 1, bytes + name.len() + record.len());
+        (count, bytes) = (count + 1, bytes + setting_of(name).len() + record.len());
     }
     let mut record_bytes = 0;
     for (name, record) in &changes {
-        if record.is_some() && data.get(name).is_none() {
-            count += 1;
+        if let Some(replaced) = data.get(name) {
+            (count, bytes) = (count - 1, bytes - name.len() - replaced.len());
         }
         let new = record.as_ref().map_or(0, |record| name.len() + record.len());
         if new > USER_BYTES_MAX {
             return Err(TOO_LARGE);
         }
-        bytes += new;
+        (count, bytes) = (count + usize::from(record.is_some()), bytes + new);
         record_bytes += name.len() + new;
     }
     let grows = changes.iter().any(|(_, record)| record.is_some());

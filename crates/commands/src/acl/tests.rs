@@ -32,6 +32,17 @@ fn check_as(server: &mut TestServer, session: &mut Session, table: &[(&str, &str
     swap(&mut server.session, session);
 }
 
+/// 320 users of 50 KB are 16 MB; a copy of one more would exceed 16 MiB.
+#[test]
+fn a_replaced_user_does_not_count_against_the_limit() {
+    let (mut server, rule) = (TestServer::new(), [b"~".as_slice(), &[b'k'; 50_000]].concat());
+    let mut set = |name: &str| server.run_args(&[b"acl", b"setuser", name.as_bytes(), b"reset", &rule]);
+    let full = (0..).find(|number| set(&format!("user{number}")) != "+OK").expect("there is a limit");
+    assert!((300..340).contains(&full), "{full}");
+    assert_eq!(set("user7"), "+OK");
+    assert_ne!(set("another"), "+OK");
+}
+
 #[test]
 fn a_user_may_do_what_its_rules_say_and_nothing_else() {
     let (mut server, mut user) = with_user("+@all -@dangerous -client|kill ~a* %R~read* %W~written* &news*");

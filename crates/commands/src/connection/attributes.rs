@@ -311,6 +311,13 @@ mod tests {
     }
 
     #[test]
+    fn reset_withdraws_an_import_source() {
+        let mut server = TestServer::new();
+        server.check(&[("client import-source on", "+OK"), ("reset", "+RESET")]);
+        assert!(!server.host.clients.has_import_source());
+    }
+
+    #[test]
     fn replies_can_be_turned_off_for_good_or_for_one_command() {
         check(&[
             ("client reply maybe", "-ERR syntax error"),

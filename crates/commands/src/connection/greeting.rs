@@ -304,7 +304,9 @@ pub(super) fn reset(cx: &mut Context<'_, '_>, _args: Args<'_>) -> Result<(), Com
     session.durability = None;
     session.no_touch = false;
     session.tells_lsn = false;
-    session.is_import_source = false;
+    if std::mem::take(&mut session.is_import_source) {
+        cx.host.clients.set_import_source(&session.client, false);
+    }
     session.reads_replica = false;
     session.tracking = None;
     session.client.set_durability(None);

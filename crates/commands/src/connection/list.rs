@@ -64,8 +64,9 @@ pub(super) fn kill(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Comma
 fn kill_matching(cx: &mut Context<'_, '_>, filter: &ClientFilter<'_>) -> usize {
     let own_id = cx.session.client.id();
     if filter.wants_kind(ClientKind::Replica) {
-        // The connections of replicas are no longer in the list of clients.
-        return cx.host.replication.disconnect_replicas();
+        // The connections of replicas are no longer in the list of clients. Nothing but their kind is known
+        // here, so with other filters none of them matches.
+        return if filter.conditions.len() == 1 { cx.host.replication.disconnect_replicas() } else { 0 };
     }
     let matching = cx.host.clients.matching(filter, cx.now_ms());
     for client in &matching {
@@ -337,6 +338,21 @@ mod tests {
             assert_eq!(server.run(&format!("client kill {filters}")), format!(":{killed}"), "{filters}");
             assert_eq!(second_is_killed(&server), killed == 1, "{filters}");
             assert!(!server.session.closing, "{filters}");
+        }
+    }
+
+    #[test]
+    fn replicas_are_disconnected_by_their_kind_alone() {
+        for (filters, killed) in [
+            ("type replica addr 10.0.0.9:1", 0),
+            ("type slave not-user default", 0),
+            ("type replica", 2),
+            ("type slave skipme no", 2),
+        ] {
+            let mut server = with_second_client("10.0.0.2:77");
+            server.host.replication.replicas.store(2, std::sync::atomic::Ordering::Relaxed);
+            assert_eq!(server.run(&format!("client kill {filters}")), format!(":{killed}"), "{filters}");
+            assert!(!second_is_killed(&server), "{filters}");
         }
     }
 

@@ -3,9 +3,9 @@
 use engine::{ClientTracking, CommandError, Context, tracking::Mode};
 use wire::{Args, number::parse_i64};
 
-/// The maximum number of prefixes that a client names. The empty one, which a client gets that names none, is
-/// not checked against it.
+/// The maximum number of prefixes of a client, with the empty one, which a client gets that names none.
 const PREFIXES_MAX: usize = 1024;
+const TOO_MANY_PREFIXES: CommandError = CommandError::Text("ERR too many prefixes for one client");
 
 /// The options of CLIENT TRACKING.
 #[derive(Default)]
@@ -87,10 +87,11 @@ impl Options {
         if self.prefixes.is_empty() {
             let every = Box::default();
             let others = present.iter().filter(|prefix| **prefix != every).cloned();
-            return Ok(others.chain([every.clone()]).collect());
+            let all: Vec<Box<[u8]>> = others.chain([every.clone()]).collect();
+            return if all.len() > PREFIXES_MAX { Err(TOO_MANY_PREFIXES) } else { Ok(all) };
         }
         if present.len() + self.prefixes.len() > PREFIXES_MAX {
-            return Err(CommandError::Text("ERR too many prefixes for one client"));
+            return Err(TOO_MANY_PREFIXES);
         }
         for (index, prefix) in self.prefixes.iter().enumerate() {
             let overlaps = |other: &[u8]| prefix.starts_with(other) || other.starts_with(prefix);
@@ -211,6 +212,7 @@ pub(super) fn get_redirection(cx: &mut Context<'_, '_>, _args: Args<'_>) -> Resu
 
 #[cfg(test)]
 mod tests {
+    use super::PREFIXES_MAX;
     use crate::testing::TestServer;
 
     const SWITCHED: &str = "-ERR You can't switch BCAST mode on/off before disabling tracking for this client, and then \
@@ -303,6 +305,21 @@ mod tests {
             ("client tracking on bcast", "+OK"),
             ("client tracking on bcast prefix x", &overlap("x", "an existing", "")),
             ("client trackinginfo", "[\"flags\", [\"on\", \"bcast\"], \"redirect\", :0, \"prefixes\", [\"ab\", \"\"]]"),
+        ]);
+    }
+
+    #[test]
+    fn the_empty_prefix_counts_against_the_limit_like_any_other() {
+        let mut server = TestServer::new();
+        let on = |prefixes: std::ops::Range<usize>| {
+            let prefixes: String = prefixes.map(|number| format!(" prefix p{number}:")).collect();
+            format!("client tracking on bcast{prefixes}")
+        };
+        server.check(&[
+            (&on(0..PREFIXES_MAX + 1), "-ERR too many prefixes for one client"),
+            (&on(0..PREFIXES_MAX), "+OK"),
+            (&on(PREFIXES_MAX..PREFIXES_MAX + 1), "-ERR too many prefixes for one client"),
+            ("client tracking on bcast", "-ERR too many prefixes for one client"),
         ]);
     }
 }

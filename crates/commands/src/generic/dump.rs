@@ -134,7 +134,11 @@ pub(super) fn restore(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Co
     let deadline_ms = match ttl_ms {
         0 => None,
         ttl_ms if options.is_absolute => Some(ttl_ms),
-        ttl_ms => Some(ttl_ms.saturating_add(now_ms)),
+        // In Redis the sum wraps around, so that it answers OK and keeps nothing.
+        ttl_ms => match ttl_ms.checked_add(now_ms) {
+            Some(deadline_ms) if i64::try_from(deadline_ms).is_ok() => Some(deadline_ms),
+            _ => return Err(CommandError::InvalidExpire("restore")),
+        },
     };
     if deadline_ms.is_some_and(|deadline_ms| deadline_ms <= cx.as_of_ms()) {
         if cx.apply(key, KeyOp::Delete).changed {
@@ -245,6 +249,14 @@ mod tests {
         server.check(&[("PTTL a", ":500"), ("PTTL b", ":700")]);
         assert_eq!(server.run_args(&replace), "+OK");
         server.check(&[("EXISTS a", ":0")]);
+        let longest = i64::MAX as u64 - START_MS;
+        let restore =
+            |ttl: u64| [b"RESTORE".to_vec(), b"c".to_vec(), ttl.to_string().into_bytes(), payload.clone()];
+        let [too_long, longest] = [longest + 1, longest].map(restore);
+        let too_long = server.run_args(&too_long.each_ref().map(Vec::as_slice));
+        assert_eq!(too_long, "-ERR invalid expire time in 'restore' command");
+        assert_eq!(server.run_args(&longest.each_ref().map(Vec::as_slice)), "+OK");
+        server.check(&[("PEXPIRETIME c", ":9223372036854775807")]);
         server.assert_replays();
     }
 

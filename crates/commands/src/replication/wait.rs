@@ -26,7 +26,7 @@ pub(super) fn wait(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Comma
         cx.reply.integer(flushed as i64);
         return Ok(());
     }
-    let wanted = Wanted { lsn, replicas, local: false, timeout_ms };
+    let wanted = Wanted { lsn, replicas, local: false, tells_local: false, timeout_ms };
     cx.promise_for_sure(|responder| replication.wait_flushed(wanted, responder));
     Ok(())
 }
@@ -58,7 +58,7 @@ pub(super) fn waitaof(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Co
         cx.reply.integer(flushed as i64);
         return Ok(());
     }
-    let wanted = Wanted { lsn, replicas, local: true, timeout_ms };
+    let wanted = Wanted { lsn, replicas, local, tells_local: true, timeout_ms };
     cx.promise_for_sure(|responder| replication.wait_flushed(wanted, responder));
     Ok(())
 }
@@ -90,7 +90,17 @@ fn parse_timeout(text: &[u8]) -> Result<Option<u64>, CommandError> {
 
 #[cfg(test)]
 mod tests {
-    use crate::testing::check;
+    use crate::testing::{TestServer, check};
+
+    #[test]
+    fn waitaof_waits_for_this_server_only_if_it_is_asked_to() {
+        let mut server = TestServer::new();
+        for (line, local) in [("waitaof 0 1 100", false), ("waitaof 1 1 100", true)] {
+            server.run(line);
+            let wanted = server.host.replication.last_wanted.lock().take().expect("it waits");
+            assert_eq!((wanted.local, wanted.tells_local, wanted.replicas), (local, true, 1), "{line}");
+        }
+    }
 
     #[test]
     fn without_replicas_wait_counts_none() {

@@ -1,6 +1,6 @@
 //! Replication of a test server: a server alone, or a replica, perhaps one whose leader has gone.
 
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
 use engine::{
     Responder,
@@ -19,6 +19,10 @@ pub(crate) struct TestReplication {
     pub(crate) is_stale: AtomicBool,
     /// The leader that it follows.
     pub(crate) leader: Mutex<Option<Address>>,
+    /// What a client waited for last.
+    pub(crate) last_wanted: Mutex<Option<Wanted>>,
+    /// How many replicas are connected.
+    pub(crate) replicas: AtomicUsize,
 }
 
 impl Availability for TestReplication {
@@ -60,7 +64,7 @@ impl Replication for TestReplication {
     }
 
     fn disconnect_replicas(&self) -> usize {
-        Standalone.disconnect_replicas()
+        self.replicas.swap(0, Relaxed)
     }
 
     fn durable_lsn(&self) -> Lsn {
@@ -76,6 +80,7 @@ impl Replication for TestReplication {
     }
 
     fn wait_flushed(&self, wanted: Wanted, responder: Responder) {
+        *self.last_wanted.lock() = Some(wanted);
         Standalone.wait_flushed(wanted, responder);
     }
 

@@ -18,19 +18,24 @@
 //!   for a replica [`LockedSlots::capture_before_moves`](keyspace::LockedSlots::capture_before_moves)).
 //! - An effect that meets a value of another type fails the replay. The applier that meets it applies nothing
 //!   more, but empties its queue, so that the reader never waits for it in vain.
-//! - Memory in flight is bounded: for each applier [`CHUNKS_QUEUED`] chunks, the one that is filled and the
-//!   one that is applied. A chunk has at most [`CHUNK_BYTES`], or one larger effect.
+//! - Memory in flight is bounded: for each applier [`CHUNKS_QUEUED`] chunks and the one that is applied, and
+//!   of all appliers together [`BYTES_IN_FLIGHT_MAX`], or one larger effect; besides, the chunks that are
+//!   filled, each below [`CHUNK_BYTES`].
 
 use std::{
     convert::Infallible,
     panic::resume_unwind,
-    sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel},
+    sync::{
+        Arc,
+        mpsc::{Receiver, Sender, SyncSender, channel, sync_channel},
+    },
     thread,
 };
 
 use documents::Documents;
 use keyspace::{AccessClock, Effect, Freed, Item, Keyspace, Scope, SlotId, slot_of};
 use lsn::Lsn;
+use parking_lot::{Condvar, Mutex};
 use storage::Recovery;
 
 use super::{Group, decode, require_type};
@@ -40,6 +45,8 @@ use crate::{error::RecoverError, load::Loaded, progress::LoadProgress};
 const CHUNK_BYTES: usize = 64 << 10;
 /// Maximum number of queued chunks per applier.
 const CHUNKS_QUEUED: usize = 8;
+/// Maximum bytes of all chunks that are handed over and not applied yet: chunks of large values are few.
+const BYTES_IN_FLIGHT_MAX: usize = 128 << 20;
 /// Bytes before each effect in a chunk: its LSN and its length.
 const PREFIX_BYTES: usize = 12;
 
@@ -122,6 +129,7 @@ pub(crate) fn replay_in_parallel(
 ) -> Result<(), RecoverError> {
     thread::scope(|scope| {
         let (mut queues, mut running) = (Vec::new(), Vec::new());
+        let in_flight = InFlight::new(BYTES_IN_FLIGHT_MAX);
         for index in 0..appliers {
             let (sender, receiver) = sync_channel(CHUNKS_QUEUED);
             let applier = Applier { target, index, count: appliers, freed: Freed::new() };
@@ -129,7 +137,11 @@ pub(crate) fn replay_in_parallel(
             let spawned =
                 thread::Builder::new().name(name).spawn_scoped(scope, move || applier.run(&receiver));
             running.push(spawned.map_err(RecoverError::Thread)?);
-            queues.push(Queue { sender, chunk: Vec::with_capacity(CHUNK_BYTES) });
+            queues.push(Queue {
+                sender,
+                chunk: Vec::with_capacity(CHUNK_BYTES),
+                in_flight: in_flight.clone(),
+            });
         }
         let mut splitter = Splitter { target, queues };
         recovery.replay(
@@ -205,15 +217,52 @@ impl Splitter<'_> {
 /// A message to an applier.
 enum Work {
     /// Effects, each with its prefix.
-    Chunk(Vec<u8>),
+    Chunk(Vec<u8>, Room),
     /// Dropped by the applier once everything before it is applied.
     Mark(Sender<Infallible>),
+}
+
+/// The bytes that are handed over to appliers and not applied yet.
+struct InFlight {
+    bytes_max: usize,
+    bytes: Mutex<usize>,
+    given_back: Condvar,
+}
+
+/// Room for the bytes of a chunk, which is given back when this is dropped.
+struct Room {
+    in_flight: Arc<InFlight>,
+    bytes: usize,
+}
+
+impl InFlight {
+    fn new(bytes_max: usize) -> Arc<InFlight> {
+        Arc::new(InFlight { bytes_max, bytes: Mutex::default(), given_back: Condvar::new() })
+    }
+
+    /// Waits until there is room for so many bytes, or nothing is in flight.
+    fn take(self: &Arc<Self>, bytes: usize) -> Room {
+        let mut used = self.bytes.lock();
+        while *used > 0 && *used + bytes > self.bytes_max {
+            self.given_back.wait(&mut used);
+        }
+        *used += bytes;
+        Room { in_flight: self.clone(), bytes }
+    }
+}
+
+impl Drop for Room {
+    fn drop(&mut self) {
+        *self.in_flight.bytes.lock() -= self.bytes;
+        self.in_flight.given_back.notify_all();
+    }
 }
 
 /// The queue of one applier, with the chunk being filled.
 struct Queue {
     sender: SyncSender<Work>,
     chunk: Vec<u8>,
+    in_flight: Arc<InFlight>,
 }
 
 impl Queue {
@@ -224,13 +273,17 @@ impl Queue {
         self.chunk.extend_from_slice(&lsn.get().to_le_bytes());
         self.chunk.extend_from_slice(&(effect.len() as u32).to_le_bytes());
         self.chunk.extend_from_slice(effect);
+        if self.chunk.len() >= CHUNK_BYTES {
+            self.send_chunk();
+        }
     }
 
     /// Sends the chunk being filled.
     fn send_chunk(&mut self) {
         if !self.chunk.is_empty() {
             let chunk = std::mem::replace(&mut self.chunk, Vec::with_capacity(CHUNK_BYTES));
-            self.send(Work::Chunk(chunk));
+            let room = self.in_flight.take(chunk.len());
+            self.send(Work::Chunk(chunk, room));
         }
     }
 
@@ -260,11 +313,11 @@ impl Applier<'_> {
         let mut outcome = Ok(());
         for work in queue {
             match work {
-                Work::Chunk(chunk) if outcome.is_ok() => {
+                Work::Chunk(chunk, _room) if outcome.is_ok() => {
                     outcome = self.apply_chunk(&chunk);
                     self.freed = Freed::new();
                 }
-                Work::Chunk(_) => {}
+                Work::Chunk(..) => {}
                 Work::Mark(mark) => drop(mark),
             }
         }
@@ -323,5 +376,42 @@ impl Applier<'_> {
             slot.set_last_lsn(lsn);
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn large_effects_wait_for_those_before_them() {
+        const EFFECTS: usize = 6;
+        let (sender, receiver) = sync_channel(CHUNKS_QUEUED);
+        // Room for two of the effects.
+        let in_flight = InFlight::new(250 << 10);
+        let mut queue = Queue { sender, chunk: Vec::new(), in_flight: in_flight.clone() };
+        let reader = thread::spawn(move || {
+            (0..EFFECTS).for_each(|_| queue.push(Lsn::ZERO, &[7; 100 << 10]));
+            assert!(queue.chunk.is_empty(), "a chunk that is full is sent");
+        });
+        let mut received = Vec::new();
+        for _ in 0..EFFECTS {
+            let Ok(Work::Chunk(chunk, room)) = receiver.recv() else { panic!("a chunk") };
+            assert!(*in_flight.bytes.lock() <= in_flight.bytes_max);
+            received.push((chunk, room));
+            if received.len() == 2 {
+                // There is no third one before room is given back.
+                assert!(receiver.try_recv().is_err());
+                received.clear();
+            }
+        }
+        reader.join().expect("everything was sent");
+    }
+
+    #[test]
+    fn an_effect_larger_than_all_room_goes_alone() {
+        let in_flight = InFlight::new(10);
+        drop(in_flight.take(1_000));
+        assert_eq!(*in_flight.bytes.lock(), 0);
     }
 }

@@ -148,7 +148,7 @@ impl Waits {
             let Some(responder) = waiting.responder.take() else { continue };
             responder.answer(|reply| match waiting.awaited {
                 Awaited::Shown(_) => reply.integer(found.is_enough.into()),
-                Awaited::Flushed(Wanted { local: false, .. }) => reply.integer(found.replicas as i64),
+                Awaited::Flushed(Wanted { tells_local: false, .. }) => reply.integer(found.replicas as i64),
                 Awaited::Flushed(_) => {
                     reply.array(2);
                     reply.integer(found.is_local.into());

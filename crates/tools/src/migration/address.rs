@@ -76,7 +76,10 @@ fn split_port(place: &str) -> Result<(&str, u16), AddressError> {
     let (host, port) = match place.strip_prefix('[') {
         Some(rest) => {
             let (host, behind) = rest.split_once(']').ok_or(AddressError::Host)?;
-            (host, behind.strip_prefix(':'))
+            match behind.strip_prefix(':') {
+                None if !behind.is_empty() => return Err(AddressError::Port),
+                port => (host, port),
+            }
         }
         None => match place.rsplit_once(':') {
             Some((host, port)) => (host, Some(port)),
@@ -139,6 +142,7 @@ mod tests {
             ("redis://", Err(AddressError::Host)),
             ("redis://[::1", Err(AddressError::Host)),
             ("db1:0", Err(AddressError::Port)),
+            ("redis://[::1]6380", Err(AddressError::Port)),
             ("db1:70000", Err(AddressError::Port)),
             ("redis://:%4@db1", Err(AddressError::Escape)),
             ("redis://:%ff@db1", Err(AddressError::Escape)),
