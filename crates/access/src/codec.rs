@@ -89,8 +89,8 @@ impl User {
         out
     }
 
-    /// A text that changes with the passwords, and with nothing else: whoever signs it notices that they have
-    /// changed.
+    /// A digest that changes with the passwords, and with nothing else: a signature over it ends when one of
+    /// them changes.
     pub fn passwords_digest(&self) -> [u8; 32] {
         let mut passwords = vec![mark(self.needs_no_password, NEEDS_NO_PASSWORD)];
         self.put_passwords(&mut passwords);

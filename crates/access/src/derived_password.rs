@@ -6,7 +6,7 @@
 //! Invariants
 //! - A comparison takes the same time wherever two keys differ.
 //! - `Debug` shows neither salt nor key.
-//! - The work of a check is limited by [`ITERATIONS_MAX`], whoever has written the record.
+//! - The work of a check is limited by [`ITERATIONS_MAX`], also for a record from another server.
 //!
 //! [`User::accepts_at_once`]: crate::User::accepts_at_once
 

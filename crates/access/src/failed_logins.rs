@@ -4,8 +4,8 @@
 //! attempt -> wait, and attempt again | look at the password -> failed | succeeded
 //! ```
 //!
-//! What it is: a bounded table in memory, of a server and not of the data. It has no clock. What it is not: a
-//! lock, because the right password is accepted after the wait, whoever has guessed before.
+//! A bounded table in memory, which belongs to a server and not to the data. It has no clock. It locks no
+//! user: after the wait the right password is accepted, however many guesses have failed.
 //!
 //! Invariants
 //! - An attempt takes its time before its password is looked at, or before what was found out about it

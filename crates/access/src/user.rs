@@ -62,8 +62,8 @@ impl User {
     }
 
     /// The user that a document of `_users` declares: `before`, if there is one, with the roles and the
-    /// password of the document. A new one may do nothing by the Redis protocol but what concerns its own
-    /// connection.
+    /// password of the document. A user with such a password cannot log in without one. A new user may do
+    /// nothing by the Redis protocol but what concerns its own connection.
     pub fn of_document(
         before: Option<User>,
         roles: Vec<Box<[u8]>>,
@@ -76,7 +76,15 @@ impl User {
             }
             user
         };
-        User { roles, derived_password, ..before.unwrap_or_else(new) }
+        let before = before.unwrap_or_else(new);
+        let needs_no_password = before.needs_no_password && derived_password.is_none();
+        let mut user = User { needs_no_password, derived_password, roles: Vec::new(), ..before };
+        for role in roles {
+            if !user.roles.contains(&role) {
+                user.roles.push(role);
+            }
+        }
+        user
     }
 
     /// Whether the user can log in with this password. May take long: see [`User::accepts_at_once`].

@@ -151,7 +151,7 @@ impl Unverified {
     }
 }
 
-/// Whether a text has the form of a session's cookie, whoever has signed it.
+/// Whether a text has the form of a session's cookie. Its signature is not checked.
 pub fn is_session_cookie(text: &str) -> bool {
     Unverified::decode(text).is_some()
 }

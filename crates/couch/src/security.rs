@@ -106,7 +106,7 @@ pub(super) async fn security(call: &mut Call, database: &Arc<Database>) -> Resul
         "PUT" => {
             check_admin(call, database)?;
             if **database.name() == *USERS_DATABASE {
-                // As in CouchDB: whoever could change it could let others read all users.
+                // As in CouchDB: a change could let others read all users.
                 return Err(Failure::Forbidden("You can't edit the security object of the user database."));
             }
             let security = Value::Object(call.json_object().await?);

@@ -2,7 +2,7 @@
 
 use crate::{Outcome, Seed};
 
-/// Decodes a cookie. Accepts one of the right form, whoever has signed it.
+/// Decodes a cookie. Accepts one of the right form, also with a wrong signature.
 pub fn session_cookie(bytes: &[u8]) -> Outcome {
     Outcome::accepted_if(std::str::from_utf8(bytes).is_ok_and(couch::is_session_cookie))
 }

@@ -151,6 +151,18 @@ fn a_document_changes_roles_and_its_own_password_alone() {
     assert_eq!(line, format!("user u on sanitize-payload {rights}"));
 }
 
+#[test]
+fn a_user_with_the_password_of_a_document_does_not_log_in_without_it() {
+    let derived =
+        user("on #pbkdf2-sha$4096$73616c74$4b007901b765489abead49d926f721d065a429c1").derived_password;
+    let role = || b"writers"[..].into();
+    let after = User::of_document(Some(user("on nopass ~a*")), vec![role(), role()], derived);
+    assert!(after.accepts(b"password") && !after.accepts(b"any"));
+    // The text of the user, which ACL SAVE writes, makes an equal user.
+    let line = String::from_utf8(after.line(b"u")).unwrap();
+    assert_eq!(user(line.strip_prefix("user u ").unwrap()), after);
+}
+
 const SYNTAX: &str = "Syntax error";
 const UNKNOWN: &str = "Unknown command or category name in ACL";
 const FIRST_ARG: &str = "Allowing first-arg of a subcommand is not supported";

@@ -137,6 +137,9 @@ fn authenticate(
     user: &[u8],
     password: &[u8],
 ) -> Result<(), CommandError> {
+    if cx.host.process.loading().is_some() {
+        return authenticate_while_loading(cx, command, user, password);
+    }
     let (address, now_ms) = (cx.session.client.address(), cx.now_ms());
     let later = |pause_ms, in_transaction| match in_transaction {
         true => Err(CommandError::WrongPass),
@@ -147,9 +150,6 @@ fn authenticate(
         return later(wait_ms, cx.in_transaction);
     }
     let users = cx.host.users.current();
-    if cx.host.process.loading().is_some() {
-        return authenticate_while_loading(cx, command, user, password);
-    }
     let known = users.get(user);
     cx.unit.note_seen(known.map_or(users.lsn, |principal| principal.lsn));
     let nobody = User::initial(false);
@@ -191,7 +191,7 @@ fn authenticate_while_loading(
 ) -> Result<(), CommandError> {
     let (address, now_ms) = (cx.session.client.address(), cx.now_ms());
     if let Err(pause_ms) = cx.host.users.begin_login(address, now_ms) {
-        return Err(CommandError::Later { pause_ms });
+        return Err(if cx.in_transaction { CommandError::Loading } else { CommandError::Later { pause_ms } });
     }
     let users = cx.host.users.current();
     let Some(known) = cx.host.users.of_settings(user) else { return Err(CommandError::Loading) };

@@ -7,11 +7,12 @@
 //! ```
 //!
 //! What it is: a bounded table in memory, so that a client that sends its password with every request pays
-//! for one check in [`ACCEPTED_MS`]. What it is not: an admission. Whoever asks has to respect the waits of
-//! its address first (`access::FailedLogins`).
+//! for one check in [`ACCEPTED_MS`]. What it is not: an admission. The caller respects the waits of the
+//! client's address first (`access::FailedLogins`).
 //!
 //! Invariants
-//! - At most [`RUNNING_MAX`] checks run at a time: they take no more of the machine, whoever logs in.
+//! - At most [`RUNNING_MAX`] checks run at a time: they take no more of the machine, however many
+//!   clients log in.
 //! - A verdict belongs to one derived key and one password: a user whose password has changed has none.
 
 use std::{collections::HashMap, mem};
