@@ -426,7 +426,7 @@ mod tests {
         for (index, option) in OPTIONS.iter().enumerate() {
             assert_eq!(option.key as usize, index, "{}", option.name);
         }
-        assert!(OPTIONS.len() < 105, "the budget for settings");
+        assert!(OPTIONS.len() < 102, "the budget for settings");
     }
 
     #[test]
