@@ -97,8 +97,9 @@ def test_without_a_majority_writes_are_refused_and_reads_may_go_on(new_server):
     assert call(leader, "SET", "k", "v") == b"OK"
     follower, last = others(servers, leader)
     wait_until("it to have it", lambda: call(follower, "GET", "k") == b"v")
-    leader.kill()
+    # In this order: with the last one alive, the follower might become the leader in between.
     last.kill()
+    leader.kill()
     wait_until(
         "it to know no leader", lambda: error_of(call(follower, "SET", "k", "x")).startswith("CLUSTERDOWN")
     )

@@ -334,7 +334,9 @@ def test_peers_that_never_finish_their_handshake_keep_nobody_out(server, certifi
         ping(server, certificates.context())
         with server.connect() as control:
             assert control.call("PING") == b"PONG"
-            assert b"connected_clients:1\r\n" in control.call("INFO", "clients"), "none of them is a client"
+            clients = int(control.call("INFO", "clients").split(b"connected_clients:")[1].split()[0])
+            # This connection, and the one of the ping, which may still be leaving.
+            assert clients <= 2, "none of them is a client"
         # They are sent away, all of them.
         for peer in silent:
             await_end(peer)
