@@ -29,8 +29,8 @@ const SEAL_END: &str = ". To edit this file, remove this line: the server adds a
 pub(super) struct Line {
     pub(super) name: String,
     pub(super) value: String,
-    /// The line number, from 1.
-    pub(super) number: usize,
+    /// The file and the number of the line, for messages.
+    pub(super) place: String,
 }
 
 /// Reads the values of a file, in order. They may be texts, numbers or booleans.
@@ -52,7 +52,11 @@ pub(super) fn read_sealed(path: &Path) -> Result<Vec<Line>, ConfigError> {
     parse(path, &text)
 }
 
-fn text_of(path: &Path) -> Result<String, ConfigError> {
+/// The text of a file.
+///
+/// # Errors
+/// If it cannot be read, or is not UTF-8.
+pub(super) fn text_of(path: &Path) -> Result<String, ConfigError> {
     text_in(path, bytes_of(path)?)
 }
 
@@ -117,7 +121,7 @@ fn parse(path: &Path, text: &str) -> Result<Vec<Line>, ConfigError> {
             }
         };
         let number = span.map_or(1, |span| line_at(text, span.start));
-        Ok(Line { name: name.into(), value, number })
+        Ok(Line { name: name.into(), value, place: place(path, number) })
     };
     table.iter().map(line).collect()
 }
@@ -246,7 +250,7 @@ fn like(old: &Value, text: &str) -> Value {
 }
 
 /// A value of the type usual for this setting.
-fn typed(setting: &Setting, text: &str) -> Value {
+pub(super) fn typed(setting: &Setting, text: &str) -> Value {
     let number = match setting.kind {
         Kind::Integer { .. } | Kind::Signed { .. } | Kind::Bytes { .. } | Kind::BytesPowerOfTwo { .. } => {
             text.parse::<i64>().ok()

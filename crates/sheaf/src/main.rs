@@ -61,6 +61,7 @@ fn main() -> ExitCode {
             Err(error) => Err(error.into()),
         },
         Task::Certs(options) => certs::run(&options).map_err(Into::into),
+        Task::Convert { file } => settings::converted(&file).map(|text| print!("{text}")).map_err(Into::into),
         Task::Completions { shell } => cli::completions(shell).map_err(Into::into),
         Task::Man { dir } => cli::man(&dir).map_err(Into::into),
         Task::Log { dir, selection } => log::print_log(&dir, &selection).map_err(Into::into),

@@ -70,7 +70,13 @@ fn print_records(dir: &Path, selection: &Selection, out: &mut impl Write) -> Res
                 }
                 let printed_before = printer.printed;
                 for record in batch.records() {
-                    if record.lsn < from || selection.to.is_some_and(|to| record.lsn > to) {
+                    if record.lsn < from {
+                        if record.kind == RecordKind::Whole {
+                            printer.note_databases(record.lsn, record.payload);
+                        }
+                        continue;
+                    }
+                    if selection.to.is_some_and(|to| record.lsn > to) {
                         continue;
                     }
                     match record.kind {
@@ -121,6 +127,18 @@ impl<W: Write> Printer<'_, W> {
     /// Prints a line that concerns no key.
     fn other(&mut self, lsn: Lsn, what: impl std::fmt::Display) -> Result<(), PrintError> {
         if self.selection.key.is_some() { Ok(()) } else { self.line(lsn, what) }
+    }
+
+    /// Remembers the databases that a record makes, without printing it.
+    fn note_databases(&mut self, lsn: Lsn, payload: &[u8]) {
+        let mut rest = payload;
+        while let Ok(Some(item)) = Item::decode_next(&mut rest) {
+            if let Item::Documents(change) = item
+                && let Ok(Change::Create { name }) = Change::decode(change)
+            {
+                self.databases.insert(DbId::new(lsn), quoted(name.as_bytes()));
+            }
+        }
     }
 
     fn effects(&mut self, lsn: Lsn, payload: &[u8]) -> Result<(), PrintError> {

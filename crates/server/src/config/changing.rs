@@ -87,7 +87,7 @@ impl Config {
             // Settings are text, in the file too: a password with other bytes could not be stored unchanged.
             let value = std::str::from_utf8(value).map_err(|_| failed("the value is not UTF-8".into()))?;
             if inert_named(&name).is_some() {
-                tell_that_it_has_no_effect(changed.set_inert(&name, value).map_err(failed)?);
+                tell_that_it_has_no_effect(changed.set_inert_live(&name, value).map_err(failed)?);
                 continue;
             }
             let in_force = changed.clone();
