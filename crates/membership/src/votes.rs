@@ -165,9 +165,9 @@ impl Votes {
         state.store(&*self.disk, &self.dir)
     }
 
-    /// Saves the state that is in memory only: a ballot that could not be saved, or that this server asks to
-    /// join. That is saved before the server asks, since the group may list the server before the answer
-    /// arrives.
+    /// Saves the state in memory, of which a part may not be on disk: a ballot that could not be saved, or
+    /// the identity of a server that is about to ask to join. Such a server saves it before it asks, because
+    /// the group may list the server before the answer arrives.
     ///
     /// # Errors
     /// I/O errors.
