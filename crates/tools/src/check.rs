@@ -75,7 +75,8 @@ fn places(count: &u64) -> String {
 /// rehearsed.
 ///
 /// # Errors
-/// The first damage found, or a failed read.
+/// The first problem found. If the log or a snapshot is damaged and a start would fail, the error of the
+/// start instead, because it names the way out.
 pub fn check(dir: &Path) -> Result<(), CheckError> {
     if !dir.exists() {
         return Err(CheckError::Missing(dir.to_path_buf()));

@@ -36,7 +36,7 @@ impl Case {
     }
 }
 
-/// In this order: what one client sees, and what many do.
+/// All cases, in the order in which they run.
 pub(super) const CASES: &[Case] = &[
     Case::new("SET, 1 client", "SET", 1, 1),
     Case::new("SET, 50 clients", "SET", 50, 1),
