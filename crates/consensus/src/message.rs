@@ -98,7 +98,8 @@ pub struct Message {
     pub from: MemberId,
     /// The receiver.
     pub to: MemberId,
-    /// The term of the sender; in a pre-vote, the term that the sender would begin.
+    /// The term of the sender; in a pre-vote and an answer that grants it, the term that the candidate would
+    /// begin.
     pub term: u64,
     /// See the table.
     pub index: u64,

@@ -35,7 +35,8 @@ pub struct Remembered<A> {
     pub leader: Option<A>,
     /// The highest epoch of the leaders followed.
     pub seen_epoch: u32,
-    /// The epoch that has begun elsewhere, so that this server takes no writes; 0 for none.
+    /// The epoch that has begun elsewhere, or may have since a replica was to be told to lead, so that this
+    /// server takes no writes; 0 for none.
     pub fenced_by: u32,
     /// The log may hold more than any leader has committed.
     pub is_unconfirmed: bool,
@@ -170,7 +171,7 @@ impl<A: PartialEq> Role<A> {
         self.is_handing_over
     }
 
-    /// Whether another server leads in a higher epoch.
+    /// Whether another server leads in a higher epoch, or may since it was to be told to.
     pub fn is_fenced(&self) -> bool {
         self.remembered.fenced_by > 0
     }
