@@ -337,8 +337,8 @@ impl Votes {
         }
     }
 
-    /// Whether a reply may leave now. A reply of a server that leads, or has led and not stepped down yet, may
-    /// leave only while no other member can have been elected.
+    /// Whether a reply may leave now. A reply of a server that leads, or has led and not stepped down yet,
+    /// may leave only while no other member can have been elected.
     pub fn may_answer(&self) -> bool {
         match self.lease_until_us.load(SeqCst) {
             u64::MAX => true,
