@@ -37,7 +37,7 @@ pub enum Task {
     Serve {
         /// Its settings.
         settings: Settings,
-        /// The files and flags from which the settings come.
+        /// The files, variables and flags from which they come.
         lasting: Lasting,
         /// The parts of the directory from which it recovers.
         mode: Mode,
@@ -148,8 +148,8 @@ fn texts(arguments: impl IntoIterator<Item = impl Into<OsString>>) -> Result<Vec
 /// does.
 ///
 /// # Errors
-/// If a setting is unknown or out of range, arguments do not fit together, or a flag is one of another
-/// server.
+/// [`UsageError`]: a setting is wrong or its file cannot be read, arguments do not fit together or are not
+/// UTF-8, or a flag is one of another server.
 pub fn parse(arguments: impl IntoIterator<Item = impl Into<OsString>>) -> Result<Task, UsageError> {
     let arguments = redis_server::in_our_words(texts(arguments)?, &tool_names());
     let matches = command()

@@ -56,7 +56,7 @@ pub enum BenchError {
     OwnServer {
         /// Its directory.
         dir: PathBuf,
-        /// The error, or the last lines of its log.
+        /// The error, or the last line of its log.
         reason: String,
     },
     /// The connection failed.
@@ -92,7 +92,7 @@ pub enum BenchError {
         /// The error of the operating system.
         source: io::Error,
     },
-    /// It was interrupted; nothing stays behind.
+    /// It was interrupted.
     #[error("interrupted")]
     Interrupted,
     /// Another operation of the operating system failed.

@@ -13,8 +13,8 @@
 //!   interrupted import starts over, from the same source. If the directory had no other keys, those of the
 //!   interrupted import are removed first; otherwise they stay, and each of them is complete.
 //! - A file with a key twice is refused, as Redis refuses it.
-//! - Memory is independent of the size of values: a few dozen bytes a key, and the data already in the
-//!   directory.
+//! - Memory is bounded by the data already in the directory, a few dozen bytes for each key of the file, and
+//!   the longest element: a collection is never in memory as a whole.
 
 mod log_writer;
 mod mark;

@@ -44,8 +44,8 @@ pub enum PrintError {
     Output(#[from] io::Error),
 }
 
-/// Prints the records of the log in `dir`, one line per effect, and after each batch the time at which it was
-/// written.
+/// Prints the selected records of the log in `dir`, one line per effect, and after each batch with such a
+/// line the time at which the batch was written.
 ///
 /// # Errors
 /// [`PrintError`], except for a closed pipe.
@@ -111,7 +111,7 @@ fn print_records(dir: &Path, selection: &Selection, out: &mut impl Write) -> Res
 /// Prints records.
 struct Printer<'a, W> {
     selection: &'a Selection,
-    /// The names of databases, as far as the log has their creation.
+    /// The names of the databases whose creation is among the selected records.
     databases: HashMap<DbId, String>,
     /// The number of lines.
     printed: u64,
@@ -172,7 +172,7 @@ impl<W: Write> Printer<'_, W> {
         }
     }
 
-    /// A change of documents. A database whose creation is no longer in the log is shown by its id.
+    /// A change of documents. A database whose creation is not among the selected records is shown by its id.
     fn shown_change(&mut self, lsn: Lsn, change: &[u8]) -> String {
         let name = |databases: &HashMap<DbId, String>, db: DbId| {
             databases.get(&db).cloned().unwrap_or_else(|| format!("with id {db}"))

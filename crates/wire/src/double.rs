@@ -23,7 +23,7 @@ pub fn format_double(value: f64, out: &mut Vec<u8>) {
 }
 
 /// Appends `value` without an exponent, with at most [`FRACTION_DIGITS_MAX`] digits after the point: the form
-/// that INCRBYFLOAT stores if its operands have too many digits to be added exactly (see [`crate::decimal`]).
+/// that INCRBYFLOAT stores if its operands cannot be added exactly (see [`crate::decimal`]).
 pub fn format_plain(value: f64, out: &mut Vec<u8>) {
     if let Some(special) = special_name(value) {
         return out.extend_from_slice(special);

@@ -5,7 +5,7 @@ use storage::{Admission, Appender, Log};
 
 use super::ImportError;
 
-/// A record is appended once it has this many bytes.
+/// A record is appended at the first boundary at which it has this many bytes.
 const RECORD_BYTES: usize = 512 << 10;
 
 /// Receives effects.
