@@ -1,7 +1,4 @@
-//! The functions of a command, as its row and its waits name them.
-//!
-//! Rows and waits are data below the executor; the functions that they name run above it, on a [`Context`].
-//! These types are the only place where the lower files know the upper ones.
+//! The types of the functions that the row of a command, and its waits, name.
 
 use keyspace::DbId;
 use wire::Args;

@@ -103,7 +103,8 @@ pub enum WriteRefusal {
     NoLeader,
     /// It leads its group, and no majority takes its log.
     NotCommitted,
-    /// Settings given at the start are not in the log: an OK might rest on them.
+    /// Settings given at the start are not in the log yet: a write acknowledged now would follow settings
+    /// that a new leader does not have.
     SettingsOwed,
     /// Fewer replicas are connected than `min-replicas-to-write` requires.
     TooFewReplicas,
@@ -322,7 +323,7 @@ pub enum Followed {
     Already,
 }
 
-/// A server without replication: it neither leads nor follows.
+/// A server without replication: it takes writes, and has no replicas.
 pub struct Standalone;
 
 impl Availability for Standalone {

@@ -97,7 +97,7 @@ pub struct Session {
     pub is_import_source: bool,
     /// Whether a client of a cluster accepts reads from a replica (READONLY).
     pub reads_replica: bool,
-    /// The command by which the client is shown every command (MONITOR): it may not use keys itself.
+    /// The command by which the client is shown every command (MONITOR): the client may not use keys itself.
     pub monitoring: Option<CommandId>,
     /// The state of CLIENT TRACKING. Boxed: most clients do not track.
     pub tracking: Option<Box<ClientTracking>>,
@@ -137,7 +137,8 @@ pub struct Session {
     /// Set by QUIT and similar commands: close the connection once the replies are sent.
     pub closing: bool,
     /// Milliseconds for which the worker holds the connection before its next command: set by DEBUG SLEEP,
-    /// and for the retry of a command that a pause holds back, or whose slot a long unit holds.
+    /// and for the retry of a command that a pause holds back, whose slot a long unit holds, or that logs in
+    /// and has to wait.
     pub pause_ms: u64,
 }
 

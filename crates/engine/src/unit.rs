@@ -4,8 +4,8 @@
 //! - Slots are locked in ascending order, all before the first access, and released only after the log
 //!   position of the unit is taken. Only a script may add a slot later, if that needs no waiting
 //!   ([`Unit::try_lock`]).
-//! - Every applied effect is encoded, in order; together they are the unit's one log record. Messages to
-//!   durable channels stand among them.
+//! - Every effect that changes something is encoded, in order; together they are the unit's one log record.
+//!   Messages to durable channels stand among them.
 //! - Access to a key whose slot is not locked is a bug and panics.
 
 mod databases;

@@ -22,7 +22,7 @@ pub enum LatencyEvent {
     FastCommand,
     /// A cycle that removes expired keys.
     ExpireCycle,
-    /// Evicting keys to make room for a command.
+    /// Evicting keys to make room.
     EvictionCycle,
     /// Making a batch of the log durable.
     LogSync,

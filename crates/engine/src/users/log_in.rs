@@ -22,8 +22,8 @@ pub struct LogIn {
     generation: u64,
     /// Whether it may do everything.
     is_unrestricted: bool,
-    /// Whether the session has the default user only because nobody else was known when the client connected:
-    /// the data may not have been loaded.
+    /// Whether the client has not logged in since it connected or logged out, and has run no command since
+    /// then with the users known: its certificate may still name its user.
     is_provisional: bool,
 }
 
@@ -79,7 +79,7 @@ impl LogIn {
         }
     }
 
-    /// Whether it is the default user only because nobody else was known when the client connected.
+    /// Whether its certificate may still name its user.
     pub(crate) fn is_provisional(&self) -> bool {
         self.is_provisional
     }
