@@ -110,8 +110,8 @@ pub struct Session {
     pub reader_generation: u32,
     /// Whether it has subscriptions now.
     pub subscribed: bool,
-    /// The client has published in a transaction or to a durable channel: to keep the order, its later
-    /// messages wait behind those that are not durable yet.
+    /// The client has published in a transaction or script, or to a durable channel. To keep the order, its
+    /// later messages are notices, too ([`Notice`](crate::Notice)).
     pub publishes_in_turn: bool,
     /// The commands queued since MULTI. Boxed: most sessions have none.
     pub transaction: Option<Box<Transaction>>,

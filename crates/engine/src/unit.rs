@@ -154,7 +154,7 @@ impl<'k> Unit<'k> {
         self.repeats = true;
     }
 
-    /// Notes a message, to be published when the unit is committed.
+    /// Notes a message, to be published after the unit.
     pub fn publish(&self, kind: Kind, channel: &[u8], payload: &[u8]) {
         self.events.note_message(kind, channel, payload);
     }

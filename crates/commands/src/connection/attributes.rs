@@ -83,7 +83,7 @@ pub(super) fn lsn(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Comman
 }
 
 /// `CLIENT IMPORT-SOURCE <ON | OFF>`, as in Valkey: this client copies another server into this one. While
-/// such a client is connected, no expired key is removed, and to the client itself no key is expired: the
+/// such a client is connected, active expiry removes nothing, and to the client itself no key is expired: the
 /// other server sends the removal in time. Otherwise a key with a deadline could be removed here before the
 /// command that extends its deadline arrives.
 pub(super) fn import_source(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {

@@ -269,7 +269,7 @@ pub(super) fn asking(cx: &mut Context<'_, '_>, _args: Args<'_>) -> Result<(), Co
 }
 
 /// `READONLY`: clients of a cluster send it before they read from a replica. Without `cluster-emulation`,
-/// replicas always answer reads.
+/// replicas answer reads without it.
 pub(super) fn readonly(cx: &mut Context<'_, '_>, _args: Args<'_>) -> Result<(), CommandError> {
     cx.session.reads_replica = true;
     cx.reply.ok();
