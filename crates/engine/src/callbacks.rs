@@ -12,7 +12,7 @@ pub type Handler = fn(&mut Context<'_, '_>, Args<'_>) -> Result<(), CommandError
 /// reply. The arguments are the blocked command's.
 ///
 /// # Errors
-/// The error becomes the reply; nothing may have changed.
+/// The error becomes the reply; the function must have changed nothing.
 pub type Serve = fn(cx: &mut Context<'_, '_>, key: &[u8], args: Args<'_>) -> Result<(), CommandError>;
 
 /// Whether a client that blocked with these arguments can be served from the key.

@@ -88,7 +88,7 @@ pub struct Session {
     pub reply_mode: ReplyMode,
     /// Confirmations of the present command that are sent even if its reply is not: changes of subscriptions.
     pub confirmations: Vec<u8>,
-    /// A durability weaker than the server's that this client has requested.
+    /// The durability that this client has requested; it counts where it is weaker than the server's.
     pub durability: Option<Durability>,
     /// Whether reads leave the access stamps alone (CLIENT NO-TOUCH).
     pub no_touch: bool,

@@ -244,7 +244,8 @@ impl<'k> Unit<'k> {
         found
     }
 
-    /// The entry of a key, with its access stamp renewed; `None` if absent or expired.
+    /// The entry of a key; `None` if absent or expired. Renews the access stamp, unless the reads of this
+    /// unit leave stamps alone (CLIENT NO-TOUCH, import sources, units of the server).
     #[inline]
     pub fn get(&mut self, db: DbId, key: &[u8]) -> Option<EntryRef<'_>> {
         let hash = self.hash(key);

@@ -87,7 +87,7 @@ fn is_ready(waiter: &Waiter, unit: &Unit<'_>, db: DbId, key: &[u8]) -> bool {
     }
 }
 
-/// The served waiters with their replies.
+/// The waiters that were served or refused, with their replies.
 type Replies = Vec<(Arc<Waiter>, Vec<u8>)>;
 
 impl<'k> Surroundings<'_, 'k> {

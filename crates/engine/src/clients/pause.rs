@@ -62,7 +62,7 @@ pub(crate) fn may_change(row: &Row) -> bool {
 /// The pause of a server.
 #[derive(Debug, Default)]
 pub struct PauseSwitch {
-    /// Unix milliseconds of its end; 0 without a pause.
+    /// Unix milliseconds of its end, which may have passed; 0: there is no pause.
     ends_ms: AtomicU64,
     holds_all: AtomicBool,
     changing: Mutex<()>,

@@ -60,7 +60,7 @@ impl LatencyEvent {
 pub struct Sample {
     /// Unix seconds.
     pub unix_s: u64,
-    /// Its duration in milliseconds.
+    /// The longest duration in that second, in milliseconds.
     pub ms: u64,
 }
 

@@ -16,7 +16,7 @@ static DEFAULT_NAME: LazyLock<Arc<[u8]>> = LazyLock::new(|| DEFAULT_USER.as_byte
 pub struct LogIn {
     /// The name of the user.
     name: Arc<[u8]>,
-    /// The user; `None` before the first command, and if it was deleted.
+    /// See [`LogIn::principal`].
     principal: Option<Arc<Principal>>,
     /// The generation of the users in which the user was looked up.
     generation: u64,
@@ -57,7 +57,8 @@ impl LogIn {
         &self.name
     }
 
-    /// The user, as it was at the last command; `None` before the first command, and if it was deleted.
+    /// The user, as it was at the last command or when the client logged in. `None` if it was deleted, and
+    /// before the first command of a client that has not logged in.
     pub fn principal(&self) -> Option<&Arc<Principal>> {
         self.principal.as_ref()
     }
