@@ -118,8 +118,8 @@ pub(super) fn reply(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Comm
 }
 
 /// `CLIENT DURABILITY [STRICT | COMMIT | INTERVAL | NONE | DEFAULT]`: shows the durability of this client, or
-/// requests a weaker one than the server's. A stronger one is refused, because the server could not provide
-/// it.
+/// requests one that is not stronger than the server's. A stronger one is refused, because the server could
+/// not provide it; in a group, so is one weaker than `commit`.
 pub(super) fn durability(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
     let Some(wish) = args.get(2) else {
         cx.reply.bulk(cx.session.effective_durability(cx.durability).name().as_bytes());
