@@ -7,8 +7,8 @@
 //! Invariants
 //! - After any crash a reader sees the complete old or the complete new file; a change reported as written is
 //!   on disk.
-//! - A sealed file that was cut, emptied or changed is never taken for a whole one. It is read only if its
-//!   first line was removed: then it counts as edited by hand.
+//! - A sealed file that was cut, emptied or changed is never taken for a whole one. It is accepted only if
+//!   its first line was removed, as by someone who edits it, or if all of it was replaced.
 //! - No message shows a line of a file: it may contain a password.
 
 use std::{fs, io, os::unix::fs::PermissionsExt, path::Path};
@@ -33,7 +33,7 @@ pub(super) struct Line {
     pub(super) place: String,
 }
 
-/// Reads the values of a file, in order. They may be texts, numbers or booleans.
+/// Reads the values of a file, in order. They may be texts, integers or booleans.
 ///
 /// # Errors
 /// If the file cannot be read, or is no such table. The error names the file, and the line if known.
@@ -149,7 +149,7 @@ impl Change<'_> {
     /// Writes the file, and returns its values.
     ///
     /// # Errors
-    /// The text for a client; the file is then unchanged.
+    /// The text for a client; the file then has its complete old or its complete new contents.
     pub(super) fn write(self) -> Result<Vec<Line>, String> {
         // If the path is a symbolic link, its target is replaced, not the link.
         let target = fs::canonicalize(self.path).unwrap_or_else(|_| self.path.into());

@@ -202,7 +202,7 @@ impl Lasting {
     /// settings; it is called once the file exists, before values are in it.
     ///
     /// # Errors
-    /// The text for a client; the file is then unchanged.
+    /// The text for a client; all old values or all new ones are then stored.
     pub fn keep(
         &mut self,
         changed: &Settings,
@@ -224,7 +224,7 @@ impl Lasting {
     /// one, otherwise in the data directory. `mark`: see [`Lasting::keep`].
     ///
     /// # Errors
-    /// The text for a client; the file is then unchanged.
+    /// The text for a client; all old values or all new ones are then stored.
     pub fn keep_one(
         &mut self,
         changed: &Settings,
@@ -294,7 +294,7 @@ impl Lasting {
     /// earlier versions wrote it without a checksum. `mark`: see [`Lasting::keep`].
     ///
     /// # Errors
-    /// The file cannot be read, is damaged, or cannot be written.
+    /// The file cannot be read, is damaged, or cannot be written, or `mark` fails.
     pub fn seal_kept(&self, mark: &dyn Fn() -> Result<(), String>) -> Result<(), String> {
         if !self.has_kept {
             return Ok(());

@@ -10,7 +10,8 @@
 //!
 //! Invariants
 //! - A [`Settings`] has a valid value for every row: its users need no checks.
-//! - An unknown name is an error in every source; the message suggests the nearest known name.
+//! - An unknown name is an error in every source but the environment, where it is a warning. The message
+//!   suggests the nearest known name, if one is near.
 
 mod bytes;
 mod clients_max;
@@ -122,7 +123,7 @@ pub enum ConfigError {
 }
 
 impl ConfigError {
-    /// Whether a file of the data directory is damaged; else an administrator has written something wrong.
+    /// Whether the file of settings set by clients is damaged.
     pub fn is_damage(&self) -> bool {
         matches!(self, ConfigError::Damaged { .. })
     }
