@@ -138,7 +138,7 @@ impl Documents {
         self.store().is_some_and(|store| store.written.lock().is_some())
     }
 
-    /// The newest position that is in the files, or was applied to a database since they were opened.
+    /// The newest position that is in the files or was applied to a database that still exists.
     pub fn reached(&self) -> Lsn {
         let written = self.store().and_then(|store| {
             let written = store.written.lock();
@@ -162,8 +162,8 @@ impl Documents {
     }
 
     /// Saves the databases that are due, one after the other. `committed` waits until the log has committed a
-    /// position, and returns false if it will not. One thread must call this about every second, and once
-    /// when the server stops.
+    /// position, and returns false if it has not when the wait ends. Calls must not overlap; a server calls
+    /// this about every second.
     ///
     /// # Errors
     /// I/O errors, [`StoreError::NotCommitted`]: unsaved changes stay in memory and in the log, and a later

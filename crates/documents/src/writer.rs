@@ -110,12 +110,12 @@ impl Writer {
         self.encoder = UpdateEncoder::within(memory, self.next.db, self.since_seq);
     }
 
-    /// Has the documents noted that are changed from here on, for [`Writer::changed`].
+    /// From here on, notes which documents are changed, for [`Writer::changed`].
     pub fn note_changes(&mut self) {
         self.changed = Some(Vec::new());
     }
 
-    /// The documents changed since [`Writer::note_changes`], some of them maybe more than once.
+    /// The documents changed since [`Writer::note_changes`] without `_local` ones, some maybe more than once.
     pub fn changed(&self) -> &[DocId] {
         self.changed.as_deref().unwrap_or_default()
     }
@@ -253,8 +253,8 @@ impl Writer {
         self.push(Operation::SetRevsLimit(limit))
     }
 
-    /// Begins an upload. The first call after a start of the server discards unfinished uploads of earlier
-    /// runs.
+    /// Begins an upload. The first call since the server started discards all unfinished uploads, which are
+    /// of an earlier run or of another leader.
     pub fn begin_upload(&mut self) -> Result<UploadId, DocError> {
         if !self.gate.has_uploaded && !self.next.uploads.is_empty() {
             let to = self.next.next_upload;
@@ -283,7 +283,7 @@ impl Writer {
         self.push(Operation::Chunk { upload, bytes })
     }
 
-    /// Discards an unfinished upload.
+    /// Discards an unfinished upload; does nothing if there is none with this id.
     pub fn discard_upload(&mut self, upload: UploadId) -> Result<(), DocError> {
         if !self.next.uploads.contains_key(&upload) {
             return Ok(());
