@@ -203,8 +203,7 @@ impl Mirror {
     /// above all that were seen. Returns the new epoch. Blocks.
     ///
     /// # Errors
-    /// I/O errors; [`Error::Inconsistent`] if no epoch is left. If the control file was not replaced, the log
-    /// is still a mirror.
+    /// I/O errors; [`Error::Inconsistent`] if no epoch is left. The log is then still a mirror.
     pub fn promote(&self) -> Result<u32, Error> {
         self.begin_epoch(promoted_epoch)
     }
@@ -248,7 +247,7 @@ impl Mirror {
     /// does not end there, is not durable up to there, is poisoned, or is a mirror already. Blocks.
     ///
     /// # Errors
-    /// I/O errors: then the log is as it was.
+    /// I/O errors. This log is then unchanged, but its control file may have been replaced.
     pub fn resume(&mut self, end: Lsn) -> Result<bool, Error> {
         let log = self.appender.log();
         let shared = &*log.shared;

@@ -548,7 +548,8 @@ fn create(disk: &dyn Disk, dir: &Path, control: &Control) -> Result<(), Error> {
     control.store(disk, dir)
 }
 
-/// Removes segments before the start of the log. A failure only costs space, so it is only logged.
+/// Removes segments before the start of the log. A segment that cannot be removed only costs space, so this
+/// is only logged.
 pub(super) fn remove_forgotten(disk: &dyn Disk, dir: &Path, control: &Control) -> Result<(), Error> {
     let first = control.log_start.align_down(control.segment_bytes);
     for start in segment::list(disk, dir)?.into_iter().filter(|&start| start < first) {

@@ -135,7 +135,8 @@ impl Segment {
             .map_err(Error::io("open", &temporary))
             .and_then(|file| Segment::publish(disk, file, control, start, (&temporary, path)))
             .inspect_err(|_| {
-                // The first error is the one to report. If the file stays here, the next start removes it.
+                // The first error is the one to report. If the file keeps its temporary name, the next start
+                // removes it.
                 let _ = disk.rename(&temporary, old);
             })
     }
@@ -197,7 +198,8 @@ fn fill_zeros(file: &dyn File, from: u64, to: u64) -> std::io::Result<()> {
 pub(super) enum HeaderState {
     /// The header of this segment of this log.
     Intact,
-    /// The header is damaged. Records are bound to their positions, so the segment can still be read.
+    /// The header is damaged or of another version. Records are bound to their positions, so the segment can
+    /// still be read.
     Damaged,
     /// The intact header of another segment or log.
     Foreign,
