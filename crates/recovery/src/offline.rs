@@ -82,8 +82,8 @@ impl<'a> Place<'a> {
         }
     }
 
-    /// Loads the state of the directory. Changes nothing in it, except that a directory without a log gets an
-    /// empty one.
+    /// Loads the state of the directory. Changes nothing in it, except that temporary files are removed, and
+    /// a directory without a log gets an empty one.
     pub fn load(&self, report: Report<'_>) -> Result<(Keyspace, Recovery), RecoverError> {
         let recovery = Recovery::open(self.disk.clone(), self.dir, self.options, self.entropy)?;
         self.load_opened(recovery, report)
