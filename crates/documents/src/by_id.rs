@@ -1,7 +1,7 @@
 //! `ById`: the documents of a layer in the order of their ids.
 //!
-//! The map is immutable, and copies are cheap. An entry holds the first bytes of its id, so that few
-//! comparisons need to read memory outside the node. A hidden document has an entry, too.
+//! Copies of the map share its nodes, so a copy is cheap. An entry holds the first bytes of its id, so that
+//! few comparisons need to read memory outside the node. A hidden document has an entry, too.
 //!
 //! Invariants
 //! - Entries are in the order of whole ids. If the first [`PREFIX_BYTES`] bytes of two ids, padded with

@@ -21,8 +21,8 @@ use crate::id::DocId;
 use crate::rev_tree::RevTree;
 use crate::revision::Rev;
 
-/// The maximum bytes of a chunk of an attachment. Attachments are read by chunks, and one record of the log
-/// has at most one chunk of an upload.
+/// The maximum bytes of a chunk of an attachment. Attachments are read by chunks, and uploads are written to
+/// the log by chunks.
 pub const CHUNK_BYTES: usize = 256 * 1024;
 
 /// The maximum bytes of an attachment.

@@ -88,7 +88,7 @@ impl Documents {
         CatalogWriter { documents: self.clone(), catalog: self.catalog.lock_arc(), prepared: None }
     }
 
-    /// Applies a record that ends at `lsn`, in recovery. Changes that the files already have are skipped.
+    /// Applies a record that ends at `lsn`. Changes that the files already have are skipped.
     ///
     /// # Errors
     /// If the record does not fit the current state. The data must then not be served.

@@ -161,9 +161,9 @@ impl Documents {
         self.store().map(|store| &store.shelf.written)
     }
 
-    /// Saves the databases that are due, one after the other. `committed` waits until the log has committed a
-    /// position, and returns false if it has not when the wait ends. Calls must not overlap; a server calls
-    /// this about every second.
+    /// Saves the databases that are due, one after the other, then the catalog. `committed` waits until the
+    /// log has committed a position, and returns false if it has not when the wait ends. Calls must not
+    /// overlap.
     ///
     /// # Errors
     /// I/O errors, [`StoreError::NotCommitted`]: unsaved changes stay in memory and in the log, and a later

@@ -6,8 +6,8 @@
 //! tree     is on disk
 //! ```
 //!
-//! A layer consists of immutable maps, so that a snapshot copies only their roots. A layer is not durable,
-//! but the log has everything that is in it.
+//! A layer consists of maps whose copies share their nodes, so that a snapshot copies only the roots. A layer
+//! is not durable, but the log has everything that is in it.
 //!
 //! Invariants
 //! - The sequences in `by_seq` are greater than `base_seq`, and those of the layers below are not, so feeds

@@ -44,7 +44,8 @@ use crate::unsupported;
 /// after this many, so that no client waits for long.
 pub const WRITE_BATCH_DOCUMENTS_MAX: usize = 1024;
 
-/// The recommended maximum of body bytes in one change; a single larger document is allowed.
+/// The recommended bytes of bodies and attachments in one change. A caller that merges requests begins
+/// another change once it has this many, so one large request may exceed this.
 pub const WRITE_BATCH_BYTES_MAX: usize = 1 << 20;
 
 /// The largest security object, in bytes.
@@ -253,8 +254,8 @@ impl Writer {
         self.push(Operation::SetRevsLimit(limit))
     }
 
-    /// Begins an upload. The first call since the server started discards all unfinished uploads, which are
-    /// of an earlier run or of another leader.
+    /// Begins an upload. The first call since the database was opened or created discards all unfinished
+    /// uploads, which are of an earlier run or of another leader.
     pub fn begin_upload(&mut self) -> Result<UploadId, DocError> {
         if !self.gate.has_uploaded && !self.next.uploads.is_empty() {
             let to = self.next.next_upload;
