@@ -225,7 +225,7 @@ impl Log {
     }
 
     /// The batch that contains the byte before `position`, and so the record with this LSN. `None` if that
-    /// part of the log is forgotten or does not exist yet.
+    /// part of the log is forgotten, or may not leave the server yet.
     ///
     /// # Errors
     /// I/O errors.
@@ -346,7 +346,7 @@ impl LogCursor {
         shared.shippable_lsn() > self.position
     }
 
-    /// Reads verified batches that end at `until` or before from the files. The caller guarantees that
+    /// Reads from the files, and verifies, batches that end at or before `until`. The caller guarantees that
     /// `limit`, the shippable position, lies after the cursor's position.
     fn read_files(&mut self, bytes_max: usize, limit: Lsn, until: Lsn) -> Result<Chunk, Error> {
         let (mut whole, mut next, mut before) = (0, self.position, self.before);

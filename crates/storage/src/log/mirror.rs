@@ -125,8 +125,9 @@ impl Mirror {
         self.appender.appended_lsn()
     }
 
-    /// Makes segments, on this thread, until `bytes` more can be written. Returns false if the disk has no
-    /// room for them. A caller that appends the bytes nevertheless may be unable to close the log.
+    /// Makes segments, on this thread, until `bytes` more can be written. Returns false if one cannot be
+    /// made, usually because the disk is full. A caller that appends the bytes nevertheless may be unable to
+    /// close the log.
     pub fn make_room_for(&self, bytes: u64) -> bool {
         let (shared, _) = self.appender.parts();
         shared.make_segments_to(self.position().get() + bytes)
