@@ -29,7 +29,7 @@ const REPORT_PERIOD: Duration = Duration::from_millis(200);
 /// Receives progress: the stage, the amount done and the total.
 pub type Report<'a> = &'a (dyn Fn(Stage, u64, u64) + Sync);
 
-/// A stage of the work, in order.
+/// A stage of the work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stage {
     /// Waiting for another server to prepare its data.
