@@ -11,8 +11,9 @@
 //! It neither repairs files nor guesses their contents. Without damage it is an ordinary recovery.
 //!
 //! Invariants
-//! - Nothing on disk changes before the operator has confirmed, except for the report. A crash before the
-//!   control file is replaced leaves a directory that an ordinary start refuses as before.
+//! - If data is lost, nothing on disk changes before the operator has confirmed, except that the report is
+//!   written and leftovers of interrupted writes are removed. A crash before the control file is replaced
+//!   leaves a directory that an ordinary start refuses as before.
 //! - A damaged chunk of a snapshot loses all keys of its slots. The log's effects on these keys are applied
 //!   only to keys that the log creates again, not to those whose earlier state is lost.
 //! - After a hole in the log, whole records are applied as they are. A key changed by a lost record has its
