@@ -8,10 +8,10 @@
 //! Builder: the same file from sorted entries, densely packed: the output of compaction, renamed into place
 //! ```
 //!
-//! What it is: up to [`TREES_MAX`] sorted maps from bytes to bytes per file, large values beside them as
-//! blobs, sums over any range in a walk from the root. The module [`mod@format`] describes every byte. What
-//! it is not: durable per change. The changes between two checkpoints must be in a log; after a restart, the
-//! caller applies the changes after [`TreeSnapshot::applied_lsn`] again. The crate owns no threads, locks or
+//! A file has up to [`TREES_MAX`] sorted maps from bytes to bytes, with large values beside them as blobs,
+//! and gives sums over any range in a walk from the root. The module [`mod@format`] describes every byte. A
+//! change is not durable by itself: the changes between two checkpoints must be in a log; after a restart,
+//! the caller applies the changes after [`TreeSnapshot::applied_lsn`] again. The crate owns no threads and no
 //! clocks, and does not know the meaning of keys and values.
 //!
 //! Invariants
