@@ -180,7 +180,7 @@ impl Documents {
         };
         let mut failed = None;
         for database in names.by_id.values() {
-            // If a database cannot be saved, the log is not truncated, but the other databases are saved.
+            // If a database cannot be saved, the log after its last checkpoint is kept. The others are saved.
             let saved = database.save_if_due(&store.shelf, &store.unnamed, due, committed);
             let (vouched, saved_lsn) = saved.unwrap_or_else(|error| {
                 failed.get_or_insert(error);
