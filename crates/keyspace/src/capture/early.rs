@@ -87,7 +87,7 @@ impl LockedSlots<'_> {
     /// copied for the snapshot, which takes time in proportion to its size.
     ///
     /// # Panics
-    /// If a slot is not locked.
+    /// If the source of a Move is not locked.
     pub fn capture_before_moves(&mut self, moves: &[(SlotId, SlotId)]) {
         // A slot that is captured now may be the destination of another Move.
         while moves.iter().fold(false, |any, &(from, to)| {

@@ -8,7 +8,7 @@
 //! Invariants
 //! - No chunk is empty. A chunk with more than one element is at most `BODY_BYTES_MAX` long.
 //! - Chunks other than the first and the last have no spare room, except where an edit in the middle left
-//!   some. An edit merges neighbours that are both short.
+//!   some. A removal in the middle and a split merge neighbours that are short together.
 //! - `len` and `buffer_bytes` are sums over the chunks.
 //! - Removing elements by index frees whole chunks only up to `LAZY_BYTES_MIN`. More chunks are returned as a
 //!   list of their own, which the caller drops where no client waits.
