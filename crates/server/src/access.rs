@@ -139,7 +139,7 @@ impl Access {
     /// The user with this name and password, who may use the resource.
     ///
     /// # Errors
-    /// It is not known yet.
+    /// If it takes time to find out: [`LogIn::Begins`] or [`LogIn::Later`].
     fn judge(
         &self,
         name: &str,
@@ -167,7 +167,7 @@ impl Access {
     /// Whether this is the user's derived password.
     ///
     /// # Errors
-    /// It is not known yet.
+    /// If it takes time to find out: [`LogIn::Begins`] or [`LogIn::Later`].
     fn accepts_derived(&self, user: &Principal, password: &str, now_ms: u64) -> Result<bool, LogIn> {
         let Some(derived) = &user.user.derived_password else { return Ok(false) };
         let users = self.config.users().clone();

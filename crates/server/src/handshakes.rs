@@ -35,9 +35,10 @@ use tokio::{
 
 use crate::{encryption::Encryption, listen::RoundRobin, repeated::Repeated};
 
-/// Handshakes of one thread at a time.
+/// The maximum number of handshakes of one thread at a time.
 const UNFINISHED_MAX: usize = 512;
-/// The same when all places are taken: clients who find none are to be told so.
+/// That maximum is never lowered below this, even if all places are taken: clients who find none are to be
+/// told so.
 const UNFINISHED_MIN: usize = 4;
 /// Sockets that wait for a thread.
 const WAITING_MAX: usize = 4;

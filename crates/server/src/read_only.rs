@@ -177,7 +177,7 @@ impl ReadOnly {
         }
     }
 
-    /// Whether a failing disk is the cause.
+    /// Whether a full, slow or failing disk is the cause.
     pub(crate) fn is_failed_write(self) -> bool {
         matches!(self, ReadOnly::DiskFull | ReadOnly::DiskStalled | ReadOnly::LogFailed)
     }

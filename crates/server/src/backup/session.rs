@@ -300,7 +300,7 @@ impl Session {
         self.transfers.clone().try_acquire_owned().ok()
     }
 
-    /// Notes a request.
+    /// Notes a request, or that a piece of a file was sent.
     pub(crate) fn touch(&self, now_us: u64) {
         self.last_asked_us.fetch_max(now_us, Relaxed);
     }

@@ -77,7 +77,8 @@ impl Config {
         Ok(())
     }
 
-    /// The settings with these values, and which they are.
+    /// The settings in force with these values in place of the present ones, and the keys of those that were
+    /// given.
     fn changed(&self, pairs: &[(&[u8], &[u8])]) -> Result<(Settings, Vec<Key>), Refused> {
         let mut changed = self.current().clone();
         let mut keys = Vec::with_capacity(pairs.len());

@@ -20,7 +20,8 @@
 //! Invariants
 //! - Connections in [`ConversationState::WaitForClient`], and those that are allowed more, are looked at
 //!   several times a second until they are neither.
-//! - [`UnreadReplies`] counts exactly what connections are allowed beyond [`OUTBOX_BYTES_MAX`].
+//! - [`UnreadReplies`] counts what connections are allowed beyond [`OUTBOX_BYTES_MAX`]; it learns at the next
+//!   look at a connection that its allowance has ended.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 

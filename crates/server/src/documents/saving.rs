@@ -175,7 +175,8 @@ impl Saver {
         saved.map(|()| documents.saved_lsn())
     }
 
-    /// Waits until the commit policy has acknowledged `lsn`. Returns false after `until_us`.
+    /// Waits until the commit policy has acknowledged `lsn`. Returns false after `until_us`, or if the log
+    /// has failed or the thread is to end.
     fn await_commit(&self, log: &Log, lsn: Lsn, until_us: u64) -> bool {
         while lsn > log.committed_lsn() {
             let is_over = log.poison_reason().is_some() || self.state.lock().stopping;

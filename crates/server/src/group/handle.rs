@@ -165,7 +165,7 @@ impl Group {
     }
 
     /// Ends writes, waits until another voter has everything, and has it elected. `begins` is called just
-    /// before the election: after it, no reply leaves.
+    /// before the election, after which no reply leaves.
     pub(super) fn hand_over(
         &self,
         votes: &Votes,
