@@ -37,7 +37,7 @@ struct Batch {
     new_edits: bool,
 }
 
-/// The state of a document in the request whose edit is not made, or not made yet.
+/// What has become of a document of the request so far.
 enum Row {
     /// Its edit is submitted.
     Submitted,

@@ -67,7 +67,7 @@ impl CommitGate {
         }
     }
 
-    /// Appends with the thread's own appender. `append` must not block.
+    /// Appends with the thread's own appender. `append` must not use this gate.
     pub(crate) fn append<R>(&self, append: impl FnOnce(&mut Appender) -> R) -> R {
         append(&mut self.appender.borrow_mut())
     }

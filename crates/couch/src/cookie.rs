@@ -41,7 +41,7 @@ use crate::{Account, Host};
 pub(super) const SESSION_KEY: &[u8] = b"http:session-key";
 /// The bytes of a key.
 const KEY_BYTES: usize = 32;
-/// A cookie is renewed at this part of its time.
+/// A cookie is renewed once this part of its time, a tenth, is over.
 const RENEWED_AT: u64 = 10;
 /// The maximum bytes of a cookie, which holds the name of a user.
 const COOKIE_BYTES_MAX: usize = 4 << 10;

@@ -30,7 +30,7 @@ pub(super) enum Failure {
     BadContentEncoding,
     /// The bytes of an attachment do not have the digest of the header `Content-MD5`.
     DigestMismatch,
-    /// The body is larger than `http-body-bytes-max`.
+    /// The body is larger than its limit: `http-body-bytes-max`, or less for some requests and clients.
     TooLarge,
     /// Bodies of other requests take all memory for bodies.
     Busy,

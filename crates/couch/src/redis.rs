@@ -53,7 +53,7 @@ const VALUES_MAX: usize = 256 << 10;
 const RUN_TIME_MAX: Duration = Duration::from_secs(30);
 /// The longest time that a request waits for a message.
 const WAIT_MS_MAX: u64 = 25_000;
-/// How long it gathers further messages after the first.
+/// How long a request gathers further messages after the first.
 const GATHER_TIME: Duration = Duration::from_millis(20);
 /// Messages of one reply.
 const MESSAGES_MAX: usize = 500;

@@ -197,7 +197,8 @@ async fn answer_documents(
 const ASKED_SCHEME: HeaderName = HeaderName::from_static("x-couchdb-www-authenticate");
 
 /// Has browsers ask for a password, as CouchDB does: if the client wants that, or if every request needs a
-/// user. Otherwise they would open their own window over a page that has a log-in form.
+/// user. In other cases the reply does not ask: browsers would open their own window over a page that has a
+/// log-in form.
 fn ask_for_password(thread: &HttpThread, asked_scheme: Option<HeaderValue>, reply: &mut Reply) {
     let default = || requires_valid_user(thread).then(|| HeaderValue::from_static("Basic realm=\"server\""));
     if let Some(scheme) = asked_scheme.or_else(default) {

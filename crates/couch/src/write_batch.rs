@@ -13,7 +13,8 @@
 //!
 //! Invariants
 //! - A database is locked from the first read to the reservation in the log: the order of its changes is that
-//!   of the log. Under the lock, only files of the database and room in the log for a record are waited for.
+//!   of the log. Under the lock, only files of the database, room in the log for a record and, for users, the
+//!   slot of the settings are waited for.
 //! - A change of `_users` is in one record with what it means for logging in: the users are settings of the
 //!   data, in a slot that is locked after the database.
 //! - A refused change changes nothing and does not affect others of its batch. Only if a file cannot be read
@@ -162,7 +163,8 @@ impl WriteBatches {
         Ok((Ok(()), lsn))
     }
 
-    /// Gives a setting of the data a value, unless it has one. Returns the position of the record.
+    /// Gives a setting of the data a value, unless it has one. Returns the position of the record; `None` if
+    /// it has a value.
     ///
     /// # Errors
     /// As [`WriteBatches::submit`].
@@ -291,7 +293,7 @@ impl WriteBatches {
         self.append(settings, |record| encode_documents_into(change, record), commit)
     }
 
-    /// Appends a record; calls `commit` with its position before any later record can be published.
+    /// Appends a record; calls `commit` with its position before the record is published.
     fn append(
         &self,
         settings: Option<(SlotGuard<'_>, &[SettingChange])>,
