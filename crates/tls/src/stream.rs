@@ -1,7 +1,7 @@
 //! An encrypted connection on a socket of tokio: its handshake, and a stream of plain bytes.
 //!
-//! Invariant: a stream keeps no more than one record that has not arrived whole, one that has, and the
-//! records of one write.
+//! Invariant: a stream keeps no more than one record that has not arrived whole, the plain bytes of one read,
+//! and the records of one write.
 
 use std::{
     io::{self, ErrorKind, IoSlice, Read, Write},
