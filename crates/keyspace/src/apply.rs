@@ -33,7 +33,7 @@ use crate::value::{Value, ValueType};
 pub(crate) use fill::Filling;
 pub(crate) use relocate::apply_move_between;
 
-/// Of an effect that meets a value of another type.
+/// What an effect returns that meets a value of another type.
 const WRONG_TYPE: Applied = Applied {
     changed: false,
     added: 0,
@@ -369,7 +369,8 @@ impl SlotGuard<'_> {
 }
 
 impl SlotState {
-    /// `edited` is the type of the values that `update` can change; `None` if it replaces any value.
+    /// Changes the entry of a key with `update`, or creates it with `create`. `edited` is the only type of
+    /// value that `update` can change; `None` if it replaces any value.
     #[inline]
     fn upsert(
         &mut self,

@@ -117,7 +117,7 @@ impl Keyspace {
     }
 
     /// Third stage, when the bucket is probably loaded: starts loading the first two lines of the entry. Does
-    /// nothing if the slot is locked or the key is absent.
+    /// nothing if the slot is locked, or if no key with this hash is there.
     #[inline]
     pub fn prefetch_entry(&self, db: DbId, hash: &KeyHash) {
         if let Some(state) = self.slot(hash.slot()).state.try_lock()

@@ -98,7 +98,8 @@ impl LockedSlots<'_> {
 }
 
 impl SlotGuard<'_> {
-    /// Takes the moment of this slot if need be; returns whether it did.
+    /// Takes the moment of this slot now if a Move to `to` may otherwise not be applied; returns whether it
+    /// did.
     fn capture_before_move(&mut self, to: SlotId) -> bool {
         let (keyspace, slot) = (self.keyspace, self.slot());
         let mut early = keyspace.early.0.lock();

@@ -39,7 +39,7 @@ const CHUNKS_ROOM_MIN: usize = 16;
 #[derive(Default)]
 pub(crate) struct LongList {
     chunks: VecDeque<Buffer>,
-    /// Elements.
+    /// The number of elements.
     len: usize,
     /// Bytes of memory of all buffers.
     buffer_bytes: usize,
@@ -68,7 +68,7 @@ impl LongList {
         LongList { chunks: self.chunks.clone(), len: self.len, buffer_bytes: self.buffer_bytes }
     }
 
-    /// Elements.
+    /// The number of elements.
     #[inline]
     pub(crate) fn len(&self) -> usize {
         self.len

@@ -64,7 +64,7 @@ pub struct StreamHead {
 #[derive(Default)]
 pub(crate) struct Stream {
     head: StreamHead,
-    /// Entries.
+    /// The number of entries.
     len: usize,
     blocks: BTreeMap<StreamId, Block>,
     groups: BTreeMap<Arc<[u8]>, Group>,
