@@ -136,7 +136,7 @@ impl Access {
         }
     }
 
-    /// The user with this name and password, who may use the resource.
+    /// The user with this name and password, if it may log in and use the resource.
     ///
     /// # Errors
     /// If it takes time to find out: [`LogIn::Begins`] or [`LogIn::Later`].

@@ -182,8 +182,8 @@ impl ReadOnly {
         matches!(self, ReadOnly::DiskFull | ReadOnly::DiskStalled | ReadOnly::LogFailed)
     }
 
-    /// Whether clients should avoid this server; a replica is healthy, and a witness has nothing for
-    /// them.
+    /// Whether this is a fault, so that clients should avoid this server: every state is but
+    /// [`ReadOnly::Replica`].
     pub(crate) fn is_fault(self) -> bool {
         self != ReadOnly::Replica
     }

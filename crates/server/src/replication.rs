@@ -147,7 +147,7 @@ pub(crate) struct Node {
     named: Mutex<Option<(Option<consensus::Link>, Address)>>,
     /// Whether this leader writes nothing at the moment, because no majority takes its log.
     lacks_commits: AtomicBool,
-    /// It has led its group, and has not stepped down since.
+    /// This server has led its group, and has not stepped down since.
     has_led: AtomicBool,
     overdue: Mutex<Overdue>,
     /// Replies that were errors because replicas had not acknowledged in time.

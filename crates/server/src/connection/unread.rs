@@ -37,7 +37,7 @@ use super::{
 
 /// Silence of the peer after which its client is allowed more.
 const READ_ON_AFTER_MS: u64 = 100;
-/// So many times more.
+/// The factor by which a client's allowed bytes grow at each step.
 const GROWTH: u64 = 4;
 /// Limit of the unsent bytes of all clients together, beyond [`OUTBOX_BYTES_MAX`] of each.
 const UNREAD_BYTES_MAX: u64 = 512 << 20;
@@ -87,7 +87,7 @@ pub(super) struct Unread {
     waits_since_ms: Option<u64>,
 }
 
-/// For how long nothing moves, in milliseconds.
+/// How long a client has not read, in milliseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Silence {
     /// The peer acknowledges nothing.

@@ -40,7 +40,7 @@ const LOOK_PERIOD: Duration = Duration::from_secs(1);
 const COMMIT_PATIENCE_US: u64 = 10_000_000;
 /// As [`COMMIT_PATIENCE_US`], for a save that may leave out changes that are not committed.
 const SHORT_PATIENCE_US: u64 = 1_000_000;
-/// The period at which such a wait looks.
+/// How often such a wait checks whether the changes are committed.
 const COMMIT_POLL: Duration = Duration::from_millis(1);
 /// Delay after a failure; it doubles with each further failure up to the maximum. Requested saves are not
 /// delayed.

@@ -70,7 +70,7 @@ const WORD_BYTES_MAX: usize = 64;
 /// that may join.
 const HEARD_MAX: usize = 4 * MEMBERS_MAX;
 
-/// Why what a member would send is refused, or changes nothing.
+/// Why a connection or a message of a member is refused, or why a message changes nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Cause {
     Version,

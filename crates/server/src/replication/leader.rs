@@ -65,14 +65,15 @@ pub(super) struct Leader {
     pub(crate) joins: Joins,
 }
 
-/// How often replicas have joined, by what they needed.
+/// How often replicas have joined, by what they were given.
 #[derive(Debug, Default)]
 pub(crate) struct Joins {
-    /// The log from where they were.
+    /// The log, from the position at which theirs ended.
     pub(crate) resumed: AtomicU64,
-    /// A copy of all data.
+    /// The order to copy all data.
     pub(crate) copied: AtomicU64,
-    /// A copy, although they had a log: its continuation is no longer kept.
+    /// That order, although they had a log: the part after it is no longer kept. These are among `copied`,
+    /// too.
     pub(crate) not_resumed: AtomicU64,
 }
 
