@@ -4,7 +4,7 @@
 //! more, an admin. While that password is not set, and `default` needs none and may do everything, every
 //! client that is served is an admin; while `protected-mode` is on, these are only the clients on this
 //! machine. Otherwise a database is open to admins only, unless its `_security` permits more; `/metrics` and
-//! `/_backup` are always for admins only, and for users with the right to INFO and to REPLICATE.
+//! `/_backup` are always for admins, and for users with the right to INFO or REPLICATE, respectively.
 //!
 //! A client that is trusted for being on this machine must have addressed it by a name of this machine:
 //! `localhost`, an address, or one of `http-hosts`. Otherwise a page of any site whose name is made to

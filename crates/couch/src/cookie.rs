@@ -56,9 +56,9 @@ type SigningKey = [u8; KEY_BYTES];
 
 /// Issues and verifies cookies.
 pub(super) struct Sessions {
-    /// The key while the data have none, and this server may not write one.
+    /// The key while the data have none.
     own_key: SigningKey,
-    /// That of the data, which never changes.
+    /// The key in the data, once it was read: it never changes.
     key_of_data: OnceLock<SigningKey>,
     logged_out: Mutex<LoggedOut>,
 }

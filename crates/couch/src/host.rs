@@ -130,15 +130,15 @@ pub type Work = Box<dyn FnOnce() + Send>;
 
 /// A judgement about a name and a password.
 pub enum LogIn {
-    /// They are those of a user, who may use the resource.
+    /// The name and the password are those of a user who may log in and use the resource.
     Accepted(Account),
-    /// They are not.
+    /// They are not those of such a user.
     Wrong,
     /// Log-ins from this address have failed: the client has to wait.
     TooEarly,
-    /// That takes long to find out: ask again when this work is done.
+    /// The check of the password takes long: run this work, then ask again.
     Begins(Work),
-    /// That is being found out: ask again a little later.
+    /// This password is being checked, or as many others as may be at a time: ask again a little later.
     Later,
 }
 
