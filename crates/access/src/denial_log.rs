@@ -94,7 +94,7 @@ impl Denial {
 pub struct LogEntry {
     /// The number of the entry, counted from 0. Removed entries count, too.
     pub id: u64,
-    /// The number of denials that are this entry.
+    /// The number of denials that the entry counts.
     pub count: u64,
     /// The newest of these denials.
     pub denial: Denial,

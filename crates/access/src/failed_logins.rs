@@ -27,10 +27,10 @@ pub const ADDRESSES_MAX: usize = 4096;
 /// for all others together.
 const USERS_MAX: usize = 4;
 
-/// Bytes of a user's name that tell it from others.
+/// The number of first bytes of a user's name by which it is told from others.
 const NAME_BYTES_MAX: usize = 64;
 
-/// The time after its last failure when an address is as if it had never failed.
+/// How long after its last failure an address counts as one that has never failed.
 pub const FORGOTTEN_AFTER_MS: u64 = 10 * 60_000;
 
 /// The period in which at most one line about an address is logged, and at most [`LINES_MAX`] about all.
