@@ -80,7 +80,7 @@ impl Access {
         self.config.hot().is_protected() && !self.has_http_admins()
     }
 
-    /// Whether any client has to authenticate over HTTP.
+    /// Whether clients have to authenticate over HTTP to be admins.
     pub(crate) fn has_http_admins(&self) -> bool {
         !self.config.everybody_is_admin() || self.config.hot().has_admin_password()
     }
