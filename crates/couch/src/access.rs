@@ -118,7 +118,7 @@ pub(super) async fn identify(
 /// check is checked on a thread that serves no clients.
 ///
 /// # Errors
-/// There is none, or the address has to wait.
+/// There is no such user, or the address has to wait.
 pub(super) async fn log_in(
     host: &Host,
     peer: &SocketAddr,

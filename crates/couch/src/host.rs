@@ -77,7 +77,7 @@ pub struct Store {
     pub keyspace: Arc<Keyspace>,
     /// The log that changes are appended to.
     pub log: Log,
-    /// The threads of the log.
+    /// The thread that flushes the log.
     pub driver: Arc<dyn LogDriver>,
 }
 

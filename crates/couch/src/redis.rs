@@ -114,7 +114,8 @@ async fn run(thread: &HttpThread, body: &Bytes, peer: SocketAddr) -> Result<Repl
     Ok(private(&all.iter().map(JsonReply).collect::<Vec<_>>()))
 }
 
-/// `POST /_redis/channel`: the messages after a position, at once if there are any, or when the first comes.
+/// `POST /_redis/channel`: the messages after a position, at once if there are any, or when the first comes;
+/// none if the wait is over before.
 async fn follow(thread: &HttpThread, body: &Bytes, peer: SocketAddr) -> Result<Reply, Failure> {
     let malformed = "The body must be {\"channel\": name, \"from\": position, \"wait_ms\": milliseconds}.";
     let Follow { channel, from, wait_ms } = Follow::parse(body).ok_or(Failure::bad_request(malformed))?;
