@@ -1,8 +1,9 @@
-//! Passwords, and the admission of connections: the same rules for the Redis port and the HTTP port.
+//! Passwords, and the admission of connections, for the Redis port and the HTTP port.
 //!
 //! Users belong to the data (`engine::users`) and are the same for both protocols. Over HTTP, `admin-user`
 //! with `admin-password` is one more, and an admin; each user who may run all commands of administrators is
-//! an admin, too. While `default` needs no password, protected mode serves only clients on this machine.
+//! an admin, too. While `default` needs no password, protected mode serves only clients on this machine; over
+//! HTTP, only while `default` may also do everything and `admin-password` is not set.
 
 use std::{
     net::{IpAddr, SocketAddr},
@@ -70,7 +71,7 @@ impl Access {
         self.config.hot().clients_max().saturating_sub(self.clients.count() as u64)
     }
 
-    /// Counts a connection that is not served, or no longer.
+    /// Counts a connection that is turned away, at once or later.
     pub(crate) fn note_rejected(&self) {
         self.rejected_connections.fetch_add(1, Relaxed);
     }

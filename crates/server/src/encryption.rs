@@ -117,7 +117,7 @@ impl Encryption {
         Ok((!doors.is_empty()).then(|| Encryption { doors, figures, has_warned: false.into() }))
     }
 
-    /// Begins the sessions of a door; `None` if it is closed.
+    /// The acceptor of a door; `None` if the door is closed.
     pub(crate) fn acceptor(&self, door: Door) -> Option<Arc<Acceptor>> {
         self.doors.iter().find(|(it, _)| *it == door).map(|(_, acceptor)| acceptor.clone())
     }

@@ -403,7 +403,7 @@ impl Node {
     pub(crate) fn stop(&self) {
         self.is_restarting.store(true, SeqCst);
         self.leader.stop();
-        // They hold this server.
+        // The parts hold this server: left here, they would keep it from being freed.
         *self.following_parts.lock() = None;
         let Some((following, threads)) = self.following.lock().take() else { return };
         following.stop();

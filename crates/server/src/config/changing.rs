@@ -61,7 +61,7 @@ impl Config {
         Ok(recorded)
     }
 
-    /// Whether this server may set values that belong to the data.
+    /// Checks that this server may set values that belong to the data.
     pub(super) fn require_leader_of_data(&self, name: &str) -> Result<(), String> {
         if self.node.refuses_changes() {
             return Err(format!(

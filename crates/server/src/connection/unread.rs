@@ -9,8 +9,8 @@
 //!   (`client-output-buffer-limit normal`), until all is sent.
 //! - All clients together have at most [`UNREAD_BYTES_MAX`] unsent beyond the first mebibyte of each.
 //! - A client that is allowed no more, and whose peer acknowledges nothing for [`STALLED_MS_MAX`] while its
-//!   commands wait, is disconnected. While other clients are refused more bytes, every client with unread
-//!   replies whose peer is silent for so long is disconnected as well.
+//!   commands wait, is disconnected. While other clients are refused more bytes, every client that waits or
+//!   is allowed more, and whose peer is silent for so long, is disconnected as well.
 //!
 //! Clients that are not logged in, and subscribers, are allowed no more.
 //!

@@ -156,7 +156,8 @@ impl Saver {
         }
     }
 
-    /// Waits for replicas for `patience_us` per database.
+    /// Saves what is due, or `everything`. Waits for `patience_us` at most, in each database, until its
+    /// changes are committed.
     fn save(&self, log: &Log, everything: bool, patience_us: u64) -> Result<Option<Lsn>, StoreError> {
         let Some(documents) = self.documents.get() else { return Ok(None) };
         let _turn = self.turn.lock();

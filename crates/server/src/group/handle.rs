@@ -197,7 +197,7 @@ impl Group {
             }
             thread::sleep(LOOK_PERIOD);
         }
-        // A follower that cannot apply its log could not lead, and would only stop the writes.
+        // A follower that cannot apply its log could not lead: a transfer to it would only stop the writes.
         let end = self.log.get().map_or(Lsn::ZERO, |log| log.shippable_lsn());
         while !self.has_applied(to, end) {
             if votes.now_us() >= until_us || self.is_stopping() {

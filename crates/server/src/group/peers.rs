@@ -100,7 +100,7 @@ impl Refusal {
     }
 }
 
-/// One direction to one other member.
+/// The connection to one other member, for messages in this direction.
 struct Peer {
     address: Address,
     /// Writes never block.
@@ -230,7 +230,7 @@ impl Peers {
         self.is_removed.load(SeqCst)
     }
 
-    /// Messages and connections that were refused.
+    /// The number of messages and connections that were refused.
     pub(super) fn refused(&self) -> u64 {
         self.refused.load(Relaxed)
     }

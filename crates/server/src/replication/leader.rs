@@ -40,7 +40,7 @@ use storage::{Log, Pin};
 use super::{Node, failover};
 use crate::repeated::Repeated;
 
-/// The most replicas served at a time.
+/// The maximum number of replicas that are served at a time.
 const REPLICAS_MAX: usize = 64;
 /// A replica that takes no bytes for this long is disconnected.
 const WRITE_TIMEOUT: Duration = Duration::from_millis(2 * SILENCE_MS);

@@ -10,8 +10,8 @@ use storage::{Log, batches_in};
 
 use super::Node;
 
-/// A follower that hears its leader shows no data that is older than this, unless old data may be shown
-/// (`stale-reads`).
+/// A follower that hears its leader and has caught up once shows no data that is older than this, unless old
+/// data may be shown (`stale-reads`).
 const SHOWN_AGE_MS_MAX: u64 = 5_000;
 
 impl Node {

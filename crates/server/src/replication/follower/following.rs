@@ -32,9 +32,9 @@ pub(crate) struct Following {
     shown: Mutex<Option<Lsn>>,
     applied: AtomicU64,
     needed_from: AtomicU64,
-    /// When the leader was last heard from, in monotonic milliseconds.
+    /// When the leader was last heard from, or else following began, in monotonic milliseconds.
     heard_ms: AtomicU64,
-    /// When the link last went down, in monotonic milliseconds.
+    /// When the link last went down, or else following began, in monotonic milliseconds.
     down_since_ms: AtomicU64,
     /// When all committed records were last applied, in monotonic milliseconds; 0 if never.
     as_of_ms: AtomicU64,
