@@ -59,7 +59,7 @@ pub struct Applied {
     pub updated: u64,
     /// Elements, members, fields or entries that are gone; of a stream also groups and pending entries.
     pub removed: u64,
-    /// The number of elements, members or fields after an effect on a collection.
+    /// The number of elements, members, fields or entries of the collection after the effect; 0 after a Put.
     pub len: u64,
     /// Whether nothing was done because the key holds another type. In an effect from a log or snapshot this
     /// is damage.

@@ -99,9 +99,10 @@ struct Origin {
 
 enum SuccessorState {
     AtItsKey,
-    /// The collection was removed from its key, and is kept for the capture.
+    /// The collection was replaced, emptied or flushed, and is kept for the capture.
     Detached(Entry),
-    /// The collection was deleted or moved to another key. This is the rest of it, which was captured before.
+    /// The collection was deleted or moved to another key. Its rest, which is here, was captured at that
+    /// time.
     Gone(Part),
 }
 
