@@ -36,7 +36,7 @@ pub const FORGOTTEN_AFTER_MS: u64 = 10 * 60_000;
 /// The period in which at most one line about an address is logged, and at most [`LINES_MAX`] about all.
 const LINES_PERIOD_MS: u64 = 60_000;
 
-/// Lines in a period.
+/// The maximum number of lines in a period.
 const LINES_MAX: u32 = 10;
 
 /// How attempts slow down: `free` failures cost nothing, the next one `first_ms`, each further one twice as
