@@ -42,8 +42,8 @@ impl Write for Ready<'_> {
 /// Shakes hands; afterwards both sides may send. The caller limits the time.
 ///
 /// # Errors
-/// The other side is not trusted, speaks no TLS, or has gone. It was sent an alert, as far as its socket took
-/// it.
+/// The other side is not trusted, speaks no TLS, or has gone. Unless it has gone, it was sent an alert, as
+/// far as the socket took it.
 pub async fn handshake(socket: &TcpStream, session: &mut Session) -> io::Result<()> {
     loop {
         while session.has_unsent() {
