@@ -10,8 +10,8 @@ use storage::{Log, batches_in};
 
 use super::Node;
 
-/// A follower that hears its leader shows no data that is older than this, unless old data may be shown
-/// (`stale-reads`).
+/// A follower that hears its leader and has caught up once shows no data that is older than this, unless old
+/// data may be shown (`stale-reads`).
 const SHOWN_AGE_MS_MAX: u64 = 5_000;
 
 impl Node {
@@ -30,8 +30,9 @@ impl Node {
         self.votes.as_ref().is_some_and(|votes| votes.is_removed())
     }
 
-    /// Whether a reply that shows data may leave now: within the lease of a leader, or if old data may be
-    /// shown. The data of the reply is committed in any case: the reply waits for that.
+    /// Whether a reply that shows data may leave now: no other member can have been elected (see
+    /// [`Node::has_lease`]), or old data may be shown. The data of the reply is committed in any case: the
+    /// reply waits for that.
     #[inline]
     pub(crate) fn may_answer(&self) -> bool {
         self.has_lease() || self.shows_old_data()

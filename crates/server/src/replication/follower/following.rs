@@ -32,9 +32,11 @@ pub(crate) struct Following {
     shown: Mutex<Option<Lsn>>,
     applied: AtomicU64,
     needed_from: AtomicU64,
-    /// Monotonic milliseconds: when the leader was last heard from, and when the link last went down.
+    /// When the leader was last heard from, or else following began, in monotonic milliseconds.
     heard_ms: AtomicU64,
+    /// When the link last went down, or else following began, in monotonic milliseconds.
     down_since_ms: AtomicU64,
+    /// When all committed records were last applied, in monotonic milliseconds; 0 if never.
     as_of_ms: AtomicU64,
     /// How often the link was woken from its pause between two attempts, and the condition that wakes it.
     pause: (Mutex<u64>, Condvar),
