@@ -47,7 +47,7 @@ const SUBSCRIPTIONS_ENDED_MAX: usize = 16 << 10;
 pub enum Outcome {
     /// The command ran, or was refused with an error reply. The reply may leave once `gate` is committed.
     Done {
-        /// See [`gate`](crate::execute::gate); [`Lsn::ZERO`] if the reply may leave at once.
+        /// See [`gate`]; [`Lsn::ZERO`] if the reply may leave at once.
         gate: Lsn,
     },
     /// The command takes long on a thread that serves other clients. Nothing happened; take it to another

@@ -1,8 +1,9 @@
 //! Configuration files of Redis and Valkey (`redis.conf`).
 //!
-//! A line is a directive: a name and words, quoted as Redis quotes them. The module says what a directive means
-//! here: a setting with its value, a setting without a meaning ([`INERT`](super::INERT)), nothing, or a refusal
-//! with a reason. It reads the files that a file includes, and shows a file as TOML. It writes no file.
+//! A line is a directive: a name and words, quoted as Redis quotes them. The module says what a directive
+//! means here: a setting with its value, a setting without a meaning ([`INERT`](super::INERT)), nothing, or a
+//! refusal with a reason. It reads the files that a file includes, and shows a file as TOML. It writes no
+//! file.
 //!
 //! Invariants
 //! - No directive is skipped in silence: it sets something, is listed as without effect, or is refused.
@@ -72,8 +73,8 @@ pub enum Meaning {
     Nothing(&'static str),
 }
 
-/// What a directive with this name, in lower case, and these words means here. `is_appendonly`: whether Redis would
-/// write an append-only file; without one its `appendfsync` has no effect.
+/// What a directive with this name, in lower case, and these words means here. `is_appendonly`: whether Redis
+/// would write an append-only file; without one its `appendfsync` has no effect.
 ///
 /// # Errors
 /// If it is refused. The value of a setting is not checked.
@@ -105,8 +106,8 @@ pub fn meaning(name: &str, words: &[String], is_appendonly: bool) -> Result<Mean
     }
 }
 
-/// The address that `bind` of Redis means: `*` is every one, and one behind `-` may be absent, as all may here
-/// but the first.
+/// The address that a word of Redis' `bind` means. `*` is every address; a word after `-` may be absent from
+/// the machine, as every address but the first may be here.
 fn address(word: &str) -> &str {
     match word.strip_prefix('-').unwrap_or(word) {
         "*" => "0.0.0.0",
@@ -165,8 +166,8 @@ impl RedisFile {
     }
 }
 
-/// A file of Redis as a file of TOML with the same meaning. Directives without effect, and refused ones, become
-/// comments.
+/// A file of Redis as a file of TOML with the same meaning. Directives without effect, and refused ones,
+/// become comments.
 ///
 /// # Errors
 /// If a file cannot be read, or a line cannot be split into words.
@@ -242,8 +243,8 @@ fn add_directives(path: &Path, depth: usize, found: &mut Vec<Directive>) -> Resu
     Ok(())
 }
 
-/// The words of a line. In double quotes, a backslash begins an escape (`\n`, `\r`, `\t`, `\b`, `\a`, `\xHH`, or
-/// the next character itself); in single quotes, only `\'` is one.
+/// The words of a line. In double quotes, a backslash begins an escape (`\n`, `\r`, `\t`, `\b`, `\a`, `\xHH`,
+/// or the next character itself); in single quotes, only `\'` is one.
 ///
 /// # Errors
 /// The reason, if a quote is not closed, is closed inside a word, or the words are not UTF-8.
@@ -275,7 +276,8 @@ fn split(line: &str) -> Result<Vec<String>, &'static str> {
     Ok(words)
 }
 
-/// Adds what stands before the closing quote to a word. Returns what stands behind it; `None` if there is none.
+/// Adds the text up to the closing quote to a word. Returns the bytes after the quote; `None` if there is
+/// none.
 fn quoted<'a>(quote: u8, mut rest: &'a [u8], word: &mut Vec<u8>) -> Option<&'a [u8]> {
     loop {
         rest = match *rest {

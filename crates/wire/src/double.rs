@@ -1,7 +1,7 @@
 //! Floating-point numbers in the format of Redis 8: the fewest digits that parse to the same number.
 //!
-//! Integers up to 2^62 have all of their digits; numbers of moderate size have no exponent; the special values
-//! are `inf`, `-inf`, `nan`.
+//! Integers up to 2^62 have all of their digits; numbers of moderate size have no exponent; the special
+//! values are `inf`, `-inf`, `nan`.
 
 /// Appends `value` in the format of replies: scores, distances, weights.
 pub fn format_double(value: f64, out: &mut Vec<u8>) {

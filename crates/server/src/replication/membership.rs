@@ -59,9 +59,8 @@ impl Node {
     /// Whether this member hears its leader, but has not applied what the group has committed for so long
     /// that its data is old: its disk is full, or the connection for the log fails.
     pub(super) fn lags_far_behind(&self) -> bool {
-        let caught_up_ms = || self.following()?.caught_up_ms();
-        let age_ms = |at_ms: u64| self.now_ms().saturating_sub(at_ms);
-        self.votes.is_some() && caught_up_ms().is_some_and(|at_ms| age_ms(at_ms) > SHOWN_AGE_MS_MAX)
+        let is_behind = || self.following().is_some_and(|it| it.behind_ms(self.now_ms()) > SHOWN_AGE_MS_MAX);
+        self.votes.is_some() && is_behind()
     }
 
     /// Whether a member without a majority shows committed data that may be old (`stale-reads`).
