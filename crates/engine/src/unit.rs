@@ -344,8 +344,10 @@ impl<'k> Unit<'k> {
         }
         let expires = was_expired && matches!(effect, Effect::Key { op: KeyOp::Delete, .. });
         if self.interests.any() {
-            let change = if expires { Change::Expired } else { Change::Value };
-            self.report(hash.slot(), db, key, change);
+            if applied.key_created || !effect.keeps_entries() {
+                let change = if expires { Change::Expired } else { Change::Value };
+                self.report(hash.slot(), db, key, change);
+            }
             if let Effect::Move { db, key, .. } = *effect {
                 self.report(slot_of(key), db, key, Change::Value);
             }

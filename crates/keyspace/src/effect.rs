@@ -432,6 +432,24 @@ impl<'a> Effect<'a> {
         matches!(self, Effect::Key { op: Put { .. } | Delete | StreamDropGroup { .. }, .. })
     }
 
+    /// Whether the effect changes only the groups and counters of a stream that exists. As in Redis, clients
+    /// that WATCH or cache the key do not learn of such a change. StreamPutGroup is one only if the stream
+    /// exists.
+    #[inline]
+    pub const fn keeps_entries(&self) -> bool {
+        let Effect::Key { op, .. } = self else { return false };
+        matches!(
+            op,
+            KeyOp::StreamSetHead { .. }
+                | KeyOp::StreamPutGroup { .. }
+                | KeyOp::StreamDropGroup { .. }
+                | KeyOp::StreamPutConsumer { .. }
+                | KeyOp::StreamDropConsumer { .. }
+                | KeyOp::StreamPend { .. }
+                | KeyOp::StreamUnpend { .. }
+        )
+    }
+
     /// The slots that the effect touches.
     #[inline]
     pub const fn scope(&self) -> Scope<'a> {
