@@ -3,9 +3,12 @@
 //! ```text
 //! SET key value IFEQ other ...         SET key value ...                          of Valkey 8.1
 //! MSETEX 2 k v k v [NX | XX] [PXAT ms] MULTI, SET k v [PXAT ms], ..., EXEC        of Valkey 9.1
+//! XADD s MAXLEN = 5 LIMIT 9 1-1 f v    XADD s MAXLEN = 5 1-1 f v                  of every source
+//! HPEXPIREAT h 9223372036854775807 ... HPEXPIREAT h 70368744177663 ...            of Valkey 9.1
 //! ```
 //!
-//! A source sends only writes that it has executed, so their conditions held and are not needed.
+//! A source sends only writes that it has executed, so their conditions held and are not needed. It sends
+//! `XADD s MAXLEN ~ 7 LIMIT 9` with the exact length that it came to, and a LIMIT that no client may give.
 
 use wire::{Args, number::parse_i64};
 
@@ -20,6 +23,8 @@ pub(super) fn adapted(
 ) -> Option<Commands> {
     match args.at(0).to_ascii_lowercase().as_slice() {
         b"set" => set(args),
+        b"hpexpireat" => earlier(args),
+        b"xadd" | b"xtrim" => without_limit(args),
         b"msetex" if !is_supported(b"msetex") => msetex(args, is_in_transaction),
         _ => None,
     }
@@ -58,6 +63,37 @@ fn set(args: Args<'_>) -> Option<Commands> {
     }
     let mut commands = Commands::default();
     commands.push(&[&[b"SET", args.at(1), args.at(2)], options.as_slice()].concat());
+    Some(commands)
+}
+
+/// HPEXPIREAT with the latest deadline of a field here, in the year 4199, if the source's is later.
+fn earlier(args: Args<'_>) -> Option<Commands> {
+    const DEADLINE_MS_MAX: i64 = (1 << 46) - 1;
+    args.get(2).and_then(parse_i64).filter(|ms| *ms > DEADLINE_MS_MAX)?;
+    let latest = DEADLINE_MS_MAX.to_string();
+    let mut words: Vec<&[u8]> = (0..args.len()).map(|at| args.at(at)).collect();
+    words[2] = latest.as_bytes();
+    let mut commands = Commands::default();
+    commands.push(&words);
+    Some(commands)
+}
+
+/// XADD or XTRIM without the LIMIT of an exact length or id.
+fn without_limit(args: Args<'_>) -> Option<Commands> {
+    /// The words from the key to the end of such an option.
+    const OPTIONS_MAX: usize = 8;
+    let is = |at: usize, word: &[u8]| args.get(at).is_some_and(|found| found.eq_ignore_ascii_case(word));
+    let is_trim = |at: usize| is(at, b"maxlen") || is(at, b"minid");
+    // The id ends the options; a field may have the name of one.
+    let is_other =
+        |at: usize| [&b"nomkstream"[..], b"keepref", b"delref", b"acked"].iter().any(|it| is(at, it));
+    let trim = (2..OPTIONS_MAX).find(|&at| !is_other(at)).filter(|&at| is_trim(at))?;
+    if !is(trim + 1, b"=") || !is(trim + 3, b"limit") {
+        return None;
+    }
+    let kept = (0..args.len()).filter(|at| !(trim + 3..trim + 5).contains(at)).map(|at| args.at(at));
+    let mut commands = Commands::default();
+    commands.push(&kept.collect::<Vec<_>>());
     Some(commands)
 }
 
@@ -113,6 +149,33 @@ mod tests {
             assert_eq!(adapted_of(sent, false), Some(shown(&encoded(&[expected]))), "{sent}");
         }
         for sent in ["SET k v", "SET k ifeq", "SET k v PXAT 7", "SET k v KEEPTTL", "MSETEX 2 k v", "GET k"] {
+            assert_eq!(adapted_of(sent, false), None, "{sent}");
+        }
+    }
+
+    #[test]
+    fn options_that_no_client_may_give_are_replaced() {
+        for (sent, expected) in [
+            ("XADD s MAXLEN = 5 LIMIT 10 1-1 a b", "XADD s MAXLEN = 5 1-1 a b"),
+            (
+                "xadd s NOMKSTREAM KEEPREF minid = 5-0 limit 10 1-1 a b",
+                "xadd s NOMKSTREAM KEEPREF minid = 5-0 1-1 a b",
+            ),
+            ("XTRIM s MAXLEN = 5 LIMIT 10", "XTRIM s MAXLEN = 5"),
+            ("HPEXPIREAT h 9223372036854775807 FIELDS 1 a", "HPEXPIREAT h 70368744177663 FIELDS 1 a"),
+        ] {
+            assert_eq!(adapted_of(sent, false), Some(shown(&encoded(&[expected]))), "{sent}");
+        }
+        for sent in [
+            "XADD s 1-1 a b",
+            "XADD s MAXLEN = 5 1-1 a b",
+            "XADD s MAXLEN ~ 5 LIMIT 10 1-1 a b",
+            "XADD s 1-1 MAXLEN = 5 LIMIT",
+            "XADD s MAXLEN = 5 1-1 LIMIT 10",
+            "XTRIM s",
+            "HPEXPIREAT h 70368744177663 FIELDS 1 a",
+            "HPEXPIREAT h x FIELDS 1 a",
+        ] {
             assert_eq!(adapted_of(sent, false), None, "{sent}");
         }
     }
