@@ -78,22 +78,36 @@ fn earlier(args: Args<'_>) -> Option<Commands> {
     Some(commands)
 }
 
-/// XADD or XTRIM without the LIMIT of an exact length or id.
+/// XADD or XTRIM without LIMIT, unless the trim is an approximate one.
 fn without_limit(args: Args<'_>) -> Option<Commands> {
-    /// The words from the key to the end of such an option.
-    const OPTIONS_MAX: usize = 8;
     let is = |at: usize, word: &[u8]| args.get(at).is_some_and(|found| found.eq_ignore_ascii_case(word));
-    let is_trim = |at: usize| is(at, b"maxlen") || is(at, b"minid");
-    // The id ends the options; a field may have the name of one.
-    let is_other =
-        |at: usize| [&b"nomkstream"[..], b"keepref", b"delref", b"acked"].iter().any(|it| is(at, it));
-    let trim = (2..OPTIONS_MAX).find(|&at| !is_other(at)).filter(|&at| is_trim(at))?;
-    if !is(trim + 1, b"=") || !is(trim + 3, b"limit") {
+    let mut kept: Vec<&[u8]> = vec![args.at(0), args.get(1)?];
+    let mut at = kept.len();
+    // The id of XADD ends the options: a field may have the name of one.
+    while at < args.len() {
+        let words = match () {
+            () if is(at, b"limit") => 2,
+            () if is(at, b"maxlen") || is(at, b"minid") => {
+                if is(at + 1, b"~") {
+                    return None;
+                }
+                2 + usize::from(is(at + 1, b"="))
+            }
+            () if [&b"nomkstream"[..], b"keepref", b"delref", b"acked"].iter().any(|it| is(at, it)) => 1,
+            () => break,
+        };
+        let end = (at + words).min(args.len());
+        if !is(at, b"limit") {
+            kept.extend((at..end).map(|at| args.at(at)));
+        }
+        at = end;
+    }
+    kept.extend((at..args.len()).map(|at| args.at(at)));
+    if kept.len() == args.len() {
         return None;
     }
-    let kept = (0..args.len()).filter(|at| !(trim + 3..trim + 5).contains(at)).map(|at| args.at(at));
     let mut commands = Commands::default();
-    commands.push(&kept.collect::<Vec<_>>());
+    commands.push(&kept);
     Some(commands)
 }
 
@@ -161,7 +175,10 @@ mod tests {
                 "xadd s NOMKSTREAM KEEPREF minid = 5-0 limit 10 1-1 a b",
                 "xadd s NOMKSTREAM KEEPREF minid = 5-0 1-1 a b",
             ),
+            ("XADD s LIMIT 10 MAXLEN = 5 1-1 a b", "XADD s MAXLEN = 5 1-1 a b"),
+            ("XADD s MAXLEN = 5 LIMIT 10 LIMIT 20 1-1 a b", "XADD s MAXLEN = 5 1-1 a b"),
             ("XTRIM s MAXLEN = 5 LIMIT 10", "XTRIM s MAXLEN = 5"),
+            ("XTRIM s MAXLEN = 2 KEEPREF LIMIT 5", "XTRIM s MAXLEN = 2 KEEPREF"),
             ("HPEXPIREAT h 9223372036854775807 FIELDS 1 a", "HPEXPIREAT h 70368744177663 FIELDS 1 a"),
         ] {
             assert_eq!(adapted_of(sent, false), Some(shown(&encoded(&[expected]))), "{sent}");
@@ -170,7 +187,8 @@ mod tests {
             "XADD s 1-1 a b",
             "XADD s MAXLEN = 5 1-1 a b",
             "XADD s MAXLEN ~ 5 LIMIT 10 1-1 a b",
-            "XADD s 1-1 MAXLEN = 5 LIMIT",
+            "XADD s MAXLEN 5 1-1 LIMIT 10",
+            "XADD s 1-1 MAXLEN = LIMIT 10",
             "XADD s MAXLEN = 5 1-1 LIMIT 10",
             "XTRIM s",
             "HPEXPIREAT h 70368744177663 FIELDS 1 a",
