@@ -35,6 +35,7 @@ RESTARTING = "restarting within the process"
 STEPPED_DOWN = "it follows from now on"
 
 
+@pytest.mark.oracle
 def test_no_acknowledged_write_is_lost_when_leaders_are_killed(new_server, request):
     servers = group_of(new_server)
     with writing(servers) as writers:

@@ -7,8 +7,8 @@
 //! ```
 //!
 //! Invariants
-//! - Every reader that asks for a position of the old log, or for the oldest position, learns of the loss: its
-//!   position is in the data, which snapshots and replicas carry.
+//! - Every reader that asks for a position of the old log, or for the oldest position, learns of the loss:
+//!   its position is in the data, which snapshots and replicas carry.
 
 use std::collections::BTreeMap;
 
@@ -103,7 +103,7 @@ pub(crate) fn note(keyspace: &Keyspace, losses: &Losses, log: &Log) {
     slot.set_last_lsn(last);
 }
 
-/// The position before which a forced recovery has dropped all messages of durable channels; `None`: none has.
+/// The position before which a forced recovery has dropped all messages of durable channels, if one has.
 pub fn messages_lost_before(data: &DataSettings) -> Option<Lsn> {
     let position = std::str::from_utf8(data.get(LOST_BEFORE.as_bytes())?).ok()?;
     position.parse().ok().map(Lsn::new)

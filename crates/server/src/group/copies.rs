@@ -18,7 +18,7 @@ use crate::replication::handle::ReplicationHandle;
 
 /// How long a backup waits until a majority has what it copies.
 const COMMIT_PATIENCE: Duration = Duration::from_secs(5);
-/// How often it looks.
+/// How often a waiting backup checks that.
 const LOOK_PERIOD: Duration = Duration::from_millis(10);
 
 impl Group {
