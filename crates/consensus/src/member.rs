@@ -522,6 +522,12 @@ impl Member {
         self.lease.until_us(self.id, &self.members.voters, self.now_us)
     }
 
+    /// Whether this member leads, and a majority has answered it so lately that no other member can have been
+    /// elected; also before it has committed a batch of its own term.
+    pub fn is_heard(&self) -> bool {
+        self.leads() && self.lease.until_us(self.id, &self.members.voters, self.now_us) > self.now_us
+    }
+
     /// The progress of the other members; empty unless this member leads.
     pub fn progress(&self) -> Vec<Progress> {
         if !self.leads() {

@@ -346,6 +346,13 @@ impl Votes {
         }
     }
 
+    /// Whether members may copy the data of this server to follow it. A new leader commits nothing before a
+    /// majority has its log, for which a member may have to copy everything first: so this is true before
+    /// [`Votes::may_answer`] is.
+    pub fn may_be_copied(&self) -> bool {
+        self.may_answer() || self.member.lock().as_ref().is_some_and(|(member, _)| member.is_heard())
+    }
+
     /// Makes this server the leader in `term`. It takes writes when `open` has returned, and replies leave
     /// only within its lease. Returns false, and does nothing, if the server does not lead in that term.
     pub fn open(&self, term: u64, open: impl FnOnce()) -> bool {
