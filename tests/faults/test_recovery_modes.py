@@ -192,6 +192,58 @@ def test_a_hole_in_the_log_is_passed_over_and_reported(with_snapshots):
     assert redis.Redis(port=server.port).get("log:50") == b"again"
 
 
+def test_readers_of_durable_channels_learn_that_a_forced_recovery_has_lost_their_messages(with_snapshots):
+    server = with_snapshots
+    server.start()
+    with server.connect() as publisher, server.connect() as reader:
+        assert publisher.call("CONFIG", "SET", "durable-channels", "orders audit") == b"OK"
+        assert reader.call("XSUBSCRIBE", "orders", "FROM", "-")[0] == b"xsubscribe"
+        for number in range(3):
+            publisher.call("PUBLISH", "orders", number)
+        publisher.call("PUBLISH", "audit", "intact")
+        seen = [reader.read()[2] for _ in range(3)]
+        assert publisher.call("SAVE") == b"OK"
+        assert publisher.call("SET", "behind", "hole" * 100) == b"OK"
+        assert publisher.call("PUBLISH", "orders", "behind the snapshot") == 1
+    server.kill()
+    segment = segment_with(server, b"hole" * 100)
+    flip_bit(segment, segment.read_bytes().index(b"hole" * 100))
+    start_once(server, "--force-recovery")
+    lost = json.loads((server.directory / "recovery-report.json").read_text())["durable_channels"]
+    assert lost["messages"] == 5 and lost["perhaps_more_in_damaged_parts"] is True, lost
+    assert {of["channel"]: of["messages"] for of in lost["channels"]} == {"orders": 4, "audit": 1}
+    first, last = lost["channels"][1]["lsns"]
+    assert first < int(seen[1].split(b":")[1]) < last
+    server.wait_for_log("drops all messages of durable channels")
+    with server.connect() as client:
+        assert "must be confirmed first" in client.call("XSUBSCRIBE", "orders", "FROM", seen[0]).text
+        assert client.call("CONFIG", "SET", "force-recovery", "confirmed") == b"OK"
+    server.wait_for_log("all earlier messages of durable channels are lost")
+
+    def readers_are_told() -> bytes:
+        """The oldest position, at which a reader can go on."""
+        with server.connect() as reader:
+            refused = reader.call("XSUBSCRIBE", "orders", "FROM", seen[0]).text
+            assert refused.startswith(f"LOST position {seen[0].decode()} is no longer kept: a forced recovery"), refused
+            assert reader.call("XSUBSCRIBE", "orders", "FROM", "-")[0] == b"xsubscribe"
+            verb, channel, oldest, left = reader.read()
+            assert (verb, channel, left) == (b"xlost", b"orders", 0)
+            assert refused.endswith(f"the oldest position, {oldest.decode()}")
+            assert reader.call("XSUBSCRIBE", "orders", "FROM", oldest)[:3] == [b"xsubscribe", b"orders", oldest]
+        return oldest
+
+    oldest = readers_are_told()
+    server.kill()
+    server.start()
+    with server.connect() as publisher, server.connect() as reader:
+        assert publisher.call("PUBLISH", "orders", "new") == 0
+        assert readers_are_told() == oldest
+        assert reader.call("XSUBSCRIBE", "orders", "FROM", oldest)[0] == b"xsubscribe"
+        assert reader.read()[3] == b"new"
+    server.kill()
+    assert run_sheaf("check", str(server.directory)).returncode == 0
+
+
 def test_without_damage_forcing_does_nothing(with_snapshots):
     server = with_snapshots
     client = start_once(server, "--force-recovery")

@@ -55,12 +55,10 @@ pub(super) async fn config(call: &mut Call, path: &[&str]) -> Result<Reply, Fail
     match call.method() {
         "GET" | "HEAD" => {}
         "PUT" => match call.json().await? {
-            Value::String(text) => {
-                call.thread.host().config.set_and_keep(setting, Some(&text)).map_err(Failure::bad_request)?
-            }
+            Value::String(text) => call.thread.host().config.set_and_keep(setting, Some(&text))?,
             _ => return Err(Failure::bad_request("Config values must be strings")),
         },
-        "DELETE" => call.thread.host().config.set_and_keep(setting, None).map_err(Failure::bad_request)?,
+        "DELETE" => call.thread.host().config.set_and_keep(setting, None)?,
         _ => return Err(Failure::MethodNotAllowed("GET,HEAD,PUT,DELETE")),
     }
     Ok(reply::value(StatusCode::OK, &before))

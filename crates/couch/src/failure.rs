@@ -6,6 +6,7 @@ use std::borrow::Cow;
 
 use documents::DocError;
 use http::StatusCode;
+use settings::NotStored;
 
 use super::{commit_gate::LogFailed, redis_limits::Broken, refusal::Refusal};
 
@@ -162,6 +163,15 @@ impl From<LogFailed> for Failure {
 impl From<Broken> for Failure {
     fn from(broken: Broken) -> Failure {
         Failure::Commands(broken)
+    }
+}
+
+impl From<NotStored> for Failure {
+    fn from(error: NotStored) -> Failure {
+        match error {
+            NotStored::NoRoom(reason) => Failure::Refused(Refusal::DiskFull(reason)),
+            NotStored::Refused(reason) => Failure::bad_request(reason),
+        }
     }
 }
 

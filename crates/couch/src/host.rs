@@ -15,7 +15,7 @@ use http::Request;
 use hyper::body::Incoming;
 use keyspace::Keyspace;
 use parking_lot::RwLockReadGuard;
-use settings::{Key, Settings};
+use settings::{Key, NotStored, Settings};
 use storage::Log;
 
 use crate::{Feeds, Reply, Traffic};
@@ -94,8 +94,8 @@ pub trait HttpSettings: Send + Sync {
     /// Gives a setting a value, or its default, for now and for the next start.
     ///
     /// # Errors
-    /// In words for a client: the value is not valid, or the change cannot be stored.
-    fn set_and_keep(&self, key: Key, value: Option<&str>) -> Result<(), String>;
+    /// The value is not valid, or the change cannot be stored.
+    fn set_and_keep(&self, key: Key, value: Option<&str>) -> Result<(), NotStored>;
     /// The maximum number of connections to the HTTP port.
     fn connections_max(&self) -> u64;
 }
@@ -177,7 +177,7 @@ pub struct Fault {
 pub trait Status: Send + Sync {
     /// The progress of recovery; `None` once it is done.
     fn loading(&self) -> Option<Progress>;
-    /// The fault for which the server takes no writes, if there is one.
+    /// The fault for which the server takes no writes, if there is one; loading is one.
     fn fault(&self) -> Option<Fault>;
 }
 

@@ -1,6 +1,6 @@
 //! The reasons for refusing a change of documents before it is tried, or for showing no documents.
 
-use engine::replication::{Availability, NO_LEADER, READ_REMOVED, READ_WITNESS, WriteRefusal};
+use engine::replication::{Availability, NO_LEADER, READ_DEPOSED, READ_REMOVED, READ_WITNESS, WriteRefusal};
 use storage::{Admission, Log};
 
 /// Why a change was refused, or why no documents are shown; the `Display` text is sent to the client.
@@ -31,6 +31,12 @@ pub(crate) enum Refusal {
     /// far behind.
     #[error("This server follows a leader that it has not caught up with yet; try again, or ask the leader.")]
     Stale,
+    /// The server has given up the lead.
+    #[error("This server has given up the lead: another server leads, or is being told to; ask that one.")]
+    Deposed,
+    /// The server hands over the lead.
+    #[error("This server is handing over the lead to a replica: try again, or send writes to that one.")]
+    HandingOver,
     /// It follows nobody, but must not write for this reason.
     #[error("{0}")]
     Leader(&'static str),
@@ -64,9 +70,9 @@ impl Refusal {
             WriteRefusal::Removed => Refusal::Removed,
             WriteRefusal::NoLeader => Refusal::NoMajority,
             WriteRefusal::NotCommitted => Refusal::NotCommitted,
-            WriteRefusal::Deposed | WriteRefusal::SettingsOwed | WriteRefusal::TooFewReplicas => {
-                Refusal::Leader(reason.error())
-            }
+            WriteRefusal::Deposed => Refusal::Deposed,
+            WriteRefusal::HandingOver => Refusal::HandingOver,
+            WriteRefusal::SettingsOwed | WriteRefusal::TooFewReplicas => Refusal::Leader(reason.error()),
         })
     }
 
@@ -76,6 +82,7 @@ impl Refusal {
         Some(match reason {
             READ_WITNESS => Refusal::Witness,
             READ_REMOVED => Refusal::Removed,
+            READ_DEPOSED => Refusal::Deposed,
             NO_LEADER => Refusal::NoMajority,
             _ => Refusal::Stale,
         })
@@ -86,6 +93,7 @@ impl Refusal {
         let ends_soon = matches!(
             self,
             Refusal::Follower
+                | Refusal::HandingOver
                 | Refusal::NoMajority
                 | Refusal::NotCommitted
                 | Refusal::Stale

@@ -56,7 +56,8 @@ fn who_am_i(call: &Call) -> Reply {
 }
 
 async fn log_in(call: &mut Call) -> Result<Reply, Failure> {
-    let is_form = cross_site::media_type(&call.head.headers) == Some(FORM);
+    let media_type = cross_site::media_type(&call.head.headers);
+    let is_form = media_type.is_some_and(|media_type| media_type.eq_ignore_ascii_case(FORM));
     let body = match call.take_body() {
         // The route is open to all clients: limit the body to the size of a log-in.
         Some(body) => body.at_most(LOGIN_BYTES_MAX).whole(&call.head.headers).await?,

@@ -141,8 +141,6 @@ impl Documents {
                         let gate = held.map_or_else(|| database.gate(), |at| gates.held.swap_remove(at).1);
                         self.delete(&database, gate, lsn);
                     }
-                    // The creation of this database was skipped as well.
-                    None if lsn <= names.deleted_lsn => {}
                     None => return Err(StoreError::UnknownDatabase(db)),
                 }
             }

@@ -16,6 +16,7 @@
 //! - Requests that would be stored but not honoured are rejected here, and thus for every protocol
 //!   (`unsupported`).
 //! - Readers see no change before [`Writer::commit`].
+//! - An upload that an edit or a discard without a commit was to end is discarded with the next upload.
 
 use std::sync::Arc;
 
@@ -71,6 +72,8 @@ pub struct Writer {
     expected: Expected,
     /// The documents changed so far, if they are wanted.
     changed: Option<Vec<DocId>>,
+    /// Uploads that nobody continues are discarded with this change.
+    has_tidied: bool,
     /// An error after which `next` and the encoded operations may differ.
     failed: Option<StoreError>,
 }
@@ -90,8 +93,9 @@ impl Database {
 }
 
 impl Writer {
-    pub(crate) fn new(database: Arc<Database>, gate: ArcMutexGuard<RawMutex, Gate>) -> Writer {
+    pub(crate) fn new(database: Arc<Database>, mut gate: ArcMutexGuard<RawMutex, Gate>) -> Writer {
         let next = State::clone(&database.state());
+        abandon(&mut gate, &next);
         let encoder = UpdateEncoder::new(next.db, next.update_seq);
         let expected = Expected::default();
         Writer {
@@ -102,6 +106,7 @@ impl Writer {
             encoder,
             expected,
             changed: None,
+            has_tidied: false,
             failed: None,
         }
     }
@@ -162,6 +167,7 @@ impl Writer {
         let uploads: Vec<UploadId> =
             request.attachments.iter().filter_map(AttachmentRequest::upload).collect();
         let edited = check(self, &request).and_then(|()| self.edit_or_refuse(request));
+        self.gate.ending.extend(&uploads);
         uploads.into_iter().try_for_each(|upload| self.discard_upload(upload))?;
         edited
     }
@@ -254,14 +260,19 @@ impl Writer {
         self.push(Operation::SetRevsLimit(limit))
     }
 
-    /// Begins an upload. The first call since the database was opened or created discards all unfinished
-    /// uploads, which are of an earlier run or of another leader.
+    /// Begins an upload. Discards uploads that nobody continues: the first call since the database was opened
+    /// or created, all unfinished ones, which are of an earlier run or of another leader.
     pub fn begin_upload(&mut self) -> Result<UploadId, DocError> {
-        if !self.gate.has_uploaded && !self.next.uploads.is_empty() {
-            let to = self.next.next_upload;
-            self.push(Operation::Discard { from: UploadId(0), to })?;
+        if !self.has_tidied {
+            self.has_tidied = true;
+            if self.gate.has_uploaded {
+                let abandoned = self.gate.abandoned.clone();
+                abandoned.into_iter().try_for_each(|upload| self.discard_upload(upload))?;
+            } else if !self.next.uploads.is_empty() {
+                let to = self.next.next_upload;
+                self.push(Operation::Discard { from: UploadId(0), to })?;
+            }
         }
-        self.gate.has_uploaded = true;
         if self.next.uploads.len() >= UPLOADS_MAX {
             return Err(DocError::TooLarge);
         }
@@ -289,12 +300,15 @@ impl Writer {
         if !self.next.uploads.contains_key(&upload) {
             return Ok(());
         }
+        self.gate.ending.push(upload);
         self.push(Operation::Discard { from: upload, to: UploadId(upload.0.saturating_add(1)) })
     }
 
     /// Discards all changes; the writer continues with the state at the time of locking.
     pub fn undo(&mut self) {
         self.next = State::clone(&self.database.state());
+        abandon(&mut self.gate, &self.next);
+        self.has_tidied = false;
         self.encoder = UpdateEncoder::new(self.next.db, self.since_seq);
         self.expected.forget();
         self.changed.iter_mut().for_each(Vec::clear);
@@ -317,7 +331,12 @@ impl Writer {
 
     /// Makes the change visible. The record with the change ends at `lsn`.
     pub fn commit(self, lsn: Lsn) {
-        let Writer { database, gate, mut next, since_seq, .. } = self;
+        let Writer { database, mut gate, mut next, since_seq, has_tidied, .. } = self;
+        gate.ending.clear();
+        if has_tidied {
+            gate.has_uploaded = true;
+            gate.abandoned.clear();
+        }
         next.last_lsn = lsn;
         let notice = Notice::Updated { db: next.db, update_seq: next.update_seq, lsn };
         let has_news = next.update_seq != since_seq;
@@ -407,6 +426,16 @@ impl Writer {
                 Err(DocError::BadRequest(format!("Duplicate attachment: {}", twice.name).into()))
             }
             None => Ok(decided),
+        }
+    }
+}
+
+/// Notes that nobody continues the uploads that were to be ended by a change that was not committed.
+fn abandon(gate: &mut Gate, state: &State) {
+    let Gate { ending, abandoned, .. } = gate;
+    for upload in ending.drain(..) {
+        if state.uploads.contains_key(&upload) && !abandoned.contains(&upload) {
+            abandoned.push(upload);
         }
     }
 }

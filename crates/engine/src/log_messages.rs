@@ -31,6 +31,16 @@ pub enum Refused {
         /// The oldest position that is kept.
         oldest: Position,
     },
+    /// The position is in a log that a forced recovery has replaced.
+    #[error(
+        "LOST position {wanted} is no longer kept: a forced recovery has dropped all messages before the oldest position, {oldest}"
+    )]
+    Dropped {
+        /// The requested position.
+        wanted: Position,
+        /// The oldest position that is kept.
+        oldest: Position,
+    },
     /// The position is in a log that has diverged from this one, or in another log.
     #[error("LOST position {0} is not of this log")]
     Foreign(Position),
@@ -53,6 +63,8 @@ pub enum Refused {
 /// The messages of a log, read for readers of durable channels.
 pub struct LogMessages {
     log: Log,
+    /// The position before which a forced recovery has dropped all messages.
+    lost_before: Option<Lsn>,
     /// The cursors used last, the newest last.
     cursors: Vec<LogCursor>,
 }
@@ -60,7 +72,12 @@ pub struct LogMessages {
 impl LogMessages {
     /// The messages of this log.
     pub fn new(log: &Log) -> LogMessages {
-        LogMessages { log: log.clone(), cursors: Vec::new() }
+        LogMessages { log: log.clone(), lost_before: None, cursors: Vec::new() }
+    }
+
+    /// Tells readers that all messages before this position were lost.
+    pub fn without_messages_before(self, lost_before: Option<Lsn>) -> LogMessages {
+        LogMessages { lost_before, ..self }
     }
 
     /// Closes the cursors, when no reader will read for a while.
@@ -79,7 +96,15 @@ impl LogMessages {
             return Err(Refused::Frozen);
         }
         match from {
-            From::Oldest => self.oldest().map(|oldest| (oldest, oldest.lsn)),
+            From::Oldest => {
+                let oldest = self.oldest()?;
+                if self.lost_before != Some(oldest.lsn) {
+                    return Ok((oldest, oldest.lsn));
+                }
+                // The reader begins before the loss, and so is told of it.
+                let before = Lsn::new(oldest.lsn.get().saturating_sub(1));
+                Ok((Position { lsn: before, ..oldest }, before.align_down(self.log.segment_bytes())))
+            }
             From::Now => {
                 let lsn = tail.unwrap_or(self.log.shippable_lsn());
                 match self.log.batch_ending_at(lsn)? {
@@ -98,6 +123,9 @@ impl LogMessages {
             let is_possible = wanted.epoch <= oldest.epoch && wanted.reign <= oldest.reign;
             return match is_possible {
                 false => Err(Refused::Foreign(wanted)),
+                true if self.lost_before.is_some_and(|lost| wanted.lsn < lost) => {
+                    Err(Refused::Dropped { wanted, oldest })
+                }
                 true if wanted.lsn < oldest.lsn => Err(Refused::Forgotten { wanted, oldest }),
                 true => Ok((wanted, wanted.lsn)),
             };

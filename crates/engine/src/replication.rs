@@ -19,6 +19,10 @@ pub const NO_LEADER: &str =
 pub const MASTER_DOWN: &str = "MASTERDOWN Link with MASTER is down and what of the data here is committed is not known. Wait for the link (master_link_status in \
      INFO), or ask the leader; REPLICAOF NO ONE has this server lead with the data that it has.";
 
+/// The error of reads on a server that has given up the lead: some of its data may have to be discarded.
+pub const READ_DEPOSED: &str = "MASTERDOWN This server has given up the lead: another server leads, or is being told to. Ask that one, or see \
+     replication_fenced_by_epoch in INFO; REPLICAOF has this one follow it, or lead.";
+
 /// The error of reads on a member of a group that cannot know yet what of its data is committed.
 pub const NOT_KNOWN_COMMITTED: &str = "MASTERDOWN This member of the group does not know yet which of its data is committed: a leader must \
                                        tell it. Ask another member, or again later.";
@@ -93,8 +97,10 @@ pub struct Replica {
 pub enum WriteRefusal {
     /// It follows another server.
     Replica,
-    /// This server has given up the lead, or is handing over, and follows nobody.
+    /// This server has given up the lead: another server leads, or may lead.
     Deposed,
+    /// This server hands over the lead, and leads on if that fails.
+    HandingOver,
     /// It is a witness of its group.
     Witness,
     /// Its group has removed it.
@@ -112,9 +118,10 @@ pub enum WriteRefusal {
 
 impl WriteRefusal {
     /// All of them.
-    pub const ALL: [WriteRefusal; 8] = [
+    pub const ALL: [WriteRefusal; 9] = [
         WriteRefusal::Replica,
         WriteRefusal::Deposed,
+        WriteRefusal::HandingOver,
         WriteRefusal::Witness,
         WriteRefusal::Removed,
         WriteRefusal::NoLeader,
@@ -129,6 +136,9 @@ impl WriteRefusal {
             WriteRefusal::Replica => "READONLY You can't write against a read only replica.",
             WriteRefusal::Deposed => {
                 "READONLY This server has given up the lead: another server leads, or is being told to. Write to that one, or see replication_fenced_by_epoch in INFO."
+            }
+            WriteRefusal::HandingOver => {
+                "READONLY This server is handing over the lead to a replica (master_failover_state in INFO). Try again, or write to that one."
             }
             WriteRefusal::Witness => {
                 "READONLY This server is a witness of its group: it keeps the log and takes no writes. Ask another member."
@@ -210,12 +220,6 @@ pub trait Availability: Send + Sync {
     /// The whole error text for clients that read; `None` if they may.
     fn refuses_reads(&self) -> Option<&'static str> {
         self.is_stale().then_some(MASTER_DOWN)
-    }
-
-    /// Whether this server has given up the lead and follows nobody: it has handed over with an unknown
-    /// outcome, or another server leads in a higher epoch.
-    fn is_deposed(&self) -> bool {
-        false
     }
 
     /// Whether fewer replicas are connected than a reply waits for, so that no write can be acknowledged.

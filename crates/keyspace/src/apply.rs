@@ -323,7 +323,8 @@ impl SlotGuard<'_> {
         }
     }
 
-    fn heap_bytes_changed(&self, before: u64) {
+    /// Does the bookkeeping after the expiry heaps went from this size to another.
+    pub(crate) fn heap_bytes_changed(&self, before: u64) {
         self.keyspace.totals.change_bytes(before, self.state.heap_bytes());
     }
 

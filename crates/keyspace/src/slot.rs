@@ -368,14 +368,18 @@ impl<'k> SlotGuard<'k> {
         max: usize,
         fields: &mut Vec<Vec<u8>>,
     ) {
-        let hash = self.keyspace.hash(key);
-        let Some(mut occupied) = self.state.table_mut(item.db()).get_mut(&hash, key) else { return };
+        let (hash, db) = (self.keyspace.hash(key), item.db());
+        let (before, heap_bytes_before) = (self.state.tally(db), self.state.heap_bytes());
+        let Some(mut occupied) = self.state.table_mut(db).get_mut(&hash, key) else { return };
         occupied.update(|entry| entry.list_expired_fields(now_ms, max, fields));
         let next = occupied.entry().next_field_deadline_ms();
         if let Some(deadline_ms) = next {
-            let item = Item::new(deadline_ms, item.db(), hash.position());
+            let item = Item::new(deadline_ms, db, hash.position());
             self.state.extra.get_or_insert_default().field_heap.push(item);
         }
+        // The hash has an index of its own, whose size may change, too.
+        self.tally_changed(db, before, self.state.tally(db));
+        self.heap_bytes_changed(heap_bytes_before);
     }
 
     /// The entry that expires next, in any database.

@@ -25,7 +25,7 @@ use crate::{
         settings::replay_settings,
         split::{Target, rehearse_replay, replay_here, replay_in_parallel},
     },
-    salvage::salvage,
+    salvage::{note_lost_messages, salvage},
 };
 
 /// The destination of a recovery.
@@ -114,7 +114,16 @@ fn recover_by_force(
         "what is damaged was left out, and the server is read-only. Read the report; to accept the loss: CONFIG SET \
          force-recovery confirmed"
     );
-    Ok(recovery.freeze(clock, entropy)?)
+    let log = recovery.freeze(clock, entropy)?;
+    note_lost_messages(keyspace, &losses, &log);
+    if losses.messages() > 0 {
+        tracing::warn!(
+            target: "server", messages = losses.messages(), report = %report.display(),
+            "to accept the loss drops all messages of durable channels, also those that are not damaged: only the damaged log has them. \
+             Their readers are told (LOST, xlost)"
+        );
+    }
+    Ok(log)
 }
 
 /// Sets aside the snapshots that were skipped by request, so that the next start does not use them.

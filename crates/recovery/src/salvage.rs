@@ -16,9 +16,12 @@
 //!   leaves a directory that an ordinary start refuses as before.
 //! - A damaged chunk of a snapshot loses all keys of its slots. The log's effects on these keys are applied
 //!   only to keys that the log creates again, not to those whose earlier state is lost.
+//! - A confirmed recovery begins a new log. Messages of durable channels are in the old one alone, so all of
+//!   them are lost: the report counts them, and the data say so to their readers (`messages`).
 //! - After a hole in the log, whole records are applied as they are. A key changed by a lost record has its
 //!   earlier value, with later changes on top: the report names the lost positions.
 
+mod messages;
 mod report;
 
 use std::{
@@ -39,8 +42,15 @@ use storage::{
     snapshot::{self, ReadBuffers, SnapshotInfo, SnapshotReader},
 };
 
-pub use self::report::Losses;
-use self::report::{DamageLocation, Kind};
+pub(crate) use self::messages::note as note_lost_messages;
+use self::{
+    messages::Messages,
+    report::{DamageLocation, Kind},
+};
+pub use self::{
+    messages::{OF_RECOVERY, messages_lost_before},
+    report::Losses,
+};
 use crate::{
     error::RecoverError,
     load::{Loaded, Loading},
@@ -60,11 +70,11 @@ pub fn salvage(
     keyspace: &Keyspace,
     progress: &LoadProgress,
 ) -> Result<(Recovery, Losses), RecoverError> {
-    let Source { disk, dir, options, clock, entropy, documents, .. } = source;
+    let Source { ref disk, dir, options, ref clock, entropy, documents, .. } = source;
     let mut recovery = Recovery::salvage(disk.clone(), dir, options, entropy)?;
     let now = AccessClock { now_ms: clock.unix_ms(), ..AccessClock::default() };
     let mut losses = Losses::new(clock.unix_ms());
-    let base = choose(&recovery, (&*disk, dir), &mut losses)?;
+    let base = choose(&recovery, (&**disk, dir), &mut losses)?;
     let mut slots =
         Slots { keyspace, documents, now, lost: vec![false; SLOT_COUNT], freed: Freed::new(), left_out: 0 };
     let loaded = match &base {
@@ -72,7 +82,7 @@ pub fn salvage(
             recovery.start_at(info)?;
             let bytes = info.file_bytes();
             progress.begin(bytes, info.begin_lsn, recovery.end_estimate());
-            slots.load((&*disk, dir), info, progress, &mut losses)?
+            slots.load((&**disk, dir), info, progress, &mut losses)?
         }
         None => {
             progress.begin(0, recovery.start(), recovery.end_estimate());
@@ -97,6 +107,10 @@ pub fn salvage(
     losses.changes_left_out = slots.left_out;
     losses.keys = keyspace::DbId::all().map(|db| keyspace.len(db)).sum();
     (losses.rows, losses.records) = (progress.rows(), progress.records());
+    if !losses.is_empty() {
+        // The replay has not read the log before the snapshot.
+        losses.messages = Messages::count(&source);
+    }
     Ok((recovery, losses))
 }
 
@@ -227,6 +241,7 @@ impl Slots<'_> {
                     self.apply_documents(change, lsn);
                     continue;
                 }
+                // See `messages`.
                 Item::Message(_) => continue,
             };
             match loaded.left_of(effect, lsn) {
@@ -331,6 +346,9 @@ pub fn confirm(disk: &Arc<dyn Disk>, dir: &Path, log: &Log, snapshot: &SnapshotI
         tracing::warn!(target: "server", %error, "cannot rename the report of the forced recovery; it is confirmed all the same");
     }
     log.thaw();
+    // A reader of durable channels that is told where the log begins may come back there after a crash, so
+    // the epoch of that position must be on disk.
+    log.mark_epoch()?;
     if let Err(error) = retain_snapshots(&**disk, dir, log, GENERATIONS) {
         tracing::warn!(target: "server", %error, "cannot remove the files that the forced recovery has replaced; the next snapshot tries again");
     }

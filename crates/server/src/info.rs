@@ -187,7 +187,7 @@ fn persistence(parts: &Parts, _: &Figures, out: &mut String) {
         snapshots.running_since_ms.map(|since| parts.clock.unix_ms().saturating_sub(since) / 1000);
     let seconds = |seconds: Option<u64>| seconds.map_or(-1, |seconds| seconds as i64);
     let status = if snapshots.last_failed { "err" } else { "ok" };
-    let failed = ReadOnly::of(parts.log.get(), &*parts.replication).is_some_and(ReadOnly::is_failed_write);
+    let failed = parts.read_only().is_some_and(ReadOnly::is_failed_write);
     fields!(out, "loading": u8::from(loading.is_some()),);
     if let Some(loading) = loading {
         fields!(out,
@@ -343,8 +343,8 @@ fn replication(parts: &Parts, _: &Figures, out: &mut String) {
         );
     }
     fields!(out,
-        // Empty: writes are acknowledged, or the server is loading its data.
-        "read_only_reason": ReadOnly::of(parts.log.get(), &*parts.replication).map_or("", ReadOnly::name),
+        // Empty: writes are acknowledged.
+        "read_only_reason": parts.read_only().map_or("", ReadOnly::name),
         "master_failover_state": figures.failover_state,
         // Tools expect 40 digits.
         "master_replid": format!("{:0<40}", figures.log_id),

@@ -247,7 +247,7 @@ impl Scrape {
     fn encode_read_only(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
         let (name, help) = ("sheaf_read_only", "1 while no writes are taken for this reason");
         let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
-        let holds = ReadOnly::of(self.parts.log.get(), &*self.parts.replication);
+        let holds = self.parts.read_only();
         for reason in ReadOnly::ALL {
             let gauge = ConstGauge::new(i64::from(holds == Some(reason)));
             gauge.encode(metric.encode_family(&[("reason", reason.name())])?)?;

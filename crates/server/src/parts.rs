@@ -42,6 +42,7 @@ use crate::{
     mailbox::Mailbox,
     process::ServerProcess,
     rates::Rates,
+    read_only::ReadOnly,
     reaper::ReaperFigures,
     replication::{Node, handle::ReplicationHandle},
     scrub::Scrubber,
@@ -98,6 +99,11 @@ pub(crate) struct Parts {
 }
 
 impl Parts {
+    /// Why no write can be acknowledged now; every door tells this.
+    pub(crate) fn read_only(&self) -> Option<ReadOnly> {
+        ReadOnly::of(self.log.serving(&self.progress), &*self.replication)
+    }
+
     pub(crate) fn new(
         (settings, files): (Settings, Arc<Mutex<Lasting>>),
         startup: StartupInfo,

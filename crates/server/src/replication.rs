@@ -126,8 +126,10 @@ pub(crate) struct Node {
     acking: Mutex<()>,
     /// Copies of parts of `role`, for frequent readers.
     is_read_only: AtomicBool,
-    /// This server is read-only and follows nobody; see [`engine::replication::Availability::is_deposed`].
+    /// This server has given up the lead and follows nobody: it has handed over with an unknown outcome, or
+    /// another server leads in a higher epoch. Never in a group.
     is_deposed: AtomicBool,
+    is_handing_over: AtomicBool,
     /// The start of this incarnation has ended the membership of the directory in a group.
     has_left_group: bool,
     /// Settings given at the start are not in the log yet, so no acknowledgement may rest on them.
@@ -229,6 +231,7 @@ impl Node {
             standing: Mutex::new(standing),
             is_read_only: role.is_read_only().into(),
             is_deposed: role::is_deposed(&role).into(),
+            is_handing_over: role.is_handing_over().into(),
             has_left_group,
             owes_settings: false.into(),
             lacks_acks: false.into(),

@@ -268,8 +268,11 @@ impl Snapshots {
 
     /// Asks the thread to abandon its snapshot, to take one if `at_stop` says so, and to end.
     pub(crate) fn stop(&self, at_stop: AtStop) {
+        let mut state = self.state.lock();
+        state.stop = Some(at_stop);
+        // Under the lock: a snapshot that is given up finds the reason.
         self.cancelled.store(true, Relaxed);
-        self.state.lock().stop = Some(at_stop);
+        drop(state);
         self.wake.notify_one();
     }
 
@@ -347,6 +350,12 @@ impl Snapshots {
             target: "server", begin_lsn = %info.begin_lsn, rows = info.rows(),
             "the forced recovery is confirmed; writes are accepted"
         );
+        if let Some(lost_before) = salvage::messages_lost_before(&self.sources.keyspace.data_settings()) {
+            tracing::warn!(
+                target: "server", %lost_before,
+                "all earlier messages of durable channels are lost with the damaged log; their readers are told (LOST, xlost)"
+            );
+        }
         let figures = &mut self.state.lock().figures;
         figures.newest_is(&info);
         figures.records_at_last = self.sources.records();

@@ -149,13 +149,39 @@ impl Change<'_> {
     /// Writes the file, and returns its values.
     ///
     /// # Errors
-    /// The text for a client; the file then has its complete old or its complete new contents.
-    pub(super) fn write(self) -> Result<Vec<Line>, String> {
+    /// The file then has its complete old or its complete new contents.
+    pub(super) fn write(self) -> Result<Vec<Line>, NotStored> {
         // If the path is a symbolic link, its target is replaced, not the link.
         let target = fs::canonicalize(self.path).unwrap_or_else(|_| self.path.into());
         env::crashsafe::write_atomically_with_mode(&target, self.text.as_bytes(), self.mode)
-            .map_err(|error| cannot_write(self.path, &error.to_string()))?;
+            .map_err(|error| NotStored::of(&error, cannot_write(self.path, &error.to_string())))?;
         Ok(self.lines)
+    }
+}
+
+/// Why a change of settings was not stored, in words for a client.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum NotStored {
+    /// The disk has no room for the file.
+    #[error("{0}")]
+    NoRoom(String),
+    /// The file cannot be read or written for another reason, or has a line that is not valid.
+    #[error("{0}")]
+    Refused(String),
+}
+
+impl NotStored {
+    fn of(error: &io::Error, reason: String) -> NotStored {
+        match error.kind() {
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => NotStored::NoRoom(reason),
+            _ => NotStored::Refused(reason),
+        }
+    }
+}
+
+impl From<String> for NotStored {
+    fn from(reason: String) -> NotStored {
+        NotStored::Refused(reason)
     }
 }
 
@@ -198,7 +224,7 @@ pub(super) fn prepare<'p>(
 ///
 /// # Errors
 /// As [`prepare`] and [`Change::write`], and if the file cannot be read.
-pub(super) fn seal(path: &Path, header: &str) -> Result<bool, String> {
+pub(super) fn seal(path: &Path, header: &str) -> Result<bool, NotStored> {
     let text = text_of(path).map_err(|error| error.to_string())?;
     let is_edited = !text.starts_with(SEAL_BEGIN);
     if is_edited {

@@ -22,7 +22,7 @@ use std::path::{Path, PathBuf};
 use super::{
     ConfigError, Key, OPTIONS, Setting, Settings,
     environment::variable,
-    file::{self, Line},
+    file::{self, Line, NotStored},
     find, inert_named, password_file,
     redis_file::{self, RedisFile, is_redis_file},
 };
@@ -202,13 +202,13 @@ impl Lasting {
     /// settings; it is called once the file exists, before values are in it.
     ///
     /// # Errors
-    /// The text for a client; all old values or all new ones are then stored.
+    /// All old values or all new ones are then stored.
     pub fn keep(
         &mut self,
         changed: &Settings,
         keys: &[Key],
-        mark: &dyn Fn() -> Result<(), String>,
-    ) -> Result<(), String> {
+        mark: &dyn Fn() -> Result<(), NotStored>,
+    ) -> Result<(), NotStored> {
         self.tell_of_overrides(changed, keys);
         if self.config_file.is_some() {
             return Ok(());
@@ -224,14 +224,14 @@ impl Lasting {
     /// one, otherwise in the data directory. `mark`: see [`Lasting::keep`].
     ///
     /// # Errors
-    /// The text for a client; all old values or all new ones are then stored.
+    /// All old values or all new ones are then stored.
     pub fn keep_one(
         &mut self,
         changed: &Settings,
         key: Key,
         forgets: bool,
-        mark: &dyn Fn() -> Result<(), String>,
-    ) -> Result<(), String> {
+        mark: &dyn Fn() -> Result<(), NotStored>,
+    ) -> Result<(), NotStored> {
         let (setting, value) = change(changed, key);
         if !setting.mutable || setting.of_data {
             return Ok(());
@@ -295,7 +295,7 @@ impl Lasting {
     ///
     /// # Errors
     /// The file cannot be read, is damaged, or cannot be written, or `mark` fails.
-    pub fn seal_kept(&self, mark: &dyn Fn() -> Result<(), String>) -> Result<(), String> {
+    pub fn seal_kept(&self, mark: &dyn Fn() -> Result<(), NotStored>) -> Result<(), NotStored> {
         if !self.has_kept {
             return Ok(());
         }
@@ -311,14 +311,14 @@ impl Lasting {
     fn write_kept(
         &mut self,
         changes: &[(&'static Setting, Option<String>)],
-        mark: &dyn Fn() -> Result<(), String>,
-    ) -> Result<(), String> {
+        mark: &dyn Fn() -> Result<(), NotStored>,
+    ) -> Result<(), NotStored> {
         if changes.is_empty() {
             return Ok(());
         }
         match (self.has_kept, self.kept_file.exists()) {
             // A new file would lack all that the removed one held.
-            (true, false) => return Err(format!("{} no longer exists", self.kept_file.display())),
+            (true, false) => return Err(gone(&self.kept_file)),
             // The mark comes after the file and before its values: a crash or an error in between leaves
             // neither a mark without a file nor values that were refused.
             (false, false) => _ = file::prepare(&self.kept_file, Some(KEPT_HEADER), &[])?.write()?,
@@ -332,11 +332,11 @@ impl Lasting {
         Ok(())
     }
 
-    fn write_lines(&mut self, changes: &[(&'static Setting, Option<String>)]) -> Result<(), String> {
+    fn write_lines(&mut self, changes: &[(&'static Setting, Option<String>)]) -> Result<(), NotStored> {
         let Some(path) = self.config_file.as_deref() else { return Ok(()) };
         // A new file would lack all that the removed one held.
         if !path.exists() {
-            return Err(format!("{} no longer exists", path.display()));
+            return Err(gone(path));
         }
         if changes.is_empty() {
             return Ok(());
@@ -345,7 +345,8 @@ impl Lasting {
             let path = path.display();
             return Err(format!(
                 "{path} is a file of Redis, which is read only; `sheaf config convert {path}` prints one of TOML"
-            ));
+            )
+            .into());
         }
         let change = file::prepare(path, None, changes)?;
         // Another line may be wrong: an administrator may have edited the file meanwhile.
@@ -365,6 +366,10 @@ impl Lasting {
             );
         }
     }
+}
+
+fn gone(path: &Path) -> NotStored {
+    NotStored::Refused(format!("{} no longer exists", path.display()))
 }
 
 /// Reads a configuration file of either format.

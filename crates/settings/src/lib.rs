@@ -33,6 +33,7 @@ use std::collections::BTreeMap;
 pub use clients_max::{ClientsMax, RESERVED_PLACES};
 use engine::DebugAccess;
 pub use environment::{unknown_variables, variable};
+pub use file::NotStored;
 pub use foreign::instead_of;
 pub use inert::{INERT, InertSetting, inert_named};
 use keyspace::PackedLimits;

@@ -101,10 +101,11 @@ impl IndexFile {
         let (file, seq) = match opened.map(|file| (place.seq_of(file.snapshot()), file)) {
             Ok((Some(seq), file)) => {
                 if let Some(lost) = file.passed_over() {
-                    place.tell_made_anew(&format!(
-                        "its newest part at offset {}: {}",
-                        lost.offset, lost.reason
-                    ));
+                    let (path, offset, reason) = (place.path.display(), lost.offset, &lost.reason);
+                    tracing::warn!(
+                        target: "documents", %path, offset, reason,
+                        "the newest part of an index for queries is damaged: it goes on from an earlier state"
+                    );
                 }
                 (file, seq)
             }

@@ -94,7 +94,7 @@ impl Replayer {
     ) -> Result<Lsn, RecoverError> {
         assert!(chunk.start <= self.applied, "a gap before lsn {}", chunk.start);
         if self.only_settings {
-            return self.apply_settings(chunk, until);
+            return self.apply_settings(chunk, until, observer);
         }
         let group = Group::new();
         let (keyspace, documents) = (&*self.keyspace, self.documents.as_deref());
@@ -114,12 +114,18 @@ impl Replayer {
         Ok(self.applied)
     }
 
-    fn apply_settings(&mut self, chunk: &Chunk, until: Lsn) -> Result<Lsn, RecoverError> {
+    fn apply_settings(
+        &mut self,
+        chunk: &Chunk,
+        until: Lsn,
+        observer: &mut impl Observer,
+    ) -> Result<Lsn, RecoverError> {
         let seen = self.seen;
         let new = chunk.records().skip_while(|record| record.lsn <= seen);
         for record in new.take_while(|record| record.lsn <= until) {
             apply_settings(&self.keyspace, &record)?;
             self.seen = record.lsn;
+            observer.after_record(record.lsn);
         }
         self.applied = self.applied.max(until.min(chunk.end));
         Ok(self.applied)

@@ -15,6 +15,7 @@ use lsn::Lsn;
 use serde_json::{Value, json};
 use storage::{Hole, HoleKind, SnapshotDamage, snapshot};
 
+use super::messages::{Messages, OfChannel};
 use crate::unix_time;
 
 const FILE_NAME: &str = "recovery-report.json";
@@ -214,6 +215,8 @@ pub struct Losses {
     pub(super) changes_left_out: u64,
     /// Number of recovered keys.
     pub(super) keys: u64,
+    /// Messages of durable channels in the damaged log.
+    pub(super) messages: Messages,
 }
 
 /// A range, both ends included, for a line of the log.
@@ -225,7 +228,8 @@ impl Losses {
     pub(super) fn new(made_at_ms: u64) -> Losses {
         let (places, slots) = (Vec::new(), Vec::new());
         let (rows, records, changes_left_out, keys) = (0, 0, 0, 0);
-        Losses { made_at_ms, places, slots, base: None, log_end: None, rows, records, changes_left_out, keys }
+        let (base, log_end, messages) = (None, None, Messages::default());
+        Losses { made_at_ms, places, slots, base, log_end, rows, records, changes_left_out, keys, messages }
     }
 
     pub(super) fn note(&mut self, place: DamageLocation) {
@@ -259,6 +263,35 @@ impl Losses {
         self.places.len()
     }
 
+    /// Number of messages of durable channels that are lost once the loss is accepted, damaged ones not
+    /// counted.
+    pub fn messages(&self) -> u64 {
+        self.messages.count
+    }
+
+    fn messages_to_json(&self) -> Value {
+        let Messages { count, by_channel, of_other_channels, has_holes, failed } = &self.messages;
+        let of_channel = |channel: &[u8], OfChannel { messages, lsns: (first, last) }: OfChannel| {
+            json!({
+                "channel": String::from_utf8_lossy(channel),
+                "messages": messages,
+                "lsns": [first.get(), last.get()],
+            })
+        };
+        let channels = by_channel.iter().map(|(channel, messages)| of_channel(channel, *messages));
+        let mut told = json!({
+            "lost": "all messages: only the log has them, and confirming begins a new log",
+            "messages": count,
+            "channels": channels.collect::<Vec<_>>(),
+            "messages_of_other_channels": of_other_channels,
+            "perhaps_more_in_damaged_parts": has_holes,
+        });
+        if let Some(reason) = failed {
+            told["not_counted_to_the_end"] = reason.as_str().into();
+        }
+        told
+    }
+
     /// Writes the report into the data directory.
     pub fn write(&self, disk: &dyn Disk, dir: &Path) -> io::Result<PathBuf> {
         let report = json!({
@@ -278,9 +311,11 @@ impl Losses {
                 "slots": self.slots,
                 "changes_of_lost_keys": self.changes_left_out,
             },
+            "durable_channels": self.messages_to_json(),
             "places": self.places.iter().map(DamageLocation::to_json).collect::<Vec<_>>(),
             "next": [
                 "Copy the directory before anything else: confirming removes the damaged files.",
+                "If durable channels have messages that somebody still needs: `sheaf log` shows those before the first damaged part.",
                 "Look at the data; reads are served. `slots` are those of CLUSTER KEYSLOT, `lsns` positions of the log.",
                 "If a backup or a replica has the lost data: stop the server and restore that instead.",
                 "Else accept the loss: CONFIG SET force-recovery confirmed. The server then takes a snapshot of what it has, \

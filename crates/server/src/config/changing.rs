@@ -10,7 +10,7 @@ use std::{fmt, path::PathBuf};
 
 use engine::UNCONFIRMED;
 use recovery::group_state::check_durability;
-use settings::{ConfigError, Key, OPTIONS, Origin, Settings, in_our_words, inert_named};
+use settings::{ConfigError, Key, NotStored, OPTIONS, Origin, Settings, in_our_words, inert_named};
 use storage::Log;
 
 use super::{Config, data_settings::VALUE_BYTES_MAX, possible_clients, users::user_settings};
@@ -149,13 +149,16 @@ impl Config {
     /// # Errors
     /// In words: the file or the control file cannot be written.
     pub(crate) fn protect_kept(&self) -> Result<(), String> {
-        self.files.lock().seal_kept(&|| self.note_kept())
+        self.files.lock().seal_kept(&|| self.note_kept()).map_err(|error| error.to_string())
     }
 
     /// Notes in the control file that the directory has a file of settings set by clients. While the server
     /// recovers there is no log to do that: [`Config::protect_kept`] does it later.
-    fn note_kept(&self) -> Result<(), String> {
-        self.log.get().map_or(Ok(()), Log::note_settings).map_err(|error| error.to_string())
+    fn note_kept(&self) -> Result<(), NotStored> {
+        self.log.get().map_or(Ok(()), Log::note_settings).map_err(|error| match error.is_disk_full() {
+            true => NotStored::NoRoom(error.to_string()),
+            false => NotStored::Refused(error.to_string()),
+        })
     }
 
     pub(super) fn put_in_force(&self, changed: Settings) {
@@ -171,8 +174,8 @@ impl Config {
     /// Gives a setting a value, or its default, for now and for the next start.
     ///
     /// # Errors
-    /// In words for a client.
-    pub(crate) fn set_and_keep(&self, key: Key, value: Option<&str>) -> Result<(), String> {
+    /// The value is not valid, or the change cannot be stored.
+    pub(crate) fn set_and_keep(&self, key: Key, value: Option<&str>) -> Result<(), NotStored> {
         let option = &OPTIONS[key as usize];
         let mut lasting = self.files.lock();
         let wanted = value.unwrap_or(option.default);
@@ -233,6 +236,8 @@ impl Config {
             }
             Err(refused) => refused.to_string(),
         };
+        drop(lasting);
+        self.put_data_settings_in_force();
         let changed: Vec<&str> = names.iter().chain(given.iter().filter(|_| !follows)).copied().collect();
         tracing::info!(
             target: "server", file, changed = changed.join(", "), refused, overridden = reread.overridden.join(", "),

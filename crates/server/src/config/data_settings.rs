@@ -4,6 +4,7 @@
 //! ```text
 //! CONFIG SET at the leader -> record -> Keyspace::data_settings -> put_data_settings_in_force: in force here
 //! a file, a variable or a flag at the start of a leader -> record_given -> the same
+//! a leader's record on its replica, once applied -> the same
 //! ```
 //!
 //! Invariants
@@ -19,6 +20,7 @@ use engine::users::{OF_HTTP, OF_USERS};
 use keyspace::{AccessClock, DataSettings, Effect, Freed, LIBRARIES_SLOT, SlotGuard};
 use lsn::Lsn;
 use membership::OF_GROUP;
+use recovery::salvage::OF_RECOVERY;
 use settings::{Key, OPTIONS, Origin, OwedSettings, RecordedSetting};
 use storage::Log;
 
@@ -67,22 +69,24 @@ impl Config {
     }
 
     /// Records the given values. Called before anything is served, after a file was read again, and once a
-    /// second. Logs a line when the record is durable.
+    /// second. Logs a line when the record is durable. Returns whether there is a new record, whose values
+    /// the caller must [put in force](Config::put_data_settings_in_force).
     ///
     /// # Panics
     /// Outside of the runtime, if there is anything to record.
-    pub(crate) fn record_given(&self, log: &Log) {
+    pub(crate) fn record_given(&self, log: &Log) -> bool {
         let mut state = self.data.lock();
         if state.given.is_empty() {
             // A CONFIG SET may have replaced them.
-            return self.node.owe_settings(false);
+            self.node.owe_settings(false);
+            return false;
         }
         // A long unit may hold the slot.
-        let Some(mut slot) = self.keyspace.try_lock(LIBRARIES_SLOT) else { return };
+        let Some(mut slot) = self.keyspace.try_lock(LIBRARIES_SLOT) else { return false };
         // This is checked under the lock: a leader that steps down holds the slot while its log becomes a
         // mirror.
         if self.node.refuses_changes() || log.is_mirror() || log.is_frozen() {
-            return;
+            return false;
         }
         let mut record = Vec::new();
         let recorded = state.given.record(&mut slot, &mut record);
@@ -94,6 +98,7 @@ impl Config {
             let log = log.clone();
             tokio::task::spawn_blocking(move || tell_when_durable(&log, position, recorded));
         }
+        position.is_some()
     }
 
     /// Records a fact about the group in the data. Returns the position of the record; `None` if a long unit
@@ -151,7 +156,9 @@ impl Config {
             let mut state = self.data.lock();
             let belongs_elsewhere = |name: &[u8]| {
                 OwedSettings::is_mark(name)
-                    || [OF_GROUP, OF_USERS, OF_HTTP].iter().any(|others| name.starts_with(others.as_bytes()))
+                    || [OF_GROUP, OF_USERS, OF_HTTP, OF_RECOVERY]
+                        .iter()
+                        .any(|others| name.starts_with(others.as_bytes()))
             };
             for (name, value) in said.iter().filter(|(name, _)| !belongs_elsewhere(name)) {
                 let (name, value) = (String::from_utf8_lossy(name), String::from_utf8_lossy(value));

@@ -9,7 +9,7 @@ use couch::{Account, Fault, Feeds, Host, LogIn, Progress, Resource, Store};
 use engine::clients::DEFAULT_USER;
 use parking_lot::RwLockReadGuard;
 use recovery::progress::LoadProgress;
-use settings::{Key, Settings};
+use settings::{Key, NotStored, Settings};
 
 use super::{redis::RedisClients, tools::ServerTools};
 use crate::{
@@ -51,7 +51,7 @@ impl couch::HttpSettings for Config {
         Config::current(self)
     }
 
-    fn set_and_keep(&self, key: Key, value: Option<&str>) -> Result<(), String> {
+    fn set_and_keep(&self, key: Key, value: Option<&str>) -> Result<(), NotStored> {
         Config::set_and_keep(self, key, value)
     }
 
@@ -106,7 +106,7 @@ impl couch::Status for Status {
     }
 
     fn fault(&self) -> Option<Fault> {
-        let log = self.log.get();
+        let log = self.log.serving(&self.progress);
         let fault = ReadOnly::of(log, &*self.replication).filter(|reason| reason.is_fault())?;
         Some(Fault { name: fault.name(), reason: fault.reason(log) })
     }

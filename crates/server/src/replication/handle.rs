@@ -6,7 +6,8 @@ use engine::{
     Responder, UNCONFIRMED,
     replication::{
         Address, Availability, FAR_BEHIND, Failover, Followed, LinkState, MASTER_DOWN, NO_LEADER,
-        NOT_KNOWN_COMMITTED, READ_REMOVED, READ_WITNESS, Replication, RoleView, Wanted, WriteRefusal,
+        NOT_KNOWN_COMMITTED, READ_DEPOSED, READ_REMOVED, READ_WITNESS, Replication, RoleView, Wanted,
+        WriteRefusal,
     },
 };
 use lsn::Lsn;
@@ -34,7 +35,8 @@ impl Availability for ReplicationHandle {
                 true => WriteRefusal::Removed,
                 false if self.0.is_witness() => WriteRefusal::Witness,
                 false if self.0.lacks_leader() => WriteRefusal::NoLeader,
-                false if self.is_deposed() => WriteRefusal::Deposed,
+                false if self.0.is_handing_over.load(SeqCst) => WriteRefusal::HandingOver,
+                false if self.0.is_deposed.load(SeqCst) => WriteRefusal::Deposed,
                 false => WriteRefusal::Replica,
             })
         } else if self.0.owes_settings.load(SeqCst) {
@@ -46,10 +48,6 @@ impl Availability for ReplicationHandle {
         } else {
             None
         }
-    }
-
-    fn is_deposed(&self) -> bool {
-        self.0.votes().is_none() && self.0.is_deposed.load(SeqCst)
     }
 
     fn lacks_acks(&self) -> bool {
@@ -71,6 +69,7 @@ impl Availability for ReplicationHandle {
             return None;
         }
         Some(match self.0.votes() {
+            None if self.0.is_deposed.load(SeqCst) => READ_DEPOSED,
             None => MASTER_DOWN,
             Some(_) if self.0.is_removed() => READ_REMOVED,
             Some(_) if is_stale => NOT_KNOWN_COMMITTED,

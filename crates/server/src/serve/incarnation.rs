@@ -14,7 +14,10 @@ use engine::{observe::LatencyEvent, replication::Availability as _};
 use env::{Clock, RealClock, RealDisk, RealEntropy};
 use keyspace::DbId;
 use lsn::Lsn;
-use recovery::recover::{Mode, RecoverError};
+use recovery::{
+    recover::{Mode, RecoverError},
+    salvage::messages_lost_before,
+};
 use settings::{Key, Settings};
 use storage::{Cut, Log, cut_log, cut_log_alone};
 use tokio::{
@@ -118,7 +121,8 @@ pub(super) async fn run(process: &Process, next: Next) -> Result<Option<Next>, S
     }
     parts.group.start(in_group)?;
     renew_retention(&parts, &log);
-    let channels = parts.durable_channels.start(&log, mailboxes.clone())?;
+    let lost_before = messages_lost_before(&parts.data.keyspace.data_settings());
+    let channels = parts.durable_channels.start(&log, lost_before, mailboxes.clone())?;
     let (saver, compactor) = (parts.saver.start(&log)?, parts.compactor.start()?);
     let (snapshots, scrubber) = (parts.snapshots.start(&log)?, parts.scrubber.start(&log)?);
     show_banner(&parts, (&redis_addresses, &tls_addresses), (&http_addresses, &https_addresses), &log);
@@ -450,10 +454,11 @@ async fn every_second(parts: &Parts, log: &Log) {
         {
             tell_workers(&|| WorkerOrder::RefuseHeld(refusal));
         }
-        parts.config.put_data_settings_in_force();
-        // On a replica, users change with the leader's log, perhaps while no client is there to notice.
+        // A document of `_users` changes users, perhaps while no client is there to notice.
         parts.config.follow_users();
-        parts.config.record_given(log);
+        if parts.config.record_given(log) {
+            parts.config.put_data_settings_in_force();
+        }
         parts.node.tick();
         stalled.look(&parts.node, &parts.scripts);
         read_only.look(Some(log), &*parts.replication);

@@ -8,7 +8,7 @@
 //! Invariants
 //! - There is a heap exactly while fields have deadlines.
 //! - Every segment whose `next_deadline_ms` is not `NEVER` has an item with that deadline.
-//! - After an item was added, there are at most `2 * segments + SLACK` items (see `expiry`).
+//! - There are at most `2 * segments + SLACK` items (see `expiry`), also after segments were merged.
 
 use super::FieldMap;
 use super::segment::{Segment, Tally};
@@ -97,11 +97,13 @@ impl FieldMap {
         }
     }
 
-    /// Adds an item for the segment to the heap, if the segment has deadlines.
+    /// Adds an item for the segment to the heap, if the segment has deadlines, and makes the heap anew if it
+    /// has become too large.
     pub(super) fn note_first_deadline(&mut self, number: usize) {
         let Some(deadlines) = &mut self.deadlines else { return };
-        let Some(item) = Item::of(&self.segments[number]) else { return };
-        deadlines.heap.push(item);
+        if let Some(item) = Item::of(&self.segments[number]) {
+            deadlines.heap.push(item);
+        }
         if deadlines.heap.is_mostly_stale(self.segments.len()) {
             deadlines.heap = ExpiryHeap::new(self.segments.iter().filter_map(Item::of).collect());
         }
