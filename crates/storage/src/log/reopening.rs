@@ -15,7 +15,8 @@ impl Log {
     /// block while a segment is made.
     ///
     /// # Errors
-    /// An error with [`Error::is_disk_full`] if the disk has no room.
+    /// An error with [`Error::is_disk_full`] if the disk has no room; another one if the log is poisoned, or a
+    /// segment cannot be made for another reason.
     pub fn require_room_to_reopen(&self, more: u64) -> Result<(), Error> {
         let shared = &*self.shared;
         // Closing writes the open batch and an empty one behind it. A recovery makes a segment if the log has
