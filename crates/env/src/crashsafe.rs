@@ -73,6 +73,22 @@ pub fn write_atomically_with_mode(path: &Path, bytes: &[u8], mode: u32) -> io::R
     rename_durably(disk, &tmp, path)
 }
 
+/// Creates `path`, which must not exist, with `bytes` and the permissions `mode`, durably, on [`RealDisk`]. It is
+/// for files of which a crash may leave a part, because nobody uses them before success is reported.
+///
+/// # Errors
+/// [`io::ErrorKind::AlreadyExists`] if there is anything at `path`: it is as it was. Other I/O errors: there is
+/// no file.
+pub fn create_with_mode(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
+    let file = RealDisk.create_new_with_mode(path, mode)?;
+    let written = file.write_all_at(bytes, 0).and_then(|()| file.sync_all());
+    if let Err(error) = written {
+        let _ = RealDisk.remove(path);
+        return Err(error);
+    }
+    RealDisk.sync_dir(dir_of(path))
+}
+
 /// The temporary name for `path`. It is in the same directory, because a rename does not cross file systems.
 pub fn tmp_path(path: &Path) -> PathBuf {
     let mut name = OsString::from(path);

@@ -173,6 +173,11 @@ impl DocumentWorld {
         self.log.close()
     }
 
+    /// The end of the log, which begins at 0.
+    pub fn log_bytes(&self) -> u64 {
+        self.log.appended_lsn().get()
+    }
+
     /// Checks the content of a server that was started on the remaining disk.
     ///
     /// # Errors

@@ -5,10 +5,9 @@ use std::{path::Path, sync::Arc};
 
 use documents::Documents;
 use env::{
-    Access, Disk, Prng, SimClock, SimDisk,
+    Disk, Prng, SimClock, SimDisk,
     sim::{CrashMode, FaultPlan},
 };
-use lsn::Lsn;
 use recovery::recover::Mode;
 use sim::{
     DocumentContent, DocumentWorld, Recovered, WorldOptions, confirm, documents_of, recover_documents,
@@ -23,11 +22,12 @@ use crate::{
 const LIVES: u64 = 9;
 /// One of each kind of damage.
 const LIVES_MIN: u64 = 3;
-const STEPS: usize = 250;
+const STEPS: usize = 150;
 /// So many fill a segment.
-const STEPS_OF_SEGMENTS: usize = 900;
+const STEPS_OF_SEGMENTS: usize = 500;
 /// As many flips until one of them is refused.
-const FLIPS_MAX: u64 = 200;
+const FLIPS_MAX: u64 = 20;
+const BLOCK_BYTES: u64 = 4096;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Damage {
@@ -64,10 +64,11 @@ impl Damaged {
             Damage::LastSegment => world.save_all().expect("a sound disk"),
             _ => world.close().expect("a sound disk closes"),
         }
+        let log_bytes = world.log_bytes();
         drop(world);
         let damaged = Damaged { options, clock, disk };
         match damage {
-            Damage::Log => damaged.with_flipped_bits(seed),
+            Damage::Log => damaged.with_flipped_bit(log_bytes),
             Damage::NoDocuments => {
                 let dir = documents::directory(Path::new(DIR));
                 for name in damaged.disk.list(&dir).expect("documents were saved") {
@@ -98,13 +99,15 @@ impl Damaged {
         names
     }
 
-    fn with_flipped_bits(self, seed: u64) -> Option<Damaged> {
-        let (mut prng, segments) = (Prng::new(seed), self.segments());
+    /// A bit of the log, which has this many bytes and is not truncated.
+    fn with_flipped_bit(self, log_bytes: u64) -> Option<Damaged> {
+        let (mut prng, segments) = (Prng::new(self.options.seed), self.segments());
         let flipped = (0..FLIPS_MAX).map(|_| {
             let disk = self.disk.clone_state();
-            let path = Path::new(DIR).join(&segments[prng.below(segments.len() as u64) as usize]);
-            let length = disk.open(&path, Access::Read).and_then(|file| file.len()).expect("a segment");
-            disk.corrupt(&path, prng.below(length), 1 << prng.below(8)).expect("the place exists");
+            let at = prng.below(log_bytes);
+            let path = Path::new(DIR).join(&segments[(at / self.options.segment_bytes) as usize]);
+            let offset = BLOCK_BYTES + at % self.options.segment_bytes;
+            disk.corrupt(&path, offset, 1 << prng.below(8)).expect("the place exists");
             disk
         });
         let disk = flipped.into_iter().find(|disk| self.recover(disk).is_err())?;
