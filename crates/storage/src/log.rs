@@ -5,10 +5,10 @@
 //! reserve -> fill -> publish   close batch -> ONE write -> durable -> wake waiters     log-*.seg
 //! ```
 //!
-//! Group commit without a timer: all records published while one batch is being written form the next batch;
-//! when no write is in flight, a record is written at once. The flush in flight is the only batching window
-//! of the log itself; the server's threads may gather records for longer if nobody waits for the disk. The
-//! log owns no thread: the server runs [`Log::flush`] and [`Log::prepare_segment`] in loops.
+//! Group commit without a timer: all records reserved while one batch is being written form the next batch;
+//! when no write is in flight, a record is written at once. The log itself gathers records only while a flush
+//! is in flight; the server's threads may gather them for longer if nobody waits for the disk. The log owns
+//! no thread: the server runs [`Log::flush`] and [`Log::prepare_segment`] in loops.
 //!
 //! Positions, always in this order: `durable <= written <= published <= appended`, and `written <= prepared
 //! end`. Admission keeps `appended` below the prepared end for ordinary records.
@@ -92,8 +92,8 @@ pub enum Admission {
     /// Too many bytes are unwritten, or the next segment does not exist yet: check again after the next
     /// wake-up.
     Wait,
-    /// The next segment cannot be created, usually because the disk is full. The server is read-only until it
-    /// can be created.
+    /// The next segment cannot be created, usually because the disk is full. The server is read-only until
+    /// the segment can be created, or is no longer needed.
     NoRoom,
     /// The log replaces a damaged one and takes no writes until it is adopted and thawed.
     Frozen,
@@ -148,8 +148,8 @@ struct LogState {
     /// Whether the log replaces one with holes and is not thawed yet. `no_room` is then set as well, so that
     /// `admit` needs no extra check.
     frozen: AtomicBool,
-    /// Whether the control file on disk is still that of the damaged log that this log replaces. Changed while
-    /// `control` is locked.
+    /// Whether the control file on disk is still that of the damaged log that this log replaces. Changed
+    /// while `control` is locked.
     unadopted: AtomicBool,
     no_room: AtomicBool,
     /// Why the last segment could not be made.
@@ -171,8 +171,8 @@ struct LogState {
     flusher: Mutex<Flusher>,
     /// The latest batches, for cursors.
     recent: Recent,
-    /// Notified after every flush, for cursors and for appenders that wait for ring space. Such appenders
-    /// hold locks of slots, so admission keeps their waits rare.
+    /// Notified after every flush and whenever cursors must check again. Cursors wait for it, and appenders
+    /// for which the ring has no space; these hold locks of slots, so admission keeps their waits rare.
     progress: (Mutex<()>, Condvar),
     stats: LogStats,
 }
@@ -248,7 +248,7 @@ impl Log {
         self.shared.admit(bytes)
     }
 
-    /// The reason why the server is read-only, as text for the operator.
+    /// The reason of the last failure to create a segment, as text for the operator; empty without one.
     pub fn no_room_reason(&self) -> String {
         let reason = self.shared.no_room_reason.lock();
         reason.as_ref().map_or_else(String::new, |no_room| no_room.text.clone())
@@ -454,7 +454,7 @@ impl Log {
     /// incomplete. The first call blocks. A frozen log makes the record when it is [adopted](Log::adopt).
     ///
     /// # Errors
-    /// I/O errors: then nothing is recorded.
+    /// I/O errors; the next call tries again.
     pub fn note_documents(&self) -> Result<(), Error> {
         let mut control = self.shared.control.lock();
         if control.has_documents {
@@ -469,7 +469,7 @@ impl Log {
     /// [adopted](Log::adopt).
     ///
     /// # Errors
-    /// I/O errors: then nothing is recorded.
+    /// I/O errors; the next call tries again.
     pub fn note_settings(&self) -> Result<(), Error> {
         let mut control = self.shared.control.lock();
         if control.has_settings {
@@ -529,7 +529,7 @@ impl Log {
     /// nothing to a frozen log.
     ///
     /// # Errors
-    /// As [`Log::flush`]; the next start then recovers as after a crash.
+    /// As [`Log::flush`]; the next start may then recover as after a crash.
     pub fn close(&self) -> Result<(), Error> {
         if self.is_frozen() {
             return Ok(());
@@ -568,8 +568,8 @@ impl LogState {
         self.sequencer.used() > 0 && self.sequencer.needs_wake()
     }
 
-    /// Replaces the control file, durably, and `control`, which is locked. A frozen log replaces the file when
-    /// it is [adopted](Log::adopt): until then the file on disk is that of the damaged log.
+    /// Replaces the control file, durably, and `control`, which is locked. A frozen log replaces the file
+    /// when it is [adopted](Log::adopt): until then the file on disk is that of the damaged log.
     ///
     /// # Errors
     /// I/O errors: then nothing has changed.

@@ -1,7 +1,8 @@
 //! Frozen logs: new logs that replace damaged ones, and take writes only after the operator's confirmation.
 //!
 //! ```text
-//! Recovery::salvage -> freeze -> [a snapshot of the memory is published, documents are saved] -> adopt -> thaw
+//! Recovery::salvage -> freeze -> [a snapshot of the memory is published, documents are saved]
+//!     -> adopt -> thaw
 //! ```
 //!
 //! A frozen log has an id of its own, begins after the whole damaged log, and does not exist on disk. Until
@@ -33,8 +34,8 @@ impl Recovery {
     /// log and after `reached`, and takes no writes until it is [adopted](Log::adopt) and
     /// [thawed](Log::thaw). Changes nothing on disk: the log with the holes remains.
     ///
-    /// `reached` is the last position that any other file of the directory knows: a later record at an earlier
-    /// position would be taken for one that the file has.
+    /// `reached` is the last position that any other file of the directory knows: a later record at an
+    /// earlier position would be taken for one that the file has.
     ///
     /// # Errors
     /// If the memory for the ring cannot be mapped.
