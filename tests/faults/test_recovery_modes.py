@@ -1,12 +1,14 @@
 """Damage and its handling: found while the server runs, avoided by an older snapshot, skipped."""
 
 import json
+import shutil
 from functools import partial
 
 import pytest
 import redis
 from redis.crc import key_slot
 
+from harness.couch import Couch
 from harness.server import ANY_PORTS, Server, run_sheaf
 from harness.waiting import PATIENCE_S, wait_until
 
@@ -242,6 +244,65 @@ def test_readers_of_durable_channels_learn_that_a_forced_recovery_has_lost_their
         assert reader.read()[3] == b"new"
     server.kill()
     assert run_sheaf("check", str(server.directory)).returncode == 0
+
+
+def document_numbers(server: Server) -> dict[str, int]:
+    with Couch(server.http_port) as couch:
+        rows = couch.ok("GET", "/db/_all_docs?include_docs=true")["rows"]
+        return {row["id"]: row["doc"]["n"] for row in rows}
+
+
+@pytest.fixture
+def with_documents(new_server) -> Server:
+    """A server with 20 saved documents, 100 keys behind them in the log, and 20 documents behind these; killed."""
+    server = new_server(log_segment_bytes="1mb").start()
+    with Couch(server.http_port) as couch:
+        couch.ok("PUT", "/db")
+        for number in range(20):
+            couch.put("db", {"_id": f"saved-{number}", "n": number})
+    assert server.stop() == 0
+    client = client_of(server.start())
+    for index in range(100):
+        client.set(f"log:{index}", f"{index}" * 1000)
+    with Couch(server.http_port) as couch:
+        for number in range(20):
+            couch.put("db", {"_id": f"log-{number}", "n": number})
+    server.kill()
+    return server
+
+
+def test_a_confirmation_that_fails_leaves_the_directory_as_it_was(with_documents):
+    """Documents are saved, and the control file is replaced, only once the snapshot of memory exists."""
+    server = with_documents
+    segment = segment_with(server, b"log:50")
+    flip_bit(segment, segment.read_bytes().index(b"log:50"))
+    client = start_once(server, "--force-recovery")
+    control = (server.directory / "control").read_bytes()
+    trees = {path.name: path.read_bytes() for path in (server.directory / "documents").iterdir() if path.is_file()}
+    # The new log begins after the last segment. A directory stands in the way of a part of the snapshot there.
+    end = max(int(path.stem.removeprefix("log-"), 16) for path in server.directory.glob("log-*.seg")) + (1 << 20)
+    in_the_way = server.directory / "snapshots" / f"snap-{end:016x}.0.part"
+    in_the_way.mkdir(parents=True)
+    with pytest.raises(redis.ResponseError, match="the forced recovery is not confirmed"):
+        client.config_set("force-recovery", "confirmed")
+    assert (server.directory / "control").read_bytes() == control
+    now = {path.name: path.read_bytes() for path in (server.directory / "documents").iterdir() if path.is_file()}
+    assert now == trees
+    in_the_way.rmdir()
+    server.kill()
+    assert segment.name in refused_start(server)
+    client = start_once(server, "--force-recovery")
+    documents = document_numbers(server)
+    assert documents == {f"{kind}-{number}": number for kind in ("saved", "log") for number in range(20)}
+    assert client.config_set("force-recovery", "confirmed") is True
+    with Couch(server.http_port) as couch:
+        couch.put("db", {"_id": "new", "n": 1})
+    server.kill()
+    server.start()
+    assert document_numbers(server) == documents | {"new": 1}
+    shutil.rmtree(server.directory / "documents")
+    server.kill()
+    assert "documents" in refused_start(server)
 
 
 def test_without_damage_forcing_does_nothing(with_snapshots):

@@ -103,7 +103,7 @@ impl Documents {
             return Ok(None);
         }
         let (shelf, unnamed) = (store.shelf().clone(), store.unnamed().clone());
-        let generation = database.file.lock().generation.wrapping_add(1);
+        let generation = database.file.lock().last_generation.wrapping_add(1);
         let path = crashsafe::tmp_path(&shelf.path_of(database.id(), generation));
         let [documents, deleted, ..] = base.sums(DOCUMENTS).0;
         let mut compaction = Compaction {
@@ -217,7 +217,9 @@ impl Compaction {
         }
         let saved = saved_tree(&database)?;
         catch_up(&mut file, &self.base, &saved)?;
-        let generation = held.generation.wrapping_add(1);
+        let generation = held.last_generation.wrapping_add(1);
+        // If this fails from here on, a file may have the name.
+        held.last_generation = generation;
         let path = self.shelf.path_of(database.id(), generation);
         let placed = file.put_in_place(&*self.shelf.disk, &path);
         self.unnamed.add((database.id(), generation));

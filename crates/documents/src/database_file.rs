@@ -55,8 +55,11 @@ impl Shelf {
 pub(crate) struct DatabaseFile {
     /// `None` before the first checkpoint.
     pub(crate) tree: Option<TreeFile>,
-    /// The generation of the file; compaction makes the next one.
+    /// The generation of the file.
     pub(crate) generation: u32,
+    /// The last generation that a file was named after, also by a compaction that failed afterwards; the next
+    /// compaction makes the next one.
+    pub(crate) last_generation: u32,
     /// A state with a frozen layer that is not saved yet.
     pub(crate) frozen: Option<Arc<State>>,
     /// The number of failed saves of this file.
@@ -70,7 +73,8 @@ pub(crate) struct DatabaseFile {
 impl DatabaseFile {
     /// A file without a pending or failed save.
     pub(crate) fn new(tree: TreeFile, generation: u32) -> DatabaseFile {
-        DatabaseFile { tree: Some(tree), generation, ..DatabaseFile::default() }
+        let last_generation = generation;
+        DatabaseFile { tree: Some(tree), generation, last_generation, ..DatabaseFile::default() }
     }
 
     /// Whether a frozen layer still waits to be saved.

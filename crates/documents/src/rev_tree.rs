@@ -177,25 +177,23 @@ impl<L: Leaf> RevTree<L> {
         }
     }
 
-    /// Drops the revisions that are not among the newest `limit` (at least one) of any leaf's path. Returns
-    /// whether any path was longer than that.
-    pub fn stem(&mut self, limit: u32) -> bool {
+    /// Drops the revisions that are not among the newest `limit` (at least one) of any leaf's path.
+    pub fn stem(&mut self, limit: u32) {
         let limit = limit.max(1) as usize;
         if self.branches.iter().all(|branch| self.depth(branch) <= limit) {
-            return false;
+            return;
         }
         if let [branch] = &mut self.branches[..] {
             let surplus = branch.hashes.len() - limit;
             branch.hashes.drain(..surplus);
             branch.first += surplus as u32;
-            return true;
+            return;
         }
         let mut parents = HashMap::new();
         for (leaf, _) in self.leaves() {
             parents.extend(self.ancestors(leaf).zip(self.ancestors(leaf).skip(1)).take(limit - 1));
         }
         self.rebuild(|rev| parents.get(&rev).copied(), |_| true, None);
-        true
     }
 
     /// Removes leaves, with the ancestors that no other leaf has. Returns the removed leaves; revisions that

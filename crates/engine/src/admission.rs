@@ -217,8 +217,10 @@ impl Executor {
             session.authenticated |= admits_everybody;
             if !self.rules.loading && session.login.settle() {
                 session.authenticated = admits_everybody;
-                // When it connected, nobody knew whom its certificate names.
-                session.log_in_by_certificate(&self.users);
+                if !session.login.is_chosen() {
+                    // When it connected, nobody knew whom its certificate names.
+                    session.log_in_by_certificate(&self.users);
+                }
             }
             if !session.authenticated {
                 return if found.row.flags.has(Flags::NO_AUTH) { Ok(()) } else { Err(CommandError::NoAuth) };

@@ -159,6 +159,8 @@ pub struct Event {
 /// channel, or by a client that has published such a message before.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Message {
+    /// Whether its channel is durable, so that the message is in the record of its unit.
+    pub is_logged: bool,
     /// A channel or a shard channel.
     pub kind: Kind,
     /// The name of the channel.
@@ -187,10 +189,11 @@ impl Notice {
         }
     }
 
-    fn set_gate(&mut self, gate: Lsn) {
+    fn set_gate(&mut self, gates: NoticeGates) {
         match self {
-            Notice::Event(event) => event.gate = gate,
-            Notice::Message(message) => message.gate = gate,
+            Notice::Event(event) => event.gate = gates.shown,
+            Notice::Message(message) if message.is_logged => message.gate = gates.logged,
+            Notice::Message(message) => message.gate = gates.shown,
         }
     }
 
@@ -231,6 +234,16 @@ impl Event {
     }
 }
 
+/// The positions that the notices of a unit wait for; [`Lsn::ZERO`]: none.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct NoticeGates {
+    /// What merely shows the unit's changes, to other clients.
+    pub(crate) shown: Lsn,
+    /// A message that is itself in the record of the unit: it is delivered when it is as durable as its
+    /// publisher is told.
+    pub(crate) logged: Lsn,
+}
+
 /// The notices of one worker that it has not handed on.
 #[derive(Debug, Default)]
 pub struct Events {
@@ -269,18 +282,19 @@ impl Events {
     }
 
     /// Notes a message, to be published after the unit, and behind the notices noted before.
-    pub(crate) fn note_message(&self, kind: Kind, channel: &[u8], payload: &[u8]) {
+    pub(crate) fn note_message(&self, kind: Kind, channel: &[u8], payload: &[u8], is_logged: bool) {
         let (channel, payload) = (channel.into(), payload.into());
-        self.pending.borrow_mut().push(Notice::Message(Message { kind, channel, payload, gate: Lsn::ZERO }));
+        let message = Message { is_logged, kind, channel, payload, gate: Lsn::ZERO };
+        self.pending.borrow_mut().push(Notice::Message(message));
     }
 
-    /// A unit has ended: sets `gate` for the notices that it has noted.
+    /// A unit has ended: sets the gates of the notices that it has noted.
     #[inline]
-    pub(crate) fn seal(&self, gate: Lsn) {
+    pub(crate) fn seal(&self, gates: NoticeGates) {
         let mut pending = self.pending.borrow_mut();
         let first = self.sealed.get();
         if first < pending.len() {
-            pending[first..].iter_mut().for_each(|notice| notice.set_gate(gate));
+            pending[first..].iter_mut().for_each(|notice| notice.set_gate(gates));
             self.sealed.set(pending.len());
         }
     }
@@ -360,14 +374,18 @@ mod tests {
         events.forget_unsealed();
         note("first");
         note("second");
-        events.seal(Lsn::new(8));
-        events.seal(Lsn::new(9));
+        events.note_message(Kind::Channel, b"plain", b"", false);
+        events.note_message(Kind::Channel, b"durable", b"", true);
+        let gates = |shown, logged| NoticeGates { shown: Lsn::new(shown), logged: Lsn::new(logged) };
+        events.seal(gates(8, 9));
+        events.seal(gates(10, 10));
         note("third");
         events.note(EventClass::KEY_MISS, "keymiss", DbId::ZERO, b"k");
-        events.seal(Lsn::new(16));
+        events.seal(gates(16, 16));
         let taken: Vec<_> =
             events.take().into_iter().map(|notice| (shown_name(&notice), notice.gate().get())).collect();
-        assert_eq!(taken, [("first", 8), ("second", 8), ("third", 16)]);
+        let expected = [("first", 8), ("second", 8), ("message", 8), ("message", 9), ("third", 16)];
+        assert_eq!(taken, expected);
         assert!(events.take().is_empty());
     }
 }

@@ -90,7 +90,7 @@ mod tests {
         let mut queue = EventQueue::default();
         let payload = vec![0; HELD_BYTES_MAX].into();
         let (kind, channel, gate) = (pubsub::Kind::Channel, (*b"c").into(), Lsn::new(8));
-        queue.hold(vec![Notice::Message(Message { kind, channel, payload, gate })]);
+        queue.hold(vec![Notice::Message(Message { kind, channel, payload, gate, is_logged: false })]);
         assert!(queue.is_full());
         assert_eq!(released(&mut queue, 8), ["message"]);
         assert!(!queue.is_full());

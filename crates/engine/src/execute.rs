@@ -21,6 +21,7 @@ use crate::{
     channel_reader,
     context::{ADMITTED_BYTES, Retry, Surroundings},
     error::LockContended,
+    event::NoticeGates,
     long_units::ThreadRole,
     observe::Watch,
     offload::busy_error,
@@ -436,7 +437,7 @@ impl Executor {
             }
         };
         self.wrote |= wrote;
-        self.scratch.seal(BY_SERVER, gate(durability, false, seen));
+        self.scratch.seal(BY_SERVER, notice_gates(durability, seen));
         self.add_pending_serves(later);
         Ok(())
     }
@@ -651,7 +652,7 @@ impl Executor {
             session.last_write = session.last_write.max(seen);
         }
         // Other clients get the events and invalidations: for them the server's durability counts.
-        self.scratch.seal(session.client.id(), gate(durability, false, seen));
+        self.scratch.seal(session.client.id(), notice_gates(durability, seen));
         if !later.is_empty() {
             self.serve_later(later, host);
         }
@@ -666,6 +667,12 @@ fn changes_data(args: Args<'_>, host: &Host) -> bool {
     let is_of_data =
         |name: &[u8]| name.eq_ignore_ascii_case(REQUIREPASS.as_bytes()) || host.config.is_of_data(name);
     host.process.loading().is_none() && args.skip(2).iter().step_by(2).any(is_of_data)
+}
+
+/// The positions that the notices of a unit must wait for, under the durability of the server.
+#[inline]
+pub(crate) fn notice_gates(durability: Durability, seen: Lsn) -> NoticeGates {
+    NoticeGates { shown: gate(durability, false, seen), logged: gate(durability, true, seen) }
 }
 
 /// The position that must be committed before a reply may leave, if the newest position that the reply could

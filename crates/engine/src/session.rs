@@ -194,9 +194,10 @@ impl Session {
         }
     }
 
-    /// The client is the default user again, and has to log in if that user needs a password.
+    /// The client is the default user again, whatever user its certificate names, and has to log in if the
+    /// default user needs a password.
     pub fn log_out(&mut self, users: &UserSet) {
-        self.login = LogIn::default();
+        self.login = LogIn::chosen_default();
         self.login.show(&self.client);
         self.authenticated = users.default_user().admits_everybody();
     }

@@ -154,9 +154,10 @@ impl<'k> Unit<'k> {
         self.repeats = true;
     }
 
-    /// Notes a message, to be published after the unit.
-    pub fn publish(&self, kind: Kind, channel: &[u8], payload: &[u8]) {
-        self.events.note_message(kind, channel, payload);
+    /// Notes a message, to be published after the unit. `is_logged`: it is in the record of the unit too,
+    /// because its channel is durable.
+    pub fn publish(&self, kind: Kind, channel: &[u8], payload: &[u8], is_logged: bool) {
+        self.events.note_message(kind, channel, payload, is_logged);
     }
 
     /// Changes the noted classes of events from now on, also within this round.

@@ -14,7 +14,7 @@
 //! Invariants
 //! - A reader of `path` sees the complete old or the complete new contents, at any moment and after any
 //!   crash.
-//! - Every unfinished file ends in `.tmp`, and no other file does.
+//! - Every unfinished file ends in `.tmp`, and no other file does, except in [`create_with_mode`].
 
 use std::ffi::OsString;
 use std::io;
@@ -71,6 +71,22 @@ pub fn write_atomically_with_mode(path: &Path, bytes: &[u8], mode: u32) -> io::R
         return Err(error);
     }
     rename_durably(disk, &tmp, path)
+}
+
+/// Creates `path`, which must not exist, with `bytes` and the permissions `mode`, durably, on [`RealDisk`].
+/// It is for files that nobody uses before success is reported: a crash may leave a part of the file.
+///
+/// # Errors
+/// [`io::ErrorKind::AlreadyExists`] if there is anything at `path`, which is left as it was. After another
+/// I/O error there is no file.
+pub fn create_with_mode(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
+    let file = RealDisk.create_new_with_mode(path, mode)?;
+    let written = file.write_all_at(bytes, 0).and_then(|()| file.sync_all());
+    if let Err(error) = written {
+        let _ = RealDisk.remove(path);
+        return Err(error);
+    }
+    RealDisk.sync_dir(dir_of(path))
 }
 
 /// The temporary name for `path`. It is in the same directory, because a rename does not cross file systems.

@@ -103,6 +103,7 @@ fn recover_by_force(
     progress: &LoadProgress,
 ) -> Result<Log, RecoverError> {
     let (clock, entropy, disk, dir) = (source.clock.clone(), source.entropy, source.disk.clone(), source.dir);
+    let documents = source.documents;
     let (recovery, losses) = salvage(source, keyspace, progress)?;
     if losses.is_empty() {
         tracing::info!(target: "server", "nothing is damaged: --force-recovery has done nothing");
@@ -114,7 +115,8 @@ fn recover_by_force(
         "what is damaged was left out, and the server is read-only. Read the report; to accept the loss: CONFIG SET \
          force-recovery confirmed"
     );
-    let log = recovery.freeze(clock, entropy)?;
+    let reached = documents.map_or(Lsn::ZERO, Documents::reached);
+    let log = recovery.freeze(reached, clock, entropy)?;
     note_lost_messages(keyspace, &losses, &log);
     if losses.messages() > 0 {
         tracing::warn!(

@@ -4,7 +4,8 @@
 //! ```text
 //! salvage: the snapshot that lost least -> the log after it, past the log's holes -> report
 //!          -> log frozen: read-only
-//! confirm: snapshot of memory -> the frozen log becomes the directory's log -> report renamed -> writes
+//! confirm: snapshot of memory -> documents saved -> the frozen log becomes the directory's log
+//!          -> report renamed -> writes
 //! ```
 //!
 //! It is a recovery on one thread that continues where an ordinary one refuses, and reports every omission.
@@ -13,7 +14,8 @@
 //! Invariants
 //! - If data is lost, nothing on disk changes before the operator has confirmed, except that the report is
 //!   written and leftovers of interrupted writes are removed. A crash before the control file is replaced
-//!   leaves a directory that an ordinary start refuses as before.
+//!   leaves a directory that an ordinary start refuses: as before, or because the snapshot of memory is of
+//!   another log. So the snapshot comes before the documents: saving them may end what made the start refuse.
 //! - A damaged chunk of a snapshot loses all keys of its slots. The log's effects on these keys are applied
 //!   only to keys that the log creates again, not to those whose earlier state is lost.
 //! - A confirmed recovery begins a new log. Messages of durable channels are in the old one alone, so all of
@@ -30,7 +32,7 @@ use std::{
     sync::Arc,
 };
 
-use documents::Documents;
+use documents::{Documents, Due, StoreError};
 use env::Disk;
 use keyspace::{
     AccessClock, Effect, Freed, GlobalOp, Item, KeyOp, Keyspace, SLOT_COUNT, Scope, SlotGuard, SlotId,
@@ -54,7 +56,7 @@ pub use self::{
 use crate::{
     error::RecoverError,
     load::{Loaded, Loading},
-    opening::require_documents,
+    opening::{require_documents, require_together},
     progress::LoadProgress,
     replay::decode,
     snapshot_task::GENERATIONS,
@@ -101,6 +103,11 @@ pub fn salvage(
         },
         |lsn| progress.reached(lsn),
     )?;
+    if let Err(RecoverError::Apart { saved, begin, end }) =
+        require_together(&recovery, loaded.begin_lsn(), documents)
+    {
+        losses.note(DamageLocation::documents_apart(dir, saved, (begin, end)));
+    }
     losses.note_log(recovery.holes());
     losses.base = base.map(|info| info.begin_lsn);
     losses.log_end = recovery.tail().map(|tail| tail.end);
@@ -336,11 +343,32 @@ pub fn confirmed_before(disk: &dyn Disk, dir: &Path, log: &Log) -> Result<Option
     Ok(own)
 }
 
-/// The last step: with this snapshot of memory, the log accepts writes.
+/// Why a confirmation fails.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfirmError {
+    /// An I/O error of the log or of a snapshot.
+    #[error(transparent)]
+    Storage(#[from] Error),
+    /// Documents cannot be saved.
+    #[error("documents cannot be saved: {0}")]
+    Documents(#[from] StoreError),
+}
+
+/// The last step: with this snapshot of memory, and with its documents saved, the log accepts writes. While
+/// the log is frozen, nobody else saves documents.
 ///
 /// # Errors
 /// I/O errors; the call may be repeated.
-pub fn confirm(disk: &Arc<dyn Disk>, dir: &Path, log: &Log, snapshot: &SnapshotInfo) -> Result<(), Error> {
+pub fn confirm(
+    disk: &Arc<dyn Disk>,
+    dir: &Path,
+    log: &Log,
+    documents: Option<&Documents>,
+    snapshot: &SnapshotInfo,
+) -> Result<(), ConfirmError> {
+    if let Some(documents) = documents {
+        save(documents, log)?;
+    }
     log.adopt(snapshot)?;
     if let Err(error) = report::confirmed(&**disk, dir, snapshot.begin_lsn) {
         tracing::warn!(target: "server", %error, "cannot rename the report of the forced recovery; it is confirmed all the same");
@@ -351,6 +379,22 @@ pub fn confirm(disk: &Arc<dyn Disk>, dir: &Path, log: &Log, snapshot: &SnapshotI
     log.mark_epoch()?;
     if let Err(error) = retain_snapshots(&**disk, dir, log, GENERATIONS) {
         tracing::warn!(target: "server", %error, "cannot remove the files that the forced recovery has replaced; the next snapshot tries again");
+    }
+    Ok(())
+}
+
+/// Saves all documents up to the beginning of the frozen log, which has none of their changes.
+fn save(documents: &Documents, log: &Log) -> Result<(), ConfirmError> {
+    let due = Due { now_ms: 0, upto: log.appended_lsn(), everything: true };
+    // After a failed attempt, the first pass saves what that attempt has frozen, and the second one the rest.
+    for _ in 0..2 {
+        documents.checkpoint(&due, &mut |_| true)?;
+    }
+    if documents.saved_lsn().is_some_and(|saved| saved < due.upto) {
+        return Err(StoreError::NotCommitted.into());
+    }
+    if documents.is_saved() {
+        log.note_documents()?;
     }
     Ok(())
 }

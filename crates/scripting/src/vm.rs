@@ -106,7 +106,7 @@ impl Vm {
         let libraries = lua.create_table()?;
         libraries.set("cjson", json::library(&lua, &options, &meter, bytes_max)?)?;
         libraries.set("cmsgpack", msgpack::library(&lua, &meter, bytes_max)?)?;
-        libraries.set("struct", structs::library(&lua, bytes_max)?)?;
+        libraries.set("struct", structs::library(&lua, &meter, bytes_max)?)?;
         libraries.set("bit", bits::library(&lua)?)?;
         let os = lua.create_table()?;
         libraries.set("os", &os)?;

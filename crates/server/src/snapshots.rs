@@ -72,6 +72,8 @@ enum Failure {
     InTheWay,
     #[error("documents cannot be saved: {0}")]
     Documents(#[from] documents::StoreError),
+    #[error(transparent)]
+    Confirmation(#[from] salvage::ConfirmError),
     #[error("documents could not be saved up to where it begins")]
     Unsaved,
     #[error("this server is a witness of its group: it has a log and no data")]
@@ -345,7 +347,7 @@ impl Snapshots {
             Some(info) => info,
             None => self.take(log)?.ok_or(Failure::InTheWay)?,
         };
-        salvage::confirm(&disk, dir, log, &info)?;
+        salvage::confirm(&disk, dir, log, self.sources.saver.documents(), &info)?;
         tracing::warn!(
             target: "server", begin_lsn = %info.begin_lsn, rows = info.rows(),
             "the forced recovery is confirmed; writes are accepted"
@@ -467,10 +469,11 @@ impl Snapshots {
             ended.collect::<Vec<_>>().into_iter().collect()
         });
         let summaries = summaries?;
-        // Publishing gives up the log before the snapshot: documents must not need it.
+        // Publishing gives up the log before the snapshot: documents must not need it. A frozen log gives up
+        // nothing.
         let saver = &self.sources.saver;
         let is_needed = |saved: Option<Lsn>| saved.is_some_and(|saved_lsn| saved_lsn < task.meta().begin_lsn);
-        if is_needed(saver.saved_lsn()) && is_needed(saver.save_all(log)?) {
+        if !log.is_frozen() && is_needed(saver.saved_lsn()) && is_needed(saver.save_all(log)?) {
             return Err(Failure::Unsaved);
         }
         Ok(Some(task.publish(summaries)?))
@@ -484,7 +487,8 @@ impl Snapshots {
     fn begin_lsn(&self, log: &Log) -> Result<Option<Lsn>, Failure> {
         let Sources { node, saver, .. } = &self.sources;
         let begin_lsn = node.snapshot_begin()?;
-        if saver.save_committed(log)? {
+        // The documents of a frozen log are saved after the snapshot of memory: see `salvage`.
+        if log.is_frozen() || saver.save_committed(log)? {
             return Ok(begin_lsn);
         }
         let Some(saved_lsn) = saver.saved_lsn() else { return Ok(begin_lsn) };

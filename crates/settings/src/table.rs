@@ -249,7 +249,7 @@ settings! {
     SetMaxListpackValue "set-max-listpack-value" Memory "BYTES" VALUE_BYTES, "64", Mutable, "Longest member of a packed set, at most 1 MiB.";
     ZsetMaxListpackEntries "zset-max-listpack-entries" Memory "MEMBERS" ENTRIES, "128", Mutable, "Maximum members of a packed sorted set, at most 32000.";
     ZsetMaxListpackValue "zset-max-listpack-value" Memory "BYTES" VALUE_BYTES, "64", Mutable, "Longest member of a packed sorted set, at most 1 MiB.";
-    EnableDebugCommand "enable-debug-command" Access "no|local|yes" Kind::Choice(&["no", "local", "yes"]), "no", Fixed, "Clients that may run DEBUG, which is for tests. no: nobody; local: clients on this machine; yes: everybody.";
+    EnableDebugCommand "enable-debug-command" Access "no|local|yes" Kind::Choice(&["no", "local", "yes"]), "no", Fixed, "Clients that may run DEBUG, which is for tests. no: nobody; local: clients that connect through a loopback address; yes: everybody.";
     NotifyKeyspaceEvents "notify-keyspace-events" Messages "LETTERS" Kind::Events, "", Mutable, "Keyspace events to publish, as letters: K and E for the channels, A for g$lshzxetd, n for new keys, m for misses; empty for none.";
     DurableChannels "durable-channels" Messages "PATTERNS" Kind::Text, "", OfData, "Patterns of durable channels, separated by spaces: their messages are in the log, and XSUBSCRIBE replays them; empty for none.";
     DurableChannelsRetentionBytes "durable-channels-retention-bytes" Messages "BYTES" BYTES_ANY, "1gb", OfData, "Bytes of log kept for messages of durable channels.";
@@ -268,7 +268,7 @@ settings! {
     MasterauthFile "masterauth-file" Replication "FILE" Kind::Text, "", Fixed, "File whose first line is masterauth.";
     AckReplicas "ack-replicas" Replication "REPLICAS" Kind::Integer { min: 0, max: 64 }, "0", OfData, "Replicas that must have a write on disk before it is acknowledged.";
     AckTimeout "ack-timeout" Replication "SECONDS" SECONDS_ANY, "10", OfData, "Seconds after which a reply that waits for ack-replicas becomes an error (NOREPLICAS), although the write is in the log; in a group, after which the leader refuses writes while no majority takes its log. 0 to wait without limit.";
-    MinReplicasToWrite "min-replicas-to-write" Replication "REPLICAS" Kind::Integer { min: 0, max: 64 }, "0", OfData, "Minimum number of connected replicas; with fewer, writes are refused.";
+    MinReplicasToWrite "min-replicas-to-write" Replication "REPLICAS" Kind::Integer { min: 0, max: 64 }, "0", OfData, "Minimum number of replicas that were heard within min-replicas-max-lag; with fewer, writes are refused.";
     MinReplicasMaxLag "min-replicas-max-lag" Replication "SECONDS" SECONDS_ANY, "10", OfData, "Seconds after which a silent replica does not count for min-replicas-to-write.";
     RelayFlushSize "relay-flush-size" Replication "BYTES" Kind::Bytes { min: 1, max: 1 << 20 }, "64kb", Mutable, "Approximate bytes of log sent to a replica at once.";
     ReplicaRetentionBytes "replica-retention-bytes" Replication "BYTES" BYTES_ANY, "16gb", Mutable, "Maximum bytes of log kept for replicas that are behind or disconnected; a replica further behind copies everything again.";

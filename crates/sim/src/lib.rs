@@ -71,6 +71,9 @@ pub use oracle::{Oracle, Survival, Violation};
 pub use prng::sweep::{rounds, rounds_at_least, scale, seed_or, spread, spread_at_least};
 pub use queues::{QueueWorld, lists};
 pub use snapshotting::confirm;
-pub use start::{Recovered, Sabotage, WorldOptions, place, records, recover, recover_by, recover_documents};
+pub use start::{
+    Recovered, Sabotage, WorldOptions, place, records, recover, recover_by, recover_documents,
+    recover_documents_by,
+};
 pub use workload::{Workload, WorkloadOptions};
 pub use world::World;

@@ -12,15 +12,16 @@ const MESSAGES_PER_UNIT_MAX: usize = 16 << 10;
 
 /// `PUBLISH channel message`
 pub(super) fn publish(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
-    let readers = if cx.host.config.is_durable_channel(args.at(1)) { log(cx, args)? } else { 0 };
-    let receivers = send(cx, Kind::Channel, args);
+    let is_logged = cx.host.config.is_durable_channel(args.at(1));
+    let readers = if is_logged { log(cx, args)? } else { 0 };
+    let receivers = send(cx, Kind::Channel, args, is_logged);
     cx.reply.count(receivers + readers);
     Ok(())
 }
 
 /// `SPUBLISH shardchannel message`
 pub(super) fn spublish(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
-    let receivers = send(cx, Kind::Shard, args);
+    let receivers = send(cx, Kind::Shard, args, false);
     cx.reply.count(receivers);
     Ok(())
 }
@@ -40,7 +41,7 @@ fn log(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<usize, CommandError> 
 /// Sends a message to the present subscribers and returns their number. It is delivered at once, or as a
 /// notice of its unit: in a transaction or script, and once the client has published in one of these or to a
 /// durable channel.
-fn send(cx: &mut Context<'_, '_>, kind: Kind, args: Args<'_>) -> usize {
+fn send(cx: &mut Context<'_, '_>, kind: Kind, args: Args<'_>, is_logged: bool) -> usize {
     let (channel, payload) = (args.at(1), args.at(2));
     cx.session.publishes_in_turn |= cx.in_transaction;
     if cx.session.publishes_in_turn {
@@ -48,7 +49,7 @@ fn send(cx: &mut Context<'_, '_>, kind: Kind, args: Args<'_>) -> usize {
         // In a transaction the message is kept even without receivers: a client may subscribe before it is
         // sent.
         if receivers > 0 || cx.in_transaction {
-            cx.unit.publish(kind, channel, payload);
+            cx.unit.publish(kind, channel, payload, is_logged);
         }
         receivers
     } else {

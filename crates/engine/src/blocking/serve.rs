@@ -28,7 +28,7 @@ use crate::{
     CommandError, Context, Executor, Host, Session, Unit,
     clients::{Waiter, Wants},
     context::{EVERYTHING_ADMITTED, Surroundings},
-    execute::gate,
+    execute::{gate, notice_gates},
     judgement::refuse_waiter,
     replication::WriteRefusal,
     rules::Rules,
@@ -243,7 +243,7 @@ impl Executor {
             let surroundings = Surroundings { keyspace, host, durability, bulk_bytes_max, rules: &rules };
             let (seen, wrote) = surroundings.serve_and_commit(unit, self.appender.as_mut(), None, &mut later);
             self.wrote |= wrote;
-            self.scratch.seal(BY_SERVER, gate(durability, false, seen));
+            self.scratch.seal(BY_SERVER, notice_gates(durability, seen));
         }
         later.append(&mut self.later);
         self.later = later;
@@ -261,6 +261,6 @@ impl Executor {
         let surroundings = Surroundings { keyspace, host, durability, bulk_bytes_max, rules: &rules };
         let (seen, wrote) = surroundings.serve_and_commit(unit, None, None, &mut later);
         debug_assert!(!wrote && later.is_empty(), "a read takes nothing, and needs one slot");
-        self.scratch.seal(BY_SERVER, gate(durability, false, seen));
+        self.scratch.seal(BY_SERVER, notice_gates(durability, seen));
     }
 }

@@ -25,6 +25,8 @@ pub struct LogIn {
     /// Whether the client has not logged in since it connected or logged out, and has run no command since
     /// then with the users known: its certificate may still name its user.
     is_provisional: bool,
+    /// Whether the client has asked to be this user: its certificate names another one no more.
+    is_chosen: bool,
 }
 
 impl Default for LogIn {
@@ -36,6 +38,7 @@ impl Default for LogIn {
             generation: UNBOUND,
             is_unrestricted: false,
             is_provisional: true,
+            is_chosen: false,
         }
     }
 }
@@ -49,7 +52,13 @@ impl LogIn {
             generation,
             is_unrestricted: principal.rights.are_unrestricted(),
             is_provisional: false,
+            is_chosen: true,
         }
+    }
+
+    /// The default user, for a client that has asked for it.
+    pub(crate) fn chosen_default() -> LogIn {
+        LogIn { is_chosen: true, ..LogIn::default() }
     }
 
     /// The name of the user.
@@ -83,6 +92,11 @@ impl LogIn {
     /// Whether its certificate may still name its user.
     pub(crate) fn is_provisional(&self) -> bool {
         self.is_provisional
+    }
+
+    /// Whether the client has asked to be this user.
+    pub(crate) fn is_chosen(&self) -> bool {
+        self.is_chosen
     }
 
     /// The users are known: the user is not provisional any more. Returns whether it was.

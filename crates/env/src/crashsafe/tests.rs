@@ -162,3 +162,18 @@ fn the_same_on_a_real_disk() {
     remove_durably(&RealDisk, &second).unwrap();
     assert!(RealDisk.list(temp.path()).unwrap().is_empty());
 }
+
+#[test]
+fn a_created_file_replaces_nothing() {
+    let dir = TempDir::new();
+    let file = dir.path().join("f");
+    create_with_mode(&file, b"first", 0o600).unwrap();
+    let refused = create_with_mode(&file, b"second", 0o600).unwrap_err();
+    assert_eq!(
+        (refused.kind(), std::fs::read(&file).unwrap()),
+        (io::ErrorKind::AlreadyExists, b"first".to_vec())
+    );
+    let link = dir.path().join("link");
+    std::os::unix::fs::symlink(dir.path().join("nowhere"), &link).unwrap();
+    assert!(create_with_mode(&link, b"", 0o600).is_err() && !dir.path().join("nowhere").exists());
+}

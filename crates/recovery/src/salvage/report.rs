@@ -37,6 +37,8 @@ pub(super) enum Kind {
     AllSnapshots,
     /// All document files, while the log does not hold everything.
     Documents,
+    /// Document files that are older than the log, or newer.
+    DocumentsApart,
 }
 
 impl Kind {
@@ -53,6 +55,7 @@ impl Kind {
             Kind::ForeignSnapshot => "snapshot of another log",
             Kind::AllSnapshots => "all snapshots",
             Kind::Documents => "all files of documents",
+            Kind::DocumentsApart => "files of documents of another moment",
         }
     }
 
@@ -80,6 +83,9 @@ impl Kind {
             }
             Kind::AllSnapshots => "all keys, except those that the log creates again",
             Kind::Documents => "all documents, except databases that the log creates again",
+            Kind::DocumentsApart => {
+                "the changes of these records: of documents if their files are older than the log, of keys if they are newer"
+            }
         }
     }
 }
@@ -131,6 +137,16 @@ impl DamageLocation {
             lsns: Some((Lsn::ZERO, begin)),
             file: documents::directory(dir),
             ..DamageLocation::of_all_snapshots(dir, Kind::Documents, reason.into())
+        }
+    }
+
+    /// Documents that are saved up to `saved`, beside a log that was read from `begin` to `end`.
+    pub(super) fn documents_apart(dir: &Path, saved: Lsn, (begin, end): (Lsn, Lsn)) -> DamageLocation {
+        let reason = format!("they are saved up to lsn {saved}; the log is read from {begin} to {end}");
+        DamageLocation {
+            lsns: Some(if saved < begin { (saved, begin) } else { (end, saved) }),
+            file: documents::directory(dir),
+            ..DamageLocation::of_all_snapshots(dir, Kind::DocumentsApart, reason)
         }
     }
 
@@ -292,6 +308,12 @@ impl Losses {
         told
     }
 
+    /// The bytes of places that lose something: what is lost of a missing segment is a place of its own.
+    fn lost_bytes(&self) -> u64 {
+        let losing = self.places.iter().filter(|place| !place.kind.loses_nothing());
+        losing.map(|place| place.bytes).fold(0, u64::saturating_add)
+    }
+
     /// Writes the report into the data directory.
     pub fn write(&self, disk: &dyn Disk, dir: &Path) -> io::Result<PathBuf> {
         let report = json!({
@@ -307,7 +329,7 @@ impl Losses {
             },
             "left_out": {
                 "places": self.places.len(),
-                "bytes": self.places.iter().map(|place| place.bytes).fold(0, u64::saturating_add),
+                "bytes": self.lost_bytes(),
                 "slots": self.slots,
                 "changes_of_lost_keys": self.changes_left_out,
             },
@@ -334,4 +356,23 @@ impl Losses {
 pub(super) fn confirmed(disk: &dyn Disk, dir: &Path, begin_lsn: Lsn) -> io::Result<()> {
     let aside = dir.join(format!("recovery-report-confirmed-{:016x}.json", begin_lsn.get()));
     env::crashsafe::rename_durably(disk, &dir.join(FILE_NAME), &aside)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_bytes_of_a_missing_segment_count_once() {
+        let place = |kind, bytes| DamageLocation {
+            bytes,
+            ..DamageLocation::of_all_snapshots(Path::new("/data"), kind, String::new())
+        };
+        let mut losses = Losses::new(0);
+        losses.note(place(Kind::Log(HoleKind::Segment), 1 << 20));
+        losses.note(place(Kind::Log(HoleKind::SegmentHeader), 4096));
+        losses.note(place(Kind::Log(HoleKind::Records), 8192));
+        losses.note(place(Kind::SnapshotChunk, 100));
+        assert_eq!((losses.lost_bytes(), losses.places()), (8292, 4));
+    }
 }

@@ -11,6 +11,7 @@
 //!
 //! Invariants
 //! - One save at a time.
+//! - What a forced recovery has left is not saved before it is confirmed, and then by the confirmation.
 //! - Files hold only what is committed: a log whose tail is cut goes on with them.
 //! - The log before a snapshot's begin is given up only if documents are saved up to there: recovery begins
 //!   at a snapshot for keys and documents alike.
@@ -26,7 +27,7 @@ use std::{
     time::Duration,
 };
 
-use documents::{Due, StoreError};
+use documents::{Documents, Due, StoreError};
 use engine::DocumentsCell;
 use env::Clock;
 use lsn::Lsn;
@@ -131,6 +132,11 @@ impl Saver {
         }
     }
 
+    /// The documents that are served; `None` before that.
+    pub(crate) fn documents(&self) -> Option<&Documents> {
+        self.documents.get().map(|documents| &**documents)
+    }
+
     /// The position up to which documents are saved; `None` without documents.
     pub(crate) fn saved_lsn(&self) -> Option<Lsn> {
         self.documents.get()?.saved_lsn()
@@ -149,8 +155,7 @@ impl Saver {
             let now_ms = self.clock.monotonic_us() / 1000;
             let rests = state.failing.is_some_and(|failing| now_ms < failing.at_ms + failing.retry_ms);
             drop(state);
-            // The state after a forced recovery is not saved before it is confirmed.
-            if (everything || !rests) && !log.is_frozen() {
+            if everything || !rests {
                 // A failure is logged, and the save is retried.
                 let _ = self.save(log, everything, if everything { COMMIT_PATIENCE_US } else { 0 });
             }
@@ -161,6 +166,9 @@ impl Saver {
     /// changes are committed.
     fn save(&self, log: &Log, everything: bool, patience_us: u64) -> Result<Option<Lsn>, StoreError> {
         let Some(documents) = self.documents.get() else { return Ok(None) };
+        if log.is_frozen() {
+            return Ok(documents.saved_lsn());
+        }
         let _turn = self.turn.lock();
         let due = Due { now_ms: self.clock.monotonic_us() / 1000, upto: self.node.applied(log), everything };
         let mut committed = |lsn: Lsn| {

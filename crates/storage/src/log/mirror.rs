@@ -231,8 +231,7 @@ impl Mirror {
             return Err(Error::Inconsistent { path: Control::path(&shared.dir), reason });
         }
         let promoted = Control { epoch, mirrored_epoch: seen, clean_end: None, ..*control };
-        promoted.store(&*shared.disk, &shared.dir)?;
-        *control = promoted;
+        shared.replace_control(&mut control, promoted)?;
         flusher.continue_behind(self.before);
         let reign = self.before.reign.saturating_add(self.reign_step);
         shared.reign.store(reign, Ordering::SeqCst);
@@ -261,8 +260,7 @@ impl Mirror {
         let mut control = shared.control.lock();
         let epoch = shared.epoch.load(Ordering::SeqCst).max(control.epoch);
         let resumed = Control { epoch, mirrored_epoch: MIRRORING, clean_end: None, ..*control };
-        resumed.store(&*shared.disk, &shared.dir)?;
-        *control = resumed;
+        shared.replace_control(&mut control, resumed)?;
         self.before = flusher.stop_closing();
         shared.mirroring.store(true, Ordering::SeqCst);
         Ok(true)
@@ -276,7 +274,8 @@ impl Log {
     }
 
     /// Records durably that `epoch` exists: this server will begin only higher epochs. Does nothing if
-    /// `epoch` is not higher than the recorded one.
+    /// `epoch` is not higher than the recorded one. A frozen log makes the record when it is
+    /// [adopted](Log::adopt).
     ///
     /// # Errors
     /// I/O errors.
@@ -286,9 +285,7 @@ impl Log {
             return Ok(());
         }
         let noted = Control { epoch, ..*control };
-        noted.store(&*self.shared.disk, &self.shared.dir)?;
-        *control = noted;
-        Ok(())
+        self.shared.replace_control(&mut control, noted)
     }
 
     /// Records durably that the next start of this server is to lead although another server has begun

@@ -15,8 +15,8 @@ impl Log {
     /// block while a segment is made.
     ///
     /// # Errors
-    /// An error with [`Error::is_disk_full`] if a segment is missing and cannot be made, for whatever reason,
-    /// or if the disk has no room for the rest.
+    /// An error with [`Error::is_disk_full`] if the disk has no room; another one if the log is poisoned, or
+    /// a segment is missing and cannot be made for another reason.
     pub fn require_room_to_reopen(&self, more: u64) -> Result<(), Error> {
         let shared = &*self.shared;
         // Closing writes the open batch and then an empty one. A recovery makes a segment if the log has
