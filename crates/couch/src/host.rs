@@ -18,7 +18,7 @@ use parking_lot::RwLockReadGuard;
 use settings::{Key, Settings};
 use storage::Log;
 
-use crate::{Feeds, Reply, Traffic};
+use crate::{Feeds, Jwt, ProxySecret, Reply, Traffic};
 
 /// The parts and interfaces that the front uses.
 pub struct Host {
@@ -112,6 +112,22 @@ pub trait Accounts: Send + Sync {
     fn account(&self, name: &str) -> Option<Account>;
     /// Judges a name and a password which a client at this address gives, for this resource if any.
     fn log_in(&self, address: IpAddr, name: &str, password: &str, resource: Option<Resource>) -> LogIn;
+    /// The other servers whose word about users is trusted.
+    fn trusted_issuers(&self) -> TrustedIssuers {
+        TrustedIssuers::default()
+    }
+    /// Notes that a client at this address has shown a token that is refused. It could not be guessed, so the
+    /// address is not slowed down.
+    fn note_refused(&self, _address: IpAddr) {}
+}
+
+/// Other servers whose word about users is trusted.
+#[derive(Debug, Clone, Default)]
+pub struct TrustedIssuers {
+    /// The issuers of tokens.
+    pub jwt: Option<Arc<Jwt>>,
+    /// The proxy in front of this server.
+    pub proxy: Option<Arc<ProxySecret>>,
 }
 
 /// A user that may log in.

@@ -396,9 +396,14 @@ impl Users {
         tracing::warn!(target: "server", %address, failures, unlogged, "a client failed to log in");
     }
 
+    /// Counts a login that has failed, and that nobody is slowed down for.
+    pub fn count_failed_login(&self) {
+        self.counts.0[Reason::Auth as usize].fetch_add(1, Ordering::Relaxed);
+    }
+
     /// Notes that a client could not log in over HTTP as `user`.
     pub fn note_failed_http_login(&self, address: IpAddr, user: &[u8], now_ms: u64) {
-        self.counts.0[Reason::Auth as usize].fetch_add(1, Ordering::Relaxed);
+        self.count_failed_login();
         self.slow_down(address, user, now_ms);
     }
 

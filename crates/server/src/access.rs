@@ -23,7 +23,7 @@ use env::Clock;
 use settings::{Key, RESERVED_PLACES};
 use subtle::ConstantTimeEq;
 
-use crate::config::Config;
+use crate::{config::Config, http::issuers::Issuers};
 
 const PROTECTED: CommandError = CommandError::Text(
     "DENIED Sheaf is running in protected mode: it has no password, so it serves only clients on this machine. Set one \
@@ -34,13 +34,15 @@ pub(crate) struct Access {
     config: Arc<Config>,
     clients: Arc<Clients>,
     clock: Arc<dyn Clock>,
+    /// The other servers whose word about users is trusted.
+    pub(crate) issuers: Arc<Issuers>,
     /// Connections that were refused.
     pub(crate) rejected_connections: AtomicU64,
 }
 
 impl Access {
     pub(crate) fn new(config: Arc<Config>, clients: Arc<Clients>, clock: Arc<dyn Clock>) -> Access {
-        Access { config, clients, clock, rejected_connections: AtomicU64::new(0) }
+        Access { config, clients, clock, issuers: Arc::default(), rejected_connections: AtomicU64::new(0) }
     }
 
     /// Admits a connection from `peer`. There are [`RESERVED_PLACES`] more places than clients may take, so
@@ -134,6 +136,11 @@ impl Access {
                 LogIn::Wrong
             }
         }
+    }
+
+    /// Counts a token that was refused.
+    pub(crate) fn note_refused_token(&self) {
+        self.config.users().count_failed_login();
     }
 
     /// The user with this name and password, who may use the resource.

@@ -16,6 +16,7 @@
 
 mod backlog;
 mod keeping_up;
+mod login_time;
 mod socket;
 mod unread;
 
@@ -83,6 +84,8 @@ pub(crate) struct Connection {
     keeping_up: Cell<KeepingUp>,
     /// State of the checks for a client that sends commands and does not read its replies.
     unread: Cell<Unread>,
+    /// The seconds for which the client could have logged in, and has to.
+    without_login_s: Cell<u32>,
 }
 
 impl Connection {
@@ -118,6 +121,7 @@ impl Connection {
             counted_bytes: Cell::new(0),
             keeping_up: Cell::default(),
             unread: Cell::default(),
+            without_login_s: Cell::default(),
         });
         let served = connection.clone();
         (connection, async move { poll_fn(|cx| served.poll(cx)).await })

@@ -265,6 +265,7 @@ fn stats(parts: &Parts, _: &Figures, out: &mut String) {
         "durable_channels_behind": parts.durable_channels.figures.behind.load(Relaxed),
         "durable_channels_messages": parts.durable_channels.figures.messages.load(Relaxed),
         "client_output_buffer_limit_disconnections": parts.counters.slow_clients_cut.load(Relaxed),
+        "login_timeouts": parts.login_timeouts(),
         "tracking_total_keys": tracked.keys,
         "tracking_total_items": tracked.items,
         "tracking_total_prefixes": tracked.prefixes,

@@ -35,10 +35,10 @@ use recovery::{
     unfinished::{Unfinished, refuse_unfinished},
 };
 use replication::ProcessId;
-use settings::{Key, Lasting, Settings, unknown_variables};
+use settings::{Key, Lasting, OPTIONS, Settings, unknown_variables};
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::{config::possible_clients, encryption::Encryption, listen, logging};
+use crate::{config::possible_clients, encryption::Encryption, http::issuers, listen, logging};
 use incarnation::Next;
 
 /// Exit status when the log failed (EX_IOERR).
@@ -162,6 +162,9 @@ impl Process {
         refuse_lost_settings(&RealDisk, &dir)?;
         let unusable = |error: tls::LoadError| ServeError::Setting(std::io::Error::other(error));
         let encryption = Encryption::open(settings).map_err(unusable)?.map(Arc::new);
+        issuers::read(settings).map_err(|(key, reason)| {
+            ServeError::Setting(std::io::Error::other(format!("{}: {reason}", OPTIONS[key as usize].name)))
+        })?;
         fit_clients(settings);
         let (bind, backlog) = (settings.text(Key::Bind), settings.integer(Key::TcpBacklog) as u32);
         // Sockets are made within a runtime, and outlive it.

@@ -202,6 +202,11 @@ settings! {
     HttpSessionTimeout "http-session-timeout" Access "SECONDS" Kind::Integer { min: 10, max: 31_536_000 }, "600", Mutable, "Seconds after which a session over HTTP ends, if no request has renewed its cookie.";
     HttpSessionSameSite "http-session-same-site" Access "strict|lax|none" Kind::Choice(&["strict", "lax", "none"]), "strict", Mutable, "Whether browsers send the cookie of a session for pages of other sites: never, for links to this server, or always. `none` needs TLS, and cors-origins says which sites may change anything.";
     HttpRequireValidUser "http-require-valid-user" Access "yes|no" Kind::Switch, "no", Mutable, "Answer requests over HTTP only to users who have logged in, except for logging in and /_up.";
+    JwtKeysFile "jwt-keys-file" Access "FILE" Kind::Text, "", Mutable, "File of the keys that verify JSON Web Tokens over HTTP, with the lines of CouchDB's section jwt_keys: hmac:KID = BASE64, rsa:KID = PEM, ec:KID = PEM. Without it, no token is accepted. It is read again with SIGHUP and CONFIG SET.";
+    JwtRequiredClaims "jwt-required-claims" Access "CLAIMS" Kind::Text, "exp", Mutable, "Claims that a token must have, separated by commas: exp, nbf, iat, kid, typ, {iss, \"VALUE\"}, {aud, \"VALUE\"}.";
+    JwtRolesClaimPath "jwt-roles-claim-path" Access "PATH" Kind::Text, "_couchdb\\.roles", Mutable, "Claim with the roles of the user; points lead into objects, a backslash stands before a point in a name.";
+    ProxyAuthSecretFile "proxy-auth-secret-file" Access "FILE" Kind::Text, "", Mutable, "File whose first line is the secret of a proxy that authenticates users over HTTP: X-Auth-CouchDB-UserName, -Roles, -Token. Without it, these headers mean nothing.";
+    UsersPublicFields "users-public-fields" Access "FIELDS" Kind::Text, "", Mutable, "Members of documents in _users that all users may read, separated by commas.";
     ProtectedMode "protected-mode" Access "yes|no" Kind::Switch, "yes", Mutable, "Refuse clients of other machines while no password is set.";
     LogFormat "log-format" Diagnosis "text|json" Kind::Choice(&["text", "json"]), "text", Fixed, "Format of the server's log lines.";
     Loglevel "loglevel" Diagnosis "debug|info|warn|error" Kind::Choice(&["debug", "info", "warn", "error"]), "info", Mutable, "Lowest level of log lines to write.";

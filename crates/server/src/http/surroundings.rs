@@ -5,7 +5,7 @@ use std::{
     sync::{Arc, OnceLock},
 };
 
-use couch::{Account, Fault, Feeds, Host, LogIn, Progress, Resource, Store};
+use couch::{Account, Fault, Feeds, Host, LogIn, Progress, Resource, Store, TrustedIssuers};
 use engine::clients::DEFAULT_USER;
 use parking_lot::RwLockReadGuard;
 use recovery::progress::LoadProgress;
@@ -79,6 +79,14 @@ impl couch::Accounts for Access {
 
     fn log_in(&self, address: IpAddr, name: &str, password: &str, resource: Option<Resource>) -> LogIn {
         self.log_in_over_http(address, name, password, resource)
+    }
+
+    fn trusted_issuers(&self) -> TrustedIssuers {
+        self.issuers.current()
+    }
+
+    fn note_refused(&self, _address: IpAddr) {
+        self.note_refused_token();
     }
 }
 

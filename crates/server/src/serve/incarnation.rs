@@ -399,8 +399,10 @@ async fn watch_signals(parts: Arc<Parts>) {
             _ = interrupt.recv() => break,
             _ = hangup.recv() => {
                 let (config, encryption) = (parts.config.clone(), parts.encryption.clone());
+                let issuers = parts.access.issuers.clone();
                 let reload = move || {
                     config.reload();
+                    issuers.follow(&config.current());
                     if let Some(encryption) = encryption {
                         encryption.reload(true);
                     }
