@@ -1,7 +1,6 @@
 """Who has not logged in, where a password is needed, has little: small requests, little time."""
 
 import contextlib
-import itertools
 import select
 import socket
 
@@ -49,12 +48,12 @@ def test_a_request_has_64_kib(server):
     with Connection(server.port) as connection:
         assert error_of(connection.call("AUTH", string, string)).startswith("WRONGPASS")
         assert error_of(connection.call("SET", string, string, string)).startswith("NOAUTH")
-        refused = connection.call("SET", string, string, string, string)
+        refused = connection.call("SET", *[string] * 5)
         assert error_of(refused) == "ERR Protocol error: too big request"
         with pytest.raises(Closed):
             connection.read()
     with server.connect() as connection:
-        assert error_of(connection.call("SET", string, string, string, string)).startswith("ERR syntax error")
+        assert error_of(connection.call("SET", *[string] * 5)).startswith("ERR syntax error")
 
 
 def test_who_does_not_log_in_is_disconnected(server):
@@ -67,18 +66,17 @@ def test_who_does_not_log_in_is_disconnected(server):
         admin = stack.enter_context(Couch(server.http_port, ("default", PASSWORD)))
         for connection in (loser, user):
             assert connection.call("AUTH", PASSWORD) == b"OK"
-        assert loser.call("RESET") == "RESET"
+        assert loser.call("RESET") == b"RESET"
         head.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n")
         curious.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
         body.sendall(b"POST /_session HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n")
         body.sendall(b"Content-Length: 100\r\n\r\n{")
         assert admin.get("/_all_dbs").status == 200
-        drops = itertools.cycle([b"a", b": ", b"b", b"\r\n"])
 
         def all_are_gone() -> bool:
             with contextlib.suppress(OSError):
-                head.sendall(next(drops))
-            with contextlib.suppress(OSError):
+                head.sendall(b"a")
+            with contextlib.suppress(Closed):
                 talker.send(encode("PING"))
             return all(is_closed(it) for it in (silent.socket, talker.socket, loser.socket, idle, head, curious, body))
 

@@ -100,7 +100,9 @@ pub enum JwtError {
     #[error("there is no key: lines are hmac:KID = BASE64, rsa:KID = PEM, ec:KID = PEM")]
     NoKey,
     /// The list of claims.
-    #[error("'{0}' is no claim that can be required: exp, iat, nbf, kid, typ, {{iss, \"VALUE\"}}, {{aud, \"VALUE\"}}")]
+    #[error(
+        "'{0}' is no claim that can be required: exp, iat, nbf, kid, typ, {{iss, \"VALUE\"}}, {{aud, \"VALUE\"}}"
+    )]
     Claim(String),
 }
 
@@ -460,7 +462,9 @@ mod tests {
 
     #[test]
     fn lists_of_claims_with_errors_are_refused() {
-        for text in ["ex", "{iss}", "{iss, me}", "{iss, \"\"}", "{exp, \"1\"}", "{iss, \"a\"} exp", "{iss, \"a\""] {
+        for text in
+            ["ex", "{iss}", "{iss, me}", "{iss, \"\"}", "{exp, \"1\"}", "{iss, \"a\"} exp", "{iss, \"a\""]
+        {
             assert!(Jwt::check_required(text).is_err(), "{text}");
         }
     }

@@ -140,9 +140,11 @@ impl JwtKeys {
             if line_of_key.is_empty() || line_of_key.starts_with([';', '#']) || line_of_key == HEADING {
                 continue;
             }
-            let (name, key) = key_of(line_of_key).map_err(|reason| JwtError::Key { line: index + 1, reason })?;
+            let (name, key) =
+                key_of(line_of_key).map_err(|reason| JwtError::Key { line: index + 1, reason })?;
             if keys.insert(name, key).is_some() || keys.len() > KEYS_MAX {
-                let reason = if keys.len() > KEYS_MAX { "there are too many keys" } else { "this key is given twice" };
+                let reason =
+                    if keys.len() > KEYS_MAX { "there are too many keys" } else { "this key is given twice" };
                 return Err(JwtError::Key { line: index + 1, reason });
             }
         }
@@ -165,12 +167,18 @@ fn key_of(line: &str) -> Result<((Kind, Box<str>), VerifyingKey), &'static str> 
             let secret = BASE64_STANDARD.decode(key).ok().filter(|secret| !secret.is_empty());
             (Kind::Hmac, VerifyingKey::Secret(secret.ok_or("the secret is not in base64, or empty")?))
         }
-        "rsa" => (Kind::Rsa, public_key(key).filter(|key| matches!(key, VerifyingKey::Rsa(_))).ok_or(
-            "it is not the public key, in PEM, of RSA with 2048 to 8192 bits",
-        )?),
-        "ec" => (Kind::Ec, public_key(key).filter(|key| !matches!(key, VerifyingKey::Rsa(_))).ok_or(
-            "it is not the public key, in PEM, of an elliptic curve P-256 or P-384",
-        )?),
+        "rsa" => (
+            Kind::Rsa,
+            public_key(key)
+                .filter(|key| matches!(key, VerifyingKey::Rsa(_)))
+                .ok_or("it is not the public key, in PEM, of RSA with 2048 to 8192 bits")?,
+        ),
+        "ec" => (
+            Kind::Ec,
+            public_key(key)
+                .filter(|key| !matches!(key, VerifyingKey::Rsa(_)))
+                .ok_or("it is not the public key, in PEM, of an elliptic curve P-256 or P-384")?,
+        ),
         _ => return Err(FORM),
     };
     Ok(((kind, kid.into()), key))
@@ -201,11 +209,17 @@ mod tests {
 
     #[test]
     fn a_file_of_couchdb_is_read() {
-        let file = format!("; keys\n# more\n[jwt_keys]\n\nhmac:_default = c2VjcmV0\r\n  hmac:a:b=c2VjcmV0\nec:one = {EC}\n");
+        let file = format!(
+            "; keys\n# more\n[jwt_keys]\n\nhmac:_default = c2VjcmV0\r\n  hmac:a:b=c2VjcmV0\nec:one = {EC}\n"
+        );
         let keys = JwtKeys::parse(&file).unwrap();
-        assert!(keys.get(Algorithm::Hs256, None).is_some() && keys.get(Algorithm::Hs512, Some("a:b")).is_some());
+        assert!(
+            keys.get(Algorithm::Hs256, None).is_some() && keys.get(Algorithm::Hs512, Some("a:b")).is_some()
+        );
         assert!(keys.get(Algorithm::Es256, Some("one")).is_some());
-        assert!(keys.get(Algorithm::Rs256, None).is_none() && keys.get(Algorithm::Hs256, Some("one")).is_none());
+        assert!(
+            keys.get(Algorithm::Rs256, None).is_none() && keys.get(Algorithm::Hs256, Some("one")).is_none()
+        );
         assert!(!format!("{keys:?}").contains("115"), "no key is shown");
     }
 
@@ -241,9 +255,10 @@ mod tests {
                 other => panic!("{file}: {other:?}"),
             }
         }
-        assert_eq!(JwtKeys::parse(&format!("rsa:a = {EC}")).err().map(|it| it.to_string()), Some(
-            "line 1: it is not the public key, in PEM, of RSA with 2048 to 8192 bits".into()
-        ));
+        assert_eq!(
+            JwtKeys::parse(&format!("rsa:a = {EC}")).err().map(|it| it.to_string()),
+            Some("line 1: it is not the public key, in PEM, of RSA with 2048 to 8192 bits".into())
+        );
         assert_eq!(JwtKeys::parse("; nothing").err(), Some(JwtError::NoKey));
     }
 }

@@ -82,8 +82,7 @@ pub use self::{
     front::{ConnectionPermit, Front},
     host::{
         Account, Accounts, Acks, Answer, Compaction, Fault, Host, HttpSettings, LogDriver, LogIn, Progress,
-        Redis, Resource, Running, Status, Store, Tools,
-        TrustedIssuers, Work,
+        Redis, Resource, Running, Status, Store, Tools, TrustedIssuers, Work,
     },
     jwt::{Jwt, JwtError, is_jwt},
     proxy_auth::ProxySecret,

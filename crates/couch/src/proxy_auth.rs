@@ -50,9 +50,9 @@ impl ProxySecret {
         let (Some(name), Some(token), None) = (name, token, names.next()) else { return Err(WrongToken) };
         // SHA-1 is that of proxies for CouchDB before 3.4.
         let digests = [hmac::HMAC_SHA256, hmac::HMAC_SHA1_FOR_LEGACY_USE_ONLY];
-        let is_right = digests.into_iter().any(|digest| {
-            hmac::verify(&hmac::Key::new(digest, &self.0), name.as_bytes(), &token).is_ok()
-        });
+        let is_right = digests
+            .into_iter()
+            .any(|digest| hmac::verify(&hmac::Key::new(digest, &self.0), name.as_bytes(), &token).is_ok());
         if !is_right {
             return Err(WrongToken);
         }

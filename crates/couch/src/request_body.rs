@@ -140,9 +140,7 @@ impl RequestBody {
         let mut bytes = 0;
         while !self.incoming.is_end_stream() {
             match self.piece().await {
-                Ok(Some(piece)) if bytes + piece.len() as u64 <= bytes_max => {
-                    bytes += piece.len() as u64
-                }
+                Ok(Some(piece)) if bytes + piece.len() as u64 <= bytes_max => bytes += piece.len() as u64,
                 Ok(None) => return true,
                 _ => return false,
             }

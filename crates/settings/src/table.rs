@@ -219,6 +219,8 @@ settings! {
     Timeout "timeout" Network "SECONDS" SECONDS_ANY, "0", Mutable, "Seconds after which an idle client is disconnected; 0 for never.";
     TcpKeepalive "tcp-keepalive" Network "SECONDS" SECONDS_ANY, "300", Fixed, "Seconds between probes of silent connections; 0 for none.";
     TcpBacklog "tcp-backlog" Network "CONNECTIONS" Kind::Integer { min: 1, max: 65535 }, "1024", Fixed, "Maximum number of connections that wait to be accepted.";
+    Unixsocket "unixsocket" Network "PATH" Kind::Text, "", Fixed, "Path of a Unix socket of the Redis protocol, for processes on this machine; empty for none.";
+    Unixsocketperm "unixsocketperm" Network "MODE" Kind::Text, "", Fixed, "Mode of that socket, in octal digits such as 770: who may write to it may connect. Empty for the mode of new files.";
     TlsPort "tls-port" Encryption "PORT" Kind::Integer { min: 0, max: 65535 }, "0", Fixed, "Port of the Redis protocol over TLS; 0 for none.";
     HttpTlsPort "http-tls-port" Encryption "PORT" Kind::Integer { min: 0, max: 65535 }, "0", Fixed, "Port of HTTP over TLS; 0 for none.";
     TlsCertFile "tls-cert-file" Encryption "FILE" Kind::Text, "", Mutable, "Certificate of this server, in PEM, followed by those between it and its authority. It is read again when it changes.";

@@ -61,7 +61,8 @@ pub(crate) fn read(settings: &Settings) -> Result<TrustedIssuers, (Key, String)>
     Jwt::check_required(required).map_err(|error| (Key::JwtRequiredClaims, error.to_string()))?;
     let jwt = named(Key::JwtKeysFile).map(|path| {
         let of_file = |reason: String| (Key::JwtKeysFile, reason);
-        let content = env::stream::read_to_end(path, KEYS_BYTES_MAX).map_err(|error| of_file(error.to_string()))?;
+        let content =
+            env::stream::read_to_end(path, KEYS_BYTES_MAX).map_err(|error| of_file(error.to_string()))?;
         let content = String::from_utf8(content).map_err(|_| of_file("it is not UTF-8".into()))?;
         let jwt = Jwt::new(&content, required, settings.text(Key::JwtRolesClaimPath));
         jwt.map(Arc::new).map_err(|error: JwtError| of_file(error.to_string()))

@@ -200,7 +200,7 @@ fn listen_for_redis(
         let listener = TcpListener::from_std(listener.try_clone()?)?;
         tokio::spawn(listen::accept(listener, reception.clone(), tls));
     }
-    Ok(())
+    process.unix.as_ref().map_or(Ok(()), |door| door.accept(reception))
 }
 
 /// Saves documents, so that the next start has less of the log to replay. Unsaved changes are in the log.
@@ -272,6 +272,7 @@ fn new_parts(settings: Settings, process: &Process, node: Arc<Node>, clock: Arc<
         redis_port: OnceLock::new(),
         listeners: [("tcp", &process.redis), ("tls", &process.redis_tls), ("sentinel", &process.sentinel)]
             .map(|(name, listeners)| (name, addresses(listeners).unwrap_or_default())),
+        unix_socket: process.unix.as_ref().map(|door| door.path().to_owned()),
     };
     let settings = (settings, process.lasting.clone());
     let encryption = process.encryption.clone();

@@ -12,7 +12,7 @@ use tokio::net::TcpStream;
 use super::Worker;
 use crate::{
     connection::{Connection, Socket, Taken},
-    mailbox::Admitted,
+    mailbox::{Admitted, UnixPeer},
 };
 
 /// Delay before the release of an ended connection's leases is retried if the log or a slot was busy.
@@ -24,7 +24,7 @@ const RESERVED_PERIOD: Duration = Duration::from_secs(1);
 impl Worker {
     /// Serves a client until its connection ends.
     pub(super) fn connect(self: &Rc<Self>, admitted: Admitted) {
-        let Admitted { stream, session, peer, local, place } = admitted;
+        let Admitted { stream, session, peer, local, unix, place } = admitted;
         let stream = match TcpStream::from_std(stream) {
             Ok(stream) => stream,
             Err(error) => {
@@ -32,7 +32,7 @@ impl Worker {
                 return;
             }
         };
-        let client = self.register_client(&stream, peer, local);
+        let client = self.register_client(&stream, (peer, local), unix);
         let (id, worker) = (client.id(), self.clone());
         let (connection, serving) =
             Connection::new(Socket::new(stream, session), client, place, worker.clone());
@@ -84,11 +84,22 @@ impl Worker {
         }
     }
 
-    fn register_client(&self, stream: &TcpStream, peer: SocketAddr, local: SocketAddr) -> Arc<Client> {
+    fn register_client(
+        &self,
+        stream: &TcpStream,
+        (peer, local): (SocketAddr, SocketAddr),
+        unix: Option<UnixPeer>,
+    ) -> Arc<Client> {
         let mailbox = self.mailbox.clone();
+        // As Redis shows them.
+        let shown = |address: SocketAddr| match &unix {
+            Some(unix) => format!("{}:0", unix.path),
+            None => address.to_string(),
+        };
         self.host.clients.register(Connected {
-            peer: peer.to_string(),
-            local: local.to_string(),
+            peer: shown(peer),
+            peer_uid: unix.as_ref().map(|unix| unix.uid),
+            local: shown(local),
             fd: stream.as_raw_fd(),
             now_ms: self.parts.clock.unix_ms(),
             signaller: Box::new(move |id, signal| mailbox.signal(id, signal)),

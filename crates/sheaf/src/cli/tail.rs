@@ -6,7 +6,7 @@ use clap::{Arg, ArgAction, ArgMatches, Command};
 use settings::{Key, OPTIONS};
 use tools::tail::Options;
 
-use super::tls;
+use super::{socket, tls};
 
 pub(super) fn command() -> Command {
     let port = Arg::new("port").long("port").value_name("PORT").env("SHEAF_PORT").hide_env(true);
@@ -35,6 +35,7 @@ pub(super) fn command() -> Command {
                 .help("Port of the server"),
         )
         .arg(password_file.help("File whose first line is the password of the server (requirepass)"))
+        .arg(socket().conflicts_with("host").conflicts_with("tls"))
         .args(tls::flags("Connect over TLS"))
         .after_help(
             "Each line is the time at which the message arrived, its channel and the message. Bytes that are not text are escaped: \\n, \
@@ -51,7 +52,7 @@ pub(super) fn options(matches: &ArgMatches) -> Options {
         names: matches.get_many::<String>("names").into_iter().flatten().cloned().collect(),
         are_patterns: matches.get_flag("pattern"),
         from: text("from"),
-        host: text("host").unwrap_or_default(),
+        host: text("socket").or(text("host")).unwrap_or_default(),
         port: matches.get_one::<u16>("port").copied().unwrap_or_default(),
         password_file: text("password-file").map(PathBuf::from),
         tls: tls::files(matches),
@@ -89,6 +90,9 @@ mod tests {
             tls: None,
         };
         assert_eq!(found.unwrap(), expected);
+        let found = parsed(&["tail", "a", "-s", "/run/s"]).unwrap();
+        assert_eq!(found.host, "/run/s");
+        assert!(parsed(&["tail", "a", "-s", "/run/s", "--host", "h"]).is_err());
         for from in ["-", "$", "7:42"] {
             let found = parsed(&["tail", "a", "--from", from]).unwrap();
             assert_eq!((found.names, found.from), (vec!["a".into()], Some(from.into())));
