@@ -25,6 +25,7 @@ use super::{
     failure::Failure,
     host::{Account, Host, LogIn, Resource},
     proxy_auth::WrongToken,
+    refusal::Refusal,
     thread::HttpThread,
     user::{Shown, TOO_EARLY, User, WRONG_PASSWORD},
 };
@@ -156,6 +157,7 @@ pub(super) async fn log_in(
         match host.access.log_in(peer.ip(), name, password, resource) {
             LogIn::Accepted(account) => return Ok(account),
             LogIn::Wrong => return Err(Failure::Unauthorized(WRONG_PASSWORD)),
+            LogIn::Loading => return Err(Refusal::Loading.into()),
             LogIn::TooEarly => return Err(Failure::Forbidden(TOO_EARLY)),
             // The outcome is known when it is asked for again, even if the work has panicked: then it begins
             // anew.
@@ -176,6 +178,11 @@ pub(super) fn still(host: &Host, user: &User) -> Option<User> {
         }
         (Some(name), _) => Some(User::known(name, host.access.account(name)?, user.shown.clone())),
     }
+}
+
+/// The name that a request gives with a password, whether it is right or not.
+pub(super) fn named(headers: &HeaderMap) -> String {
+    credentials(headers).map(|(name, _)| name).unwrap_or_default()
 }
 
 /// Name and password of HTTP Basic authentication, if given.

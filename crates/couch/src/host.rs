@@ -119,6 +119,8 @@ pub trait Accounts: Send + Sync {
     /// Notes that a client at this address has shown a token that is refused. It could not be guessed, so the
     /// address is not slowed down.
     fn note_refused(&self, _address: IpAddr) {}
+    /// Notes a request (method and path) that only administrators make, for the audit.
+    fn note_request(&self, _client: SocketAddr, _user: &str, _request: (&str, &str), _succeeded: bool) {}
 }
 
 /// Other servers whose word about users is trusted.
@@ -152,6 +154,8 @@ pub enum LogIn {
     Wrong,
     /// Others at this address have failed: it has to wait.
     TooEarly,
+    /// The server loads its data, and does not know the user.
+    Loading,
     /// That takes long to find out: ask again when this work is done.
     Begins(Work),
     /// That is being found out: ask again a little later.

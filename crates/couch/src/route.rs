@@ -2,6 +2,7 @@
 
 use std::{net::SocketAddr, rc::Rc};
 
+use documents::USERS_DATABASE;
 use engine::replication::Address;
 use http::{
     HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode, Uri, Version, header, request::Parts,
@@ -108,7 +109,15 @@ async fn by_tools(
     }
     idle_timer.set_stranger(false);
     *request.uri_mut() = without_empty_segments(request.uri());
-    thread.host().tools.answer(request).await
+    let begins_backup = resource == Resource::Backup && request.method() == Method::POST;
+    let user = access::named(request.headers());
+    let (method, path) = (request.method().clone(), request.uri().path().to_owned());
+    let reply = thread.host().tools.answer(request).await;
+    if begins_backup {
+        let succeeded = reply.status().is_success();
+        thread.host().access.note_request(peer, &user, (method.as_str(), &path), succeeded);
+    }
+    reply
 }
 
 async fn admit_to_tools(
@@ -271,10 +280,28 @@ async fn admit_and_route(
     let (thread, idle_timer, body) = (thread.clone(), idle_timer.clone(), Some(body));
     let mut call = Call { thread, head, query, user, peer, idle_timer, body };
     let mut answered = route(&mut call, &path).await;
+    if is_audited(&call.head.method, &path) {
+        let succeeded = answered.as_ref().is_ok_and(|reply| reply.status().is_success());
+        let user = call.user.name.as_deref().unwrap_or_default();
+        let request = (call.head.method.as_str(), call.head.uri.path());
+        call.thread.host().access.note_request(peer, user, request, succeeded);
+    }
     if let Ok(reply) = &mut answered {
         call.thread.front.sessions.renew(call.thread.host(), &call.user, reply);
     }
     (answered, call.body)
+}
+
+/// Whether the audit notes a request: it changes settings, users, rights, or the list of databases.
+fn is_audited(method: &Method, path: &[&str]) -> bool {
+    let changes = !matches!(*method, Method::GET | Method::HEAD);
+    let is_database = |name: &str| !name.starts_with('_') || name == USERS_DATABASE;
+    changes
+        && match path {
+            ["_node", ..] | [USERS_DATABASE, ..] | [_, "_security" | "_purge"] => true,
+            [name] => is_database(name) && *method != Method::POST,
+            _ => false,
+        }
 }
 
 /// The user that sends the request, if the server admits it.

@@ -138,7 +138,7 @@ impl Parts {
         let group = Group::new(node.clone(), config.clone(), data.keyspace.clone(), entropy.clone());
         let group = Arc::new(group);
         let parts = Parts {
-            access: Arc::new(Access::new(config.clone(), clients.clone(), clock.clone())),
+            access: Arc::new(Access::new(config.clone(), clients.clone(), clock.clone(), progress.clone())),
             encryption,
             counters: Counters::default(),
             traffic: Arc::default(),

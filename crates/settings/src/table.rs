@@ -199,6 +199,7 @@ settings! {
     Aclfile "aclfile" Access "FILE" Kind::Text, "", Fixed, "File of users, for ACL LOAD and ACL SAVE. A leader whose data have no users reads it when it starts.";
     AclPubsubDefault "acl-pubsub-default" Access "allchannels|resetchannels" Kind::Choice(&["allchannels", "resetchannels"]), "resetchannels", Mutable, "Channels of new users: all of them, or none.";
     AcllogMaxLen "acllog-max-len" Access "ENTRIES" Kind::Integer { min: 0, max: 1 << 20 }, "128", Mutable, "Entries of ACL LOG, at most.";
+    Audit "audit" Access "yes|no" Kind::Switch, "no", OfData, "Write down what administrators do, and logins that fail, in the log: the durable channel __sheaf__:audit, which sheaf tail --audit follows.";
     HttpSessionTimeout "http-session-timeout" Access "SECONDS" Kind::Integer { min: 10, max: 31_536_000 }, "600", Mutable, "Seconds after which a session over HTTP ends, if no request has renewed its cookie.";
     HttpSessionSameSite "http-session-same-site" Access "strict|lax|none" Kind::Choice(&["strict", "lax", "none"]), "strict", Mutable, "Whether browsers send the cookie of a session for pages of other sites: never, for links to this server, or always. `none` needs TLS, and cors-origins says which sites may change anything.";
     HttpRequireValidUser "http-require-valid-user" Access "yes|no" Kind::Switch, "no", Mutable, "Answer requests over HTTP only to users who have logged in, except for logging in and /_up.";

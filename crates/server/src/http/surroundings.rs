@@ -1,7 +1,7 @@
 //! The server as the CouchDB front sees it: implements the interfaces of [`couch::Host`].
 
 use std::{
-    net::IpAddr,
+    net::{IpAddr, SocketAddr},
     sync::{Arc, OnceLock},
 };
 
@@ -85,8 +85,12 @@ impl couch::Accounts for Access {
         self.issuers.current()
     }
 
-    fn note_refused(&self, _address: IpAddr) {
-        self.note_refused_token();
+    fn note_refused(&self, address: IpAddr) {
+        self.note_refused_token(address);
+    }
+
+    fn note_request(&self, client: SocketAddr, user: &str, request: (&str, &str), succeeded: bool) {
+        Access::note_request(self, client, user, request, succeeded);
     }
 }
 

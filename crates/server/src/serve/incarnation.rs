@@ -129,6 +129,7 @@ pub(super) async fn run(process: &Process, next: Next) -> Result<Option<Next>, S
         () = parts.stop.requested() => true,
         () = reopening::requested(&node, &log, &mailboxes) => false,
         () = every_second(&parts, &log) => true,
+        () = parts.config.follow_audit(&log) => true,
         lost = failure::notice_loss(&process.disk) => failure::end_process(&lost, &mailboxes, &process.disk),
     };
     tracing::info!(target: "server", "stopping");
@@ -138,6 +139,7 @@ pub(super) async fn run(process: &Process, next: Next) -> Result<Option<Next>, S
     stop_http(&http).await;
     parts.scripts.close();
     stop_workers(mailboxes, threads).await;
+    parts.config.record_audit(&log);
     parts.scrubber.stop();
     parts.durable_channels.stop();
     parts.snapshots.stop(if is_over { parts.stop.at_stop() } else { AtStop::Leave });

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use settings::{Key, OPTIONS};
-use tools::tail::Options;
+use tools::tail::{AUDIT_CHANNEL, Options};
 
 use super::{socket, tls};
 
@@ -13,7 +13,7 @@ pub(super) fn command() -> Command {
     let password_file = Arg::new("password-file").long("password-file").value_name("FILE");
     Command::new("tail")
         .about("Follow channels of a running server, one line per message")
-        .arg(Arg::new("names").value_name("CHANNEL").required(true).num_args(1..).help("The channels"))
+        .arg(Arg::new("names").value_name("CHANNEL").required_unless_present("audit").num_args(1..).help("The channels"))
         .arg(
             Arg::new("pattern")
                 .long("pattern")
@@ -27,6 +27,13 @@ pub(super) fn command() -> Command {
                 .allow_hyphen_values(true)
                 .conflicts_with("pattern")
                 .help("Follow durable channels from this position on; - is the oldest message kept, $ the next"),
+        )
+        .arg(
+            Arg::new("audit")
+                .long("audit")
+                .action(ArgAction::SetTrue)
+                .conflicts_with_all(["names", "pattern"])
+                .help("Follow what administrators do (setting audit), from the oldest entry kept on"),
         )
         .arg(Arg::new("host").long("host").value_name("HOST").default_value("127.0.0.1").help("Host of the server"))
         .arg(
@@ -48,10 +55,11 @@ pub(super) fn command() -> Command {
 
 pub(super) fn options(matches: &ArgMatches) -> Options {
     let text = |name: &str| matches.get_one::<String>(name).cloned();
+    let audit = matches.get_flag("audit").then(|| String::from_utf8_lossy(AUDIT_CHANNEL).into_owned());
     Options {
-        names: matches.get_many::<String>("names").into_iter().flatten().cloned().collect(),
+        from: text("from").or(audit.is_some().then(|| "-".into())),
+        names: matches.get_many::<String>("names").into_iter().flatten().cloned().chain(audit).collect(),
         are_patterns: matches.get_flag("pattern"),
-        from: text("from"),
         host: text("socket").or(text("host")).unwrap_or_default(),
         port: matches.get_one::<u16>("port").copied().unwrap_or_default(),
         password_file: text("password-file").map(PathBuf::from),
