@@ -73,7 +73,7 @@ def test_actions_of_administrators_are_in_the_audit(audited):
         assert entry["arguments"] == ["maxmemory", "1gb", "requirepass", "(redacted)"]
         assert (entry["user"], entry["succeeded"]) == ("default", True) and entry["client"].startswith("127.0.0.1:")
         entry = entry_of("acl|setuser")
-        assert entry["arguments"][:2] == ["anna", "on"] and "(redacted)" in entry["arguments"]
+        assert entry["arguments"] == ["anna", *["(redacted)"] * 4]
         entry = entry_of("config|set")
         assert (entry["arguments"], entry["succeeded"]) == (["bogus", "1"], False)
         assert (entry := entry_of("flushall"))["user"] == "anna" and entry["succeeded"]

@@ -119,7 +119,8 @@ pub(super) async fn identify(
     Ok(thread.front.sessions.user(thread.host(), headers).unwrap_or_else(|| User::anonymous(false)))
 }
 
-/// The user whom another server has authenticated, if this server trusts one: the issuer of tokens, or a proxy.
+/// The user whom another server has authenticated, if this server trusts one: the issuer of tokens, or a
+/// proxy.
 fn vouched_for(host: &Host, headers: &HeaderMap, peer: &SocketAddr) -> Result<Option<User>, Failure> {
     let trusted = host.access.trusted_issuers();
     if let (Some(jwt), Some(token)) = (&trusted.jwt, bearer_token(headers)) {

@@ -8,8 +8,8 @@
 //! tokens, or a list of them: a token holds until it ends, and its user needs no document in `_users`.
 //!
 //! Invariants
-//! - The kind of a key decides which algorithms it verifies, not the token: the public key of RSA is no secret
-//!   of HMAC, and nothing is accepted without a signature.
+//! - The kind of a key decides which algorithms it verifies, not the token: the public key of RSA is no
+//!   secret of HMAC, and nothing is accepted without a signature.
 //! - No claim counts before the signature is verified.
 //! - `exp` and `nbf` are checked wherever they are given, and demanded if the setting says so.
 

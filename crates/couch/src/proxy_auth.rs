@@ -1,4 +1,5 @@
-//! Users that a proxy in front of this server has authenticated: it names the user, and its roles, in headers.
+//! Users that a proxy in front of this server has authenticated: it names the user, and its roles, in
+//! headers.
 //!
 //! The token proves that the headers come from the proxy: HMAC of the user's name, with a secret that the two
 //! share. As in CouchDB with `proxy_use_secret`; without a secret these headers mean nothing here.

@@ -58,8 +58,8 @@ pub(super) fn admit(call: &Call, path: &[&str]) -> Result<(), Failure> {
     }
 }
 
-/// The members of another user's document that are for all who have logged in, if any are, and the request reads
-/// just that document.
+/// The members of another user's document that are for all who have logged in, if any are, and the request
+/// reads just that document.
 pub(super) async fn public_part(
     call: &Call,
     database: &Arc<Database>,

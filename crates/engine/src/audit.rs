@@ -2,17 +2,18 @@
 //!
 //! ```text
 //! a command | a request over HTTP | a login that failed -> Audit -> (the server) record of the log
-//!                                                            '-> XSUBSCRIBE __sheaf__:audit, sheaf tail --audit
+//!                                                 -> XSUBSCRIBE __sheaf__:audit, sheaf tail --audit
 //! ```
 //!
-//! What it is: the entries until the server has them in the log, and their form. What it is not: a judge, or a
-//! writer of the log: where a server takes no writes, its own log gets the entries.
+//! What it is: the entries until the server has them in the log, and their form. What it is not: a judge, or
+//! a writer of the log: where a server takes no writes, its own log gets the entries.
 //!
 //! Invariants
 //! - No entry has a password: arguments are those that MONITOR shows, and the name of a login that failed is
 //!   there only if there is such a user, because people type passwords in its place.
-//! - An entry never holds up the action. At most [`WAITING_MAX`] wait; more are counted, and the next entry says
-//!   how many. Of logins that fail, at most [`LOGINS_PER_S_MAX`] a second are entries: nobody fills the disk.
+//! - An entry never holds up the action. At most [`WAITING_MAX`] wait; more are counted, and the next entry
+//!   says how many. Of logins that fail, at most [`LOGINS_PER_S_MAX`] a second are entries: nobody fills the
+//!   disk.
 
 use std::{
     collections::VecDeque,

@@ -232,7 +232,8 @@ impl Access {
         user.is_admin || command.is_some_and(|command| user.rights.allow(command))
     }
 
-    /// The user of the data with this name; none while the data are loaded: what is there may be of yesterday.
+    /// The user of the data with this name; none while the data are loaded: what is there may be of
+    /// yesterday.
     fn user_of(&self, name: &str) -> Option<Arc<Principal>> {
         if self.progress.loading().is_some() {
             return None;

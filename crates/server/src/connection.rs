@@ -230,10 +230,11 @@ impl Connection {
     }
 
     /// Takes the socket out of the connection, with the client's request, if the client turned out to be
-    /// another server that takes the connection over. Call when the connection has ended.
-    pub(crate) fn take_over(&self) -> Option<(Taken, PeerClaim)> {
-        let claim = self.conversation.borrow_mut().session.claim.take()?;
-        self.socket.take().ok().map(|taken| (taken, claim))
+    /// another server that takes the connection over, and with its user. Call when the connection has ended.
+    pub(crate) fn take_over(&self) -> Option<(Taken, PeerClaim, Vec<u8>)> {
+        let session = &mut self.conversation.borrow_mut().session;
+        let claim = session.claim.take()?;
+        self.socket.take().ok().map(|taken| (taken, claim, session.login.name().to_vec()))
     }
 
     /// Reads once and executes the received commands.

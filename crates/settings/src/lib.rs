@@ -426,9 +426,9 @@ mod tests {
         for (index, option) in OPTIONS.iter().enumerate() {
             assert_eq!(option.key as usize, index, "{}", option.name);
         }
-        // Tokens, a proxy and public members need five that CouchDB has too, a Unix socket two of Redis', an
-        // audit and the passphrase of a key one each.
-        assert!(OPTIONS.len() < 111, "the budget for settings");
+        // Tokens, a proxy and public members of users need five, as in CouchDB, a Unix socket two of Redis', and
+        // the audit one.
+        assert!(OPTIONS.len() < 110, "the budget for settings");
     }
 
     #[test]

@@ -14,8 +14,7 @@ use super::{ADMIN, HELP, ROW};
 use crate::acl::{UserChanges, user_after, user_changes};
 
 /// Settings whose values are secret, by all their names.
-const PASSWORDS: [&[u8]; 5] =
-    [b"requirepass", b"masterauth", b"primaryauth", b"admin-password", b"tls-key-file-pass"];
+const PASSWORDS: [&[u8]; 4] = [b"requirepass", b"masterauth", b"primaryauth", b"admin-password"];
 
 pub(super) const ROWS: [Row; 5] = [
     Row {

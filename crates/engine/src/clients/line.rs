@@ -112,7 +112,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        clients::{Clients, Label, tests::connected},
+        clients::{Clients, Connected, Label, tests::connected},
         row::samples,
     };
 

@@ -1,8 +1,8 @@
 //! Disconnects clients that have to log in and do not: each has a place among the clients, and memory for its
 //! requests.
 //!
-//! Only time in which the client could log in counts: not that in which the server loads its data and knows no
-//! users, and not that for which a login waits, for its address or for the check of a password.
+//! Only time in which the client could log in counts: not that in which the server loads its data and knows
+//! no users, and not that for which a login waits, for its address or for the check of a password.
 
 use std::sync::atomic::Ordering::Relaxed;
 

@@ -5,8 +5,8 @@
 //! ```
 //!
 //! Invariants
-//! - A server starts only with files that can be read. If they cannot be read later, the earlier keys stay, and
-//!   a warning says why.
+//! - A server starts only with files that can be read. If they cannot be read later, the earlier keys stay,
+//!   and a warning says why.
 //! - Keys and secrets are in files alone: no setting has them, so nothing shows them.
 
 use std::{path::Path, sync::Arc};

@@ -458,6 +458,9 @@ async fn every_second(parts: &Parts, log: &Log) {
         parts.config.put_data_settings_in_force();
         // On a replica, users change with the leader's log, perhaps while no client is there to notice.
         parts.config.follow_users();
+        if let Some(replicate) = parts.config.users().commands().find(b"replicate") {
+            parts.node.review_replicas(&parts.config.users().current(), replicate);
+        }
         parts.config.record_given(log);
         parts.node.tick();
         stalled.look(&parts.node, &parts.scripts);

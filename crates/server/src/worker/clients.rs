@@ -44,8 +44,8 @@ impl Worker {
             serving.await;
             let ended = worker.connections.borrow_mut().remove(&id);
             if let Some(connection) = ended {
-                if let Some((taken, claim)) = connection.take_over() {
-                    worker.serve_server(taken, peer, claim);
+                if let Some((taken, claim, user)) = connection.take_over() {
+                    worker.serve_server(taken, peer, claim, user);
                 }
                 if connection.place() == Place::Lost {
                     worker.parts.access.note_rejected();
@@ -63,10 +63,12 @@ impl Worker {
     }
 
     /// Hands the connection of another server to those who serve it.
-    fn serve_server(&self, taken: Taken, peer: SocketAddr, claim: PeerClaim) {
+    fn serve_server(&self, taken: Taken, peer: SocketAddr, claim: PeerClaim, user: Vec<u8>) {
         let parts = &self.parts;
         match (parts.node.plain_end(taken.socket, taken.session), claim) {
-            (Ok(socket), PeerClaim::Replica(words)) => parts.node.serve_replica(socket, peer.ip(), &words),
+            (Ok(socket), PeerClaim::Replica(words)) => {
+                parts.node.serve_replica(socket, peer.ip(), &words, user)
+            }
             (Ok(socket), PeerClaim::Member(words)) => parts.group.serve_member(socket, peer.ip(), &words),
             (Err(reason), _) => parts.node.note_refused(peer, &reason),
         }

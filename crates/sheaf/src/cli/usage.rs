@@ -127,7 +127,6 @@ mod tests {
             (&["--replicaof", "db1", "6379"], "--replica-of HOST:PORT"),
             (&["serve", "--slaveof", "db1", "6379"], "--replica-of HOST:PORT"),
             (&["--cluster-enabled", "yes"], "--cluster-emulation"),
-            (&["--unixsocket", "/tmp/s"], "--bind"),
             (&["--logfile", "x"], "standard error"),
             (&["--tls-ciphersuites", "x"], "--tls-protocols"),
             (&["--rename-command", "FLUSHALL", ""], "commands keep"),
