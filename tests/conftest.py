@@ -134,7 +134,9 @@ def new_server(request: pytest.FixtureRequest, tmp_path):
     request.node.servers = servers
 
     def make(directory=None, **options) -> Server:
-        server = Server(directory or tmp_path / f"data-{len(servers) + 1}", Options(**options))
+        directory = directory or tmp_path / f"data-{len(servers) + 1}"
+        # Not beside the directory: on a full volume there is no room for the log either.
+        server = Server(directory, Options(**options), log_path=tmp_path / f"{directory.name}.log")
         servers.append(server)
         return server
 

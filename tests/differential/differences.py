@@ -429,7 +429,7 @@ DIFFERENCES = (
     ),
     Difference("Texts of refused libraries", _refusals_of(lambda command: command.name == "FUNCTION")),
     Difference(
-        "GEOSEARCH has no polygons",
+        "GEOSEARCH without an area names two kinds",
         _without(b", BYBOX and BYPOLYGON can", b" and BYBOX can"),
     ),
     Difference(

@@ -123,6 +123,7 @@ class RecordingWriter(Writer):
         raise AssertionError(f"writer {self.number}: no state from command {acknowledged} on is what was restored")
 
 
+@pytest.mark.oracle
 @pytest.mark.parametrize("durability", ["strict", "none"])
 def test_a_backup_under_full_load_holds_all_that_was_acknowledged_before(
     new_server, restored, tmp_path, request, durability

@@ -59,6 +59,7 @@ def start_without(new_server, server):
     return new_server(directory=server.directory).start()
 
 
+@pytest.mark.oracle
 @pytest.mark.parametrize("between", ["nothing", "SAVE", "FLUSHALL"])
 def test_settings_of_the_data_hold_after_kill_9(server, between):
     say(server)

@@ -15,6 +15,7 @@ WRITERS = 6
 EDITS_MAX = 1500
 
 
+@pytest.mark.oracle
 @pytest.mark.sheaf_only
 @pytest.mark.soak
 @pytest.mark.parametrize("snapshots", [False, True])

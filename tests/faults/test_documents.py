@@ -88,6 +88,7 @@ def test_flushall_leaves_documents_alone(filled):
     assert content(filled, "db") == before
 
 
+@pytest.mark.oracle
 def test_a_backup_under_load_holds_acknowledged_changes(new_server, filled, tmp_path, request):
     writers = [DocumentWriter(number, request.config.getoption("seed")) for number in range(WRITERS)]
     with Couch(filled.http_port) as couch:
@@ -178,6 +179,7 @@ def test_replicas_have_documents_follow_and_lead(new_server, filled):
         assert couch.get("/db/live").status == 200 and couch.get("/db/of%20the%20new%20leader").status == 200
 
 
+@pytest.mark.oracle
 def test_replicas_survive_kills_under_edits(new_server, request):
     seed = request.config.getoption("seed")
     leader = new_server(log_segment_bytes="1mb", extra=("--snapshot-interval-seconds", "1")).start()

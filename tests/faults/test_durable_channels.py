@@ -170,6 +170,7 @@ def storm(server, seed: int, kills: int) -> int:
 @pytest.mark.slow
 @pytest.mark.soak
 # With `interval`, acknowledged messages may be lost, but never messages that were shown.
+@pytest.mark.oracle
 @pytest.mark.parametrize("durability", ["strict", "interval"])
 def test_kill_storm(new_server, request, durability):
     kills = max(3, request.config.getoption("kills") // 4)
@@ -178,6 +179,7 @@ def test_kill_storm(new_server, request, durability):
     print(f"{kills} kills, {messages} messages")
 
 
+@pytest.mark.oracle
 def test_a_few_kills(new_server, request):
     """A short version for every run."""
     server = new_server(log_segment_bytes="1mb", extra=SETTINGS + EVERY_SECOND)

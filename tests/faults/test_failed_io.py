@@ -118,6 +118,7 @@ def test_an_idle_server_that_cannot_write_stops_at_the_first_write(new_server):
         assert connection.call("GET", "k") in (b"before", b"after")
 
 
+@pytest.mark.oracle
 @pytest.mark.parametrize("when", range(1, 9))
 def test_killed_at_an_exact_write(new_server, when):
     """SIGKILL arrives inside the log's n-th write after the load has begun."""

@@ -87,6 +87,7 @@ def test_a_full_disk_shows_in_every_status(on_volume, volume):
         assert b"aof_last_write_status:ok\r\n" in connection.call("INFO", "persistence")
 
 
+@pytest.mark.oracle
 def test_a_kill_on_a_full_disk_loses_no_acknowledged_write(on_volume, volume):
     writers = [Writer(number, seed=2) for number in range(WRITERS)]
     write_until_refused(on_volume, writers)

@@ -85,6 +85,7 @@ def test_a_clock_that_went_back_is_told_at_the_start_though_nothing_is_written(n
     assert all("the clock here" not in server.log() for server in others(servers, follower))
 
 
+@pytest.mark.oracle
 def test_steps_of_the_clock_of_one_member_lose_nothing(new_server, new_time):
     times = [new_time() for _ in range(3)]
     first = member(new_server, extra_environment=times[0].environment).start()

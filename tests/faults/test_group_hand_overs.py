@@ -24,6 +24,7 @@ OPEN_FILES_SLACK = 10
 THREADS_SLACK = 4
 
 
+@pytest.mark.oracle
 def test_hand_overs_in_a_row_lose_and_leak_nothing(group: Group, checker, request, tmp_path):
     count = request.config.getoption("hand_overs")
     gaps_ms: list[float] = []

@@ -35,6 +35,7 @@ RESTARTING = "restarting within the process"
 STEPPED_DOWN = "it follows from now on"
 
 
+@pytest.mark.oracle
 def test_no_acknowledged_write_is_lost_when_leaders_are_killed(new_server, request):
     servers = group_of(new_server)
     with writing(servers) as writers:
@@ -454,6 +455,32 @@ def fill_leaving(volume: Volume, left_bytes: int) -> None:
     volume.fill_leaving(left_bytes or MIB)
     if left_bytes == 0:
         volume.fill()
+
+
+def test_a_new_leader_commits_with_a_member_that_must_copy_everything_first(new_server):
+    small = ("--replica-retention-bytes", "1mb", "--replica-retention-seconds", "1")
+    servers = group_of(new_server, log_segment_bytes="1mb", extra=small)
+    leader = servers[0]
+    away, other = others(servers, leader)
+    away.kill()
+
+    def has_cut_its_log(server: Server) -> bool:
+        # A snapshot is taken only if something was written since the last one.
+        assert call(leader, "SET", "changed", "x") == b"OK"
+        assert call(server, "SAVE") == b"OK"
+        return len(list(server.directory.glob("log-*.seg"))) < 5
+
+    for number in range(70):
+        assert call(leader, "SET", f"k{number}", "x" * 100_000) == b"OK"
+    wait_until("the log that the member lacks to be gone", lambda: all(map(has_cut_its_log, (leader, other))))
+    assert call(leader, "SET", "k", "v") == b"OK"
+    leader.kill()
+    away.start()
+    # The new leader has committed nothing yet: for a majority it needs the member that has no log of use.
+    new = wait_leader([away, other])
+    assert new is other and call(new, "GET", "k") == b"v"
+    assert "copying everything from the leader" in away.log()
+    wait_until("the copy to be shown", lambda: call(away, "GET", "k") == b"v")
 
 
 @pytest.mark.parametrize("left_bytes", [3 * MIB, 0])

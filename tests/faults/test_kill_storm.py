@@ -87,6 +87,7 @@ class Rounds:
         self.server.kill()
 
 
+@pytest.mark.oracle
 @pytest.mark.slow
 @pytest.mark.soak
 @pytest.mark.parametrize("part", range(STRICT_PARTS))
@@ -95,6 +96,7 @@ def test_kill_storm(new_server, request, part):
     storm(new_server(durability="strict"), request, share, READERS, part)
 
 
+@pytest.mark.oracle
 @pytest.mark.slow
 @pytest.mark.soak
 def test_kill_storm_in_commit(new_server, request):
@@ -112,6 +114,7 @@ def storm(server: Server, request: pytest.FixtureRequest, share: float, readers:
     print(f"{kills} kills, {acknowledged} commands acknowledged, {rounds.survivors} more had survived; seed {seed}")
 
 
+@pytest.mark.oracle
 @pytest.mark.sheaf_only
 @pytest.mark.slow
 @pytest.mark.soak
@@ -128,6 +131,7 @@ def test_kill_storm_with_snapshots(new_server, request):
     print(f"{kills} kills, {taken} snapshots, {acknowledged} commands acknowledged")
 
 
+@pytest.mark.oracle
 def test_a_few_kills(new_server, request):
     """A short version for every run."""
     Rounds(new_server(), request.config.getoption("seed"), READERS).run(3)

@@ -123,6 +123,7 @@ class Trio:
             storm.join()
 
 
+@pytest.mark.oracle
 def test_kills_and_promotions_lose_nothing_that_was_acknowledged(new_server, request):
     seed = request.config.getoption("seed")
     chance = random.Random(seed)

@@ -43,6 +43,7 @@ def wait_closed(connection) -> None:
             connection.read()
 
 
+@pytest.mark.oracle
 @pytest.mark.parametrize("between", ["nothing", "SAVE", "FLUSHALL"])
 def test_users_hold_after_kill_9(server, between):
     add_user(server)
@@ -217,6 +218,7 @@ def test_a_restricted_default_user_opens_no_door_over_http(new_server):
         assert error_of(client.call("SET", "k", "v")).startswith("NOPERM")
 
 
+@pytest.mark.oracle
 def test_a_changed_password_of_default_holds_after_kill_9(new_server):
     server = new_server(requirepass="secret").start()
     with server.connect() as client:

@@ -3,7 +3,9 @@
 Formats: cargo (libtest with times), pytest (with its list of durations), Node (TAP), unittest.
 """
 
+import os
 import re
+import shlex
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,11 +19,13 @@ PASSED = (
 )
 SKIPPED = re.compile(r"^=*\s*\d+ passed.*?(\d+) skipped.* in [0-9.]+s")
 PYTEST_TIME = re.compile(r"^([0-9.]+)s (?:call|setup|teardown) +(\S+)")
-PYTEST_FAILED = re.compile(r"^(?:FAILED|ERROR) (\S+::\S+)")
+PYTEST_FAILED = re.compile(r"^(?:FAILED|ERROR) (\S+::.+?)(?: - .*)?$")
 PEER = re.compile(r"[-\[](redis-\d\.\d|valkey-\d\.\d)[-\]]")
 NODE_FAILED = re.compile(r"^ *not ok \d+ - (.+)$")
 SEED = re.compile(r"(SHEAF_\w*SEED=\d+|seed[ =:]+\d+)")
 PROGRESS = re.compile(r"^(begins|ends) (.+)$")
+# Rust's words for a bug, in the log of a server.
+CRASHED = re.compile(r"panicked at|AddressSanitizer")
 
 
 @dataclass
@@ -34,12 +38,14 @@ class Output:
     times: list[tuple[float, str]] = None  # (seconds, test)
     unfinished: list[str] = None
     seeds: list[str] = None
+    crashed: bool = False  # a server or a test program has ended by a bug
 
 
 def read(log: Path) -> Output:
     """Reads the output of a step, of any of the formats."""
     output = Output(failed=[], times=[], unfinished=[], seeds=[])
     package = source = ""
+    target = os.environ.get("CARGO_TARGET_DIR", "target")
     for line in log.read_text(errors="replace").splitlines():
         if match := BINARY.match(line):
             source, package = match.groups()
@@ -55,11 +61,12 @@ def read(log: Path) -> Output:
             # The name of a test that compares ends with its peer.
             peer = PEER.search(match[1])
             options = f" --seed 1 --peer {peer[1]}" if peer else ""
-            repeat = f"target/test-venv/bin/pytest -c tests/pytest.ini{options} 'tests/{match[1].removeprefix('tests/')}'"
+            test = shlex.quote(f"tests/{match[1].removeprefix('tests/')}")
+            repeat = f"{target}/test-venv/bin/pytest -c tests/pytest.ini{options} {test}"
             output.failed.append((match[1], repeat))
         elif (match := NODE_FAILED.match(line)) and not match[1].endswith(".js"):
-            repeat = f"node --test --test-name-pattern '{match[1]}' tests/clients/node"
-            output.failed.append((match[1], f"NODE_PATH=target/node-clients/node_modules {repeat}"))
+            repeat = f"node --test --test-force-exit --test-name-pattern {shlex.quote(match[1])} tests/clients/node"
+            output.failed.append((match[1], f"NODE_PATH={target}/node-clients/node_modules {repeat}"))
         elif match := PYTEST_TIME.match(line):
             output.times.append((float(match[1]), match[2]))
         elif line.startswith("skipped: "):
@@ -69,6 +76,7 @@ def read(log: Path) -> Output:
         for form in PASSED:
             if match := form.match(line):
                 output.passed += int(match[1])
+        output.crashed = output.crashed or bool(CRASHED.search(line))
         output.seeds += [seed for seed in SEED.findall(line) if seed not in output.seeds]
     output.unfinished = unfinished_by_progress(log) or unfinished_of_cargo(log)
     return output

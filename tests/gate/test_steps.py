@@ -9,6 +9,7 @@ import sys
 import tempfile
 import textwrap
 import unittest
+import unittest.mock
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -129,6 +130,47 @@ class StepsTest(unittest.TestCase):
         self.assertRegex(text, r"other +ended after \d+ s")
         if (self.room / "stubborn").exists():
             self.assert_is_gone("stubborn")
+
+    def failing_once(self, test: str, repeats_that_fail: int, more: str = "") -> Step:
+        """A step of pytest's words whose test failed; its repeats fail until there were this many."""
+        runs = self.room / "target/test-venv/bin/pytest"
+        runs.parent.mkdir(parents=True, exist_ok=True)
+        runs.write_text(f"""#!/bin/bash
+            echo "$PYTEST_ADDOPTS" "$@" >>{self.room}/repeats
+            [ $(wc -l <{self.room}/repeats) -gt {repeats_that_fail} ]
+        """)
+        runs.chmod(0o755)
+        mock = unittest.mock.patch.dict(os.environ, {"CARGO_TARGET_DIR": str(self.room / "target")})
+        mock.start()
+        self.addCleanup(mock.stop)
+        fails = f"echo '{more}'; echo 'FAILED {test} - assert 1 == 2'; echo '1 failed, 7 passed in 3.21s'; exit 1"
+        return Step("suite", 60, fails, repeated=True)
+
+    def test_a_test_that_passes_three_times_alone_is_named_as_unsteady(self) -> None:
+        status, text = self.run_lanes([self.failing_once("faults/test_x.py::test_x[a b]", 0)])
+        self.assertEqual(status, 0, text)
+        self.assertIn("UNSTEADY, to be mended: faults/test_x.py::test_x[a b] failed once", text)
+        self.assertTrue(text.endswith("8 passed, 0 failed\n"), text)
+        repeat = "-m 'not oracle' -c tests/pytest.ini tests/faults/test_x.py::test_x[a b]\n"
+        self.assertEqual((self.room / "repeats").read_text(), repeat * 3)
+
+    def test_a_test_that_fails_again_fails_the_run(self) -> None:
+        status, text = self.run_lanes([self.failing_once("faults/test_x.py::test_x", 1)])
+        self.assertEqual(status, 1)
+        self.assertIn("failed: faults/test_x.py::test_x", text)
+        self.assertNotIn("UNSTEADY", text)
+
+    def test_a_crash_of_the_server_is_never_chance(self) -> None:
+        step = self.failing_once("faults/test_x.py::test_x", 0, more="thread main panicked at crates/engine")
+        status, _ = self.run_lanes([step])
+        self.assertEqual(status, 1)
+        self.assertFalse((self.room / "repeats").exists())
+
+    def test_more_than_two_unsteady_tests_fail_the_run(self) -> None:
+        steps = [self.failing_once(f"faults/test_x.py::test_{number}", 0) for number in range(3)]
+        status, text = self.run_lanes(steps)
+        self.assertEqual(status, 1)
+        self.assertEqual(text.count("UNSTEADY"), 2, text)
 
     def test_the_limit_of_the_run_ends_a_step(self) -> None:
         status, text = self.run_lanes([Step("long", 60, "sleep 1000")], limit_s=0)

@@ -139,14 +139,16 @@ class Options:
 
 
 class Server:
-    """One process on one directory; it may be started again on the same directory after it has ended."""
+    """One process on one directory; it may be started again on the same directory after it has ended. Its log is
+    the file `log_path`, by default beside the directory.
+    """
 
-    def __init__(self, directory: Path, options: Options | None = None):
+    def __init__(self, directory: Path, options: Options | None = None, log_path: Path | None = None):
         self.directory = directory
         self.options = options or Options()
         self.port = 0
         self.http_port = 0
-        self._log_path = directory.with_suffix(".log")
+        self._log_path = log_path or directory.with_suffix(".log")
         self._process: subprocess.Popen[bytes] | None = None
 
     # -- starting --------------------------------------------------------------------------------------------

@@ -88,10 +88,8 @@ pub struct DerivedPassword {
 }
 
 impl DerivedPassword {
-    /// Derives a password with SHA-256. Takes long with many iterations.
-    ///
-    /// # Errors
-    /// The salt is too long, or the iterations are none or too many.
+    /// Derives a password with SHA-256; `None` if the salt is too long, or the iterations are none or too
+    /// many. Takes long with many iterations.
     pub fn derive(password: &[u8], salt: &[u8], iterations: u32) -> Option<DerivedPassword> {
         let mut derived = DerivedPassword::new(Prf::Sha256, iterations, salt, &[0; 32])?;
         let algorithm = derived.prf.algorithm();

@@ -1,10 +1,10 @@
 //! Authentication and authorisation of HTTP clients.
 //!
 //! Users are the same for both protocols (`engine::users`), and `admin-user` with `admin-password` is one
-//! more, an admin. While neither that password nor one for `default` is set, every client that is served is
-//! an admin; while `protected-mode` is on, these are only the clients on this machine. With an admin, a
-//! database is open to admins only, unless its `_security` permits more; `/metrics` and `/_backup` are always
-//! for admins only, and for users with the right to INFO and to REPLICATE.
+//! more, an admin. While that password is not set, and `default` needs none and may do everything, every
+//! client that is served is an admin; while `protected-mode` is on, these are only the clients on this
+//! machine. Otherwise a database is open to admins only, unless its `_security` permits more; `/metrics` and
+//! `/_backup` are always for admins, and for users with the right to INFO or REPLICATE, respectively.
 //!
 //! A client that is trusted for being on this machine must have addressed it by a name of this machine:
 //! `localhost`, an address, or one of `http-hosts`. Otherwise a page of any site whose name is made to
@@ -60,7 +60,7 @@ pub(super) async fn admit_admin(
     identify(thread, headers, peer).await?.require_admin()
 }
 
-/// Admits admins, and users with the right to this resource.
+/// Admits admins, and users with the right to this resource who give their name and password (Basic).
 pub(super) async fn admit_to(
     thread: &HttpThread,
     peer: &SocketAddr,
@@ -76,8 +76,8 @@ pub(super) async fn admit_to(
     }
 }
 
-/// Whether the `Host` header names this machine; `names` are its additional names. A request without `Host`
-/// does not come from a browser.
+/// Whether each `Host` header names this machine; `names` are its additional names. A request without `Host`
+/// passes: it does not come from a browser.
 fn names_this_machine(headers: &HeaderMap, names: &str) -> bool {
     headers.get_all(header::HOST).iter().all(|host| host.to_str().is_ok_and(|host| is_ours(host, names)))
 }
@@ -99,7 +99,8 @@ fn is_ours(host: &str, names: &str) -> bool {
 /// Identifies the sender of these headers.
 ///
 /// # Errors
-/// If there are admins, and what is given to show who it is is wrong.
+/// If clients have to authenticate, and what is given is wrong (name and password, a token, the headers of a
+/// proxy), or the address has to wait.
 pub(super) async fn identify(
     thread: &HttpThread,
     headers: &HeaderMap,
@@ -147,7 +148,7 @@ pub(super) fn bearer_token(headers: &HeaderMap) -> Option<&str> {
 /// check is checked on a thread that serves no clients.
 ///
 /// # Errors
-/// There is none, or the address has to wait.
+/// There is no such user, or the address has to wait.
 pub(super) async fn log_in(
     host: &Host,
     peer: &SocketAddr,

@@ -77,7 +77,7 @@ pub struct Store {
     pub keyspace: Arc<Keyspace>,
     /// The log that changes are appended to.
     pub log: Log,
-    /// The threads of the log.
+    /// The thread that flushes the log.
     pub driver: Arc<dyn LogDriver>,
 }
 
@@ -104,7 +104,7 @@ pub trait HttpSettings: Send + Sync {
 pub trait Accounts: Send + Sync {
     /// Whether only clients on this machine are served, all of them as admins.
     fn trusts_this_machine(&self) -> bool;
-    /// Whether there is an admin with a password. Otherwise, clients need not authenticate.
+    /// Whether clients have to authenticate to be admins. Otherwise every client is an admin.
     fn has_admins(&self) -> bool;
     /// The password of the user `default`, if it comes from a setting.
     fn default_password(&self) -> Option<String>;
@@ -148,21 +148,21 @@ pub type Work = Box<dyn FnOnce() + Send>;
 
 /// A judgement about a name and a password.
 pub enum LogIn {
-    /// They are those of a user, who may use the resource.
+    /// The name and the password are those of a user who may log in and use the resource.
     Accepted(Account),
-    /// They are not.
+    /// They are not those of such a user.
     Wrong,
-    /// Others at this address have failed: it has to wait.
+    /// Log-ins from this address have failed: the client has to wait.
     TooEarly,
     /// The server loads its data, and does not know the user.
     Loading,
-    /// That takes long to find out: ask again when this work is done.
+    /// The check of the password takes long: run this work, then ask again.
     Begins(Work),
-    /// That is being found out: ask again a little later.
+    /// This password is being checked, or as many others as may be at a time: ask again a little later.
     Later,
 }
 
-/// What is for users with a right of their own, too.
+/// What is for admins, and for other users with a right to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Resource {
     /// `/metrics`: those who may run INFO.
@@ -236,7 +236,7 @@ pub trait Redis: Send + Sync {
     /// with the address `peer`.
     ///
     /// # Errors
-    /// In words for a client: no further client is served.
+    /// Why the client is not served, in words for it.
     fn connect(&self, peer: SocketAddr) -> Result<UnixStream, String>;
     /// The table of its commands.
     fn commands(&self) -> &'static CommandTable;
@@ -245,9 +245,10 @@ pub trait Redis: Send + Sync {
 /// The future of a reply.
 pub type Answer = Pin<Box<dyn Future<Output = Reply>>>;
 
-/// The paths of the HTTP port that are not CouchDB's, such as `/metrics`; they are for admins.
+/// The paths of the HTTP port that are not CouchDB's, such as `/metrics`; they are for admins, and for users
+/// with the right to the resource.
 pub trait Tools: Send + Sync {
-    /// Whether paths with this first segment are tools.
+    /// The resource to which paths with this first segment belong; `None` if they are no tools.
     fn serves(&self, first_segment: &str) -> Option<Resource>;
     /// Answers a request that was admitted.
     fn answer(&self, request: Request<Incoming>) -> Answer;

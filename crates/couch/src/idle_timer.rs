@@ -1,8 +1,8 @@
 //! Timeouts of HTTP clients.
 //!
-//! Every connection records the phase that it is in, in whole seconds of its thread's clock; the thread
-//! checks all connections once a second. So a request needs no timer of its own. A client that sends a head
-//! or a body too slowly, or receives a reply too slowly, is disconnected.
+//! Every connection records its phase and when the phase began, in whole seconds of its thread's clock; the
+//! thread checks all connections once a second. So a request needs no timer of its own. A client that sends a
+//! head or a body too slowly, or receives a reply too slowly, is disconnected.
 //!
 //! Invariants
 //! - A fast start does not excuse a slow rest: a body holds memory until it is complete.

@@ -1,4 +1,4 @@
-//! Routes of the server as a whole: identity, health, metrics, ids, tasks.
+//! Routes of the server as a whole: identity, health, ids, tasks.
 
 use http::{HeaderValue, StatusCode, header};
 use serde_json::json;

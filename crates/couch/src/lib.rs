@@ -17,7 +17,7 @@
 //!   together (`body_memory`), results are rendered in chunks and only as fast as they are taken.
 //! - A reply leaves only when the log has committed all that it shows, unless replies wait neither for the
 //!   disk nor for replicas (durability `interval` or `none`).
-//! - Nothing is changed for pages of other origins: see `cross_site`.
+//! - Nothing is changed for pages of other origins that CORS does not permit: see `cross_site`.
 //! - An idle connection is closed: see `idle_timer`.
 
 #![forbid(unsafe_code)]

@@ -3,7 +3,7 @@
 use engine::replication::{Availability, NO_LEADER, READ_REMOVED, READ_WITNESS, WriteRefusal};
 use storage::{Admission, Log};
 
-/// Why a change was refused; the `Display` text is sent to the client.
+/// Why a change was refused, or why no documents are shown; the `Display` text is sent to the client.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Refusal {
     /// The server is recovering.
@@ -27,10 +27,11 @@ pub(crate) enum Refusal {
     /// It leads its group, and no majority takes its log.
     #[error("The group commits nothing: no majority of its members takes the leader's log. Try again.")]
     NotCommitted,
-    /// The server follows a leader, and does not know yet how many of its own records that leader has.
+    /// The server follows a leader and shows no data: it does not know what of its data is committed, or is
+    /// far behind.
     #[error("This server follows a leader that it has not caught up with yet; try again, or ask the leader.")]
     Stale,
-    /// It is the leader, but must not write for this reason.
+    /// It follows nobody, but must not write for this reason.
     #[error("{0}")]
     Leader(&'static str),
     /// The disk has no room for the log.
@@ -80,8 +81,7 @@ impl Refusal {
         })
     }
 
-    /// The seconds after which a client should try again, if an election, or the end of a script,
-    /// ends this state.
+    /// The seconds after which a client should try again, if this state probably ends soon.
     pub(super) fn retry_after_s(&self) -> Option<&'static str> {
         let ends_soon = matches!(
             self,

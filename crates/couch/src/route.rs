@@ -210,7 +210,8 @@ async fn answer_documents(
 const ASKED_SCHEME: HeaderName = HeaderName::from_static("x-couchdb-www-authenticate");
 
 /// Has browsers ask for a password, as CouchDB does: if the client wants that, or if every request needs a
-/// user. Otherwise they would open their own window over a page that has a log-in form.
+/// user. In other cases the reply does not ask: browsers would open their own window over a page that has a
+/// log-in form.
 fn ask_for_password(thread: &HttpThread, asked_scheme: Option<HeaderValue>, reply: &mut Reply) {
     let default = || requires_valid_user(thread).then(|| HeaderValue::from_static("Basic realm=\"server\""));
     if let Some(scheme) = asked_scheme.or_else(default) {
@@ -228,7 +229,7 @@ fn url_at_leader(thread: &HttpThread, uri: &Uri, failure: &Failure) -> Option<St
     let leader = group.leader()?;
     let address = Address { port: leader.http_port, ..leader.address.clone() };
     let path = uri.path_and_query().map_or("/", |path| path.as_str());
-    // Then members tell each other the port of HTTP over TLS.
+    // With `tls-replication`, members tell each other the port of HTTP over TLS.
     let scheme = if host.settings().switch(Key::TlsReplication) { "https" } else { "http" };
     Some(format!("{scheme}://{address}{path}"))
 }
@@ -313,7 +314,7 @@ async fn admit(thread: &HttpThread, head: &Parts, path: &[&str], peer: SocketAdd
     }
     thread.require_documents()?;
     let user = match access::identify(thread, headers, &peer).await {
-        // The greeting, logging in and logging out are open to all clients, even with wrong credentials.
+        // The greeting and `/_session` are open to all clients, even with wrong credentials.
         // A token that is refused says why: nobody types it, and nothing asks for another one.
         Err(_) if matches!(path, [] | ["_session"]) && access::bearer_token(headers).is_none() => {
             access::identify(thread, &HeaderMap::new(), &peer).await?
@@ -327,7 +328,8 @@ async fn admit(thread: &HttpThread, head: &Parts, path: &[&str], peer: SocketAdd
     Ok(user)
 }
 
-/// Whether every request needs a user, except for logging in and `/_up`.
+/// Whether requests need a user (`http-require-valid-user`). Those for `/_up` and for the files of the
+/// console, preflight requests, and logging in need none even then.
 fn requires_valid_user(thread: &HttpThread) -> bool {
     thread.host().settings().switch(Key::HttpRequireValidUser)
 }

@@ -108,7 +108,7 @@ struct Login {
     password: Option<String>,
 }
 
-/// The name of a log-in, which may be given as either.
+/// The name in a log-in, which may be given as `name`, as `username`, or as both if they are equal.
 fn one_name(name: Option<String>, username: Option<String>) -> Result<String, Failure> {
     match (name, username) {
         (None, None) => Err(Failure::bad_request("request body must contain a username")),

@@ -4,7 +4,7 @@
 //!
 //! Invariants
 //! - No password is stored or returned: it is replaced before the document reaches the database.
-//! - Every edit of a document passes [`guard`], whatever the route.
+//! - Every edit of a user's document passes [`guard`], whatever the route.
 //! - Users read and change their own document only, and read of others what `users-public-fields` names.
 //!   Lists, feeds and queries are for admins.
 

@@ -79,7 +79,7 @@ pub struct Database {
 pub(crate) struct Gate {
     /// Whether the database was deleted.
     pub(crate) is_deleted: bool,
-    /// Whether an upload was begun since the server started.
+    /// Whether an upload was begun since this database was opened or created.
     pub(crate) has_uploaded: bool,
 }
 

@@ -132,7 +132,7 @@ impl<L: Leaf> RevTree<L> {
         RevPath::new(rev.number(), hashes)
     }
 
-    /// The leaves that descend from the revision, including itself, the best first.
+    /// The leaves that descend from the revision, including the revision if it is a leaf, the best first.
     pub fn leaves_of(&self, rev: Rev) -> Vec<(Rev, &L)> {
         self.leaves().filter(|(leaf, _)| self.ancestors(*leaf).any(|ancestor| ancestor == rev)).collect()
     }
@@ -177,8 +177,8 @@ impl<L: Leaf> RevTree<L> {
         }
     }
 
-    /// Drops all but the newest `limit` (at least one) revisions of each leaf's path. Returns whether any
-    /// were dropped.
+    /// Drops the revisions that are not among the newest `limit` (at least one) of any leaf's path. Returns
+    /// whether any path was longer than that.
     pub fn stem(&mut self, limit: u32) -> bool {
         let limit = limit.max(1) as usize;
         if self.branches.iter().all(|branch| self.depth(branch) <= limit) {

@@ -28,7 +28,7 @@ use crate::revision::Rev;
 use crate::rows::{self, DOCUMENTS, FEED, LOCAL};
 use crate::store_error::StoreError;
 
-/// The default number of revisions that a branch keeps.
+/// The default of the number of revisions that a branch keeps.
 pub const REVS_LIMIT: u32 = 1000;
 
 /// The state of a database.

@@ -44,7 +44,8 @@ use crate::unsupported;
 /// after this many, so that no client waits for long.
 pub const WRITE_BATCH_DOCUMENTS_MAX: usize = 1024;
 
-/// The recommended maximum of body bytes in one change; a single larger document is allowed.
+/// The recommended bytes of bodies and attachments in one change. A caller that merges requests begins
+/// another change once it has this many, so one large request may exceed this.
 pub const WRITE_BATCH_BYTES_MAX: usize = 1 << 20;
 
 /// The largest security object, in bytes.
@@ -110,12 +111,12 @@ impl Writer {
         self.encoder = UpdateEncoder::within(memory, self.next.db, self.since_seq);
     }
 
-    /// Has the documents noted that are changed from here on, for [`Writer::changed`].
+    /// From here on, notes which documents are changed, for [`Writer::changed`].
     pub fn note_changes(&mut self) {
         self.changed = Some(Vec::new());
     }
 
-    /// The documents changed since [`Writer::note_changes`], some of them maybe more than once.
+    /// The documents changed since [`Writer::note_changes`] without `_local` ones, some maybe more than once.
     pub fn changed(&self) -> &[DocId] {
         self.changed.as_deref().unwrap_or_default()
     }
@@ -253,8 +254,8 @@ impl Writer {
         self.push(Operation::SetRevsLimit(limit))
     }
 
-    /// Begins an upload. The first call after a start of the server discards unfinished uploads of earlier
-    /// runs.
+    /// Begins an upload. The first call since the database was opened or created discards all unfinished
+    /// uploads, which are of an earlier run or of another leader.
     pub fn begin_upload(&mut self) -> Result<UploadId, DocError> {
         if !self.gate.has_uploaded && !self.next.uploads.is_empty() {
             let to = self.next.next_upload;
@@ -283,7 +284,7 @@ impl Writer {
         self.push(Operation::Chunk { upload, bytes })
     }
 
-    /// Discards an unfinished upload.
+    /// Discards an unfinished upload; does nothing if there is none with this id.
     pub fn discard_upload(&mut self, upload: UploadId) -> Result<(), DocError> {
         if !self.next.uploads.contains_key(&upload) {
             return Ok(());

@@ -8,9 +8,10 @@
 //! Invariants
 //! - Ids start at 1, grow with every connection and are never used again.
 //! - Fields that change with every command are relaxed stores: no lock, no shared counter, no
-//!   read-modify-write. The worker of the connection is the only writer of those fields; readers see slightly
-//!   stale values.
-//! - Killing only signals: the worker closes the connection when the signal reaches it.
+//!   read-modify-write. Each of them has one writer at a time: the worker of the connection, or the thread of
+//!   its long unit. Readers see slightly stale values.
+//! - Killing ends a wait for a key at once, but closes nothing itself: the worker closes the connection when
+//!   the signal reaches it.
 
 mod filter;
 mod line;
@@ -82,7 +83,7 @@ pub enum ClientKind {
     Master,
     /// Replicates this server.
     Replica,
-    /// Has subscribed to a channel or pattern.
+    /// Has a subscription of any kind.
     PubSub,
 }
 
@@ -234,7 +235,7 @@ impl Client {
         self.peer.parse().map_or(Ipv4Addr::LOCALHOST.into(), |peer: SocketAddr| peer.ip().to_canonical())
     }
 
-    /// Whether it runs on the machine of the server.
+    /// Whether it has connected from a loopback address.
     pub fn is_local(&self) -> bool {
         self.peer_uid.is_some()
             || self.peer.parse().is_ok_and(|peer: SocketAddr| peer.ip().to_canonical().is_loopback())

@@ -1,6 +1,7 @@
-//! Client errors: a closed enum, rendered here and nowhere else, with the exact texts of Redis 7.2.
+//! The errors that commands reply with.
 //!
-//! Clients match prefixes and whole texts, so a text is changed only if Redis changes it.
+//! Where Redis 7.2 has the error, this is its exact text: clients match prefixes and whole texts, so such a
+//! text is changed only if Redis changes it.
 
 use std::fmt;
 
@@ -43,7 +44,7 @@ pub enum CommandError {
     Syntax,
     /// The argument is not an integer.
     NotAnInteger,
-    /// The argument is not positive.
+    /// The argument is not a valid count: it is negative, or 0 where that is not accepted.
     NotPositive,
     /// The argument is not a floating point number.
     NotAFloat,
@@ -85,7 +86,7 @@ pub enum CommandError {
     Unblocked,
     /// The server is still loading.
     Loading,
-    /// The memory limit is reached and no key may be evicted.
+    /// The data exceeds the memory limit, and eviction has not made enough room.
     OutOfMemory,
     /// The log has no room. The text is the reason, from the operating system.
     DiskFull(String),
@@ -123,7 +124,7 @@ pub enum CommandError {
     Busy,
     /// As [`CommandError::Busy`], for a function.
     BusyFunction,
-    /// Any other text that belongs to exactly one command, prefix included.
+    /// Any other text, prefix included.
     Text(&'static str),
     /// As [`CommandError::Text`], with a part that varies.
     Composed(String),

@@ -1,5 +1,5 @@
 //! Keyspace notifications: events about keys for the clients that subscribe to them. With them, in the same
-//! order, go the messages that are published in transactions.
+//! order, go the messages that are not delivered at once ([`Message`]).
 //!
 //! ```text
 //! handler: cx.notify -> kept with the unit -> commit: gate -> end of the round: Executor::take_notices
@@ -7,13 +7,14 @@
 //! ```
 //!
 //! This module has the classes of events, and the buffer of one worker. It is not delivery: the server holds
-//! notices back until they are committed, and [`pubsub`] knows the subscribers.
+//! notices back until their gates are committed, and [`pubsub`] knows the subscribers.
 //!
 //! Invariants
 //! - While no class is wanted an event costs one branch: the wanted classes are read once per round.
 //! - The events of one worker stand in the order of its units, and the events of one unit in the order in
 //!   which they happened.
-//! - An event has the gate of its unit: it is delivered only when the change that it reports is committed.
+//! - An event has a gate. With durability `strict`, it is delivered only when the change that it reports is
+//!   committed.
 
 use std::{
     cell::{Cell, RefCell},
@@ -154,7 +155,8 @@ pub struct Event {
     pub gate: Lsn,
 }
 
-/// A message that was published in a transaction.
+/// A message that is delivered after its unit: it was published in a transaction or script, to a durable
+/// channel, or by a client that has published such a message before.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Message {
     /// A channel or a shard channel.
@@ -167,12 +169,12 @@ pub struct Message {
     pub gate: Lsn,
 }
 
-/// An event or message that is delivered to other clients once it is committed.
+/// An event or message that is delivered to other clients once its gate is committed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Notice {
     /// An event on a key.
     Event(Event),
-    /// A message published in a transaction.
+    /// A message.
     Message(Message),
 }
 
@@ -266,7 +268,7 @@ impl Events {
         self.pending.borrow_mut().push(Notice::Event(event));
     }
 
-    /// Notes a message, to be published when the unit is committed and after the notices noted before.
+    /// Notes a message, to be published after the unit, and behind the notices noted before.
     pub(crate) fn note_message(&self, kind: Kind, channel: &[u8], payload: &[u8]) {
         let (channel, payload) = (channel.into(), payload.into());
         self.pending.borrow_mut().push(Notice::Message(Message { kind, channel, payload, gate: Lsn::ZERO }));

@@ -1,5 +1,5 @@
-//! The outgoing notices of a worker (keyspace notifications, messages published in transactions), held until
-//! their gates are committed.
+//! The outgoing notices of a worker (keyspace notifications, and messages that are not delivered at once),
+//! held until their gates are committed.
 //!
 //! What it is: the notices of one worker in their order.
 //! What it is not: delivery, which begins when they leave.

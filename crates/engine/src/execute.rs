@@ -47,15 +47,15 @@ const SUBSCRIPTIONS_ENDED_MAX: usize = 16 << 10;
 pub enum Outcome {
     /// The command ran, or was refused with an error reply. The reply may leave once `gate` is committed.
     Done {
-        /// The newest position of anything the reply shows; [`Lsn::ZERO`] if it may leave at once.
+        /// See [`gate`]; [`Lsn::ZERO`] if the reply may leave at once.
         gate: Lsn,
     },
     /// The command takes long on a thread that serves other clients. Nothing happened; take it to another
     /// thread with [`Executor::offload`].
     Long,
-    /// The log cannot take the command now, a long unit holds one of its slots, or clients are paused.
-    /// Nothing happened; execute the command again after [`Session::pause_ms`] or, if that is 0, after the
-    /// next movement of the log.
+    /// The log cannot take the command now, a long unit holds one of its slots, clients are paused, or this
+    /// client has to wait. Nothing happened; execute the command again after [`Session::pause_ms`] or, if
+    /// that is 0, after the next movement of the log.
     Wait,
 }
 
@@ -668,7 +668,8 @@ fn changes_data(args: Args<'_>, host: &Host) -> bool {
     host.process.loading().is_none() && args.skip(2).iter().step_by(2).any(is_of_data)
 }
 
-/// The position a reply must wait for.
+/// The position that must be committed before a reply may leave, if the newest position that the reply could
+/// show is `seen` and its unit `wrote` or did not. [`Lsn::ZERO`]: it may leave at once.
 #[inline]
 pub fn gate(durability: Durability, wrote: bool, seen: Lsn) -> Lsn {
     match durability {

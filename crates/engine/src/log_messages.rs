@@ -1,10 +1,10 @@
 //! The messages of durable channels in the log: finding positions, and reading on from one.
 //!
-//! The position of a message is the position of its record plus the message's number in the record, so
+//! The position of a message is the start of its record plus the message's number in the record, from 1, so
 //! positions ascend as the log does. A large record is split into pieces, between which other records may
-//! lie. Its messages have the position of its last piece, at which it is assembled; earlier pieces are
-//! skipped, so no incomplete record is kept. A record that has lost its first pieces to retention has no
-//! messages.
+//! lie. The positions of its messages count from the start of its last piece, at which it is assembled;
+//! earlier pieces are skipped, so no incomplete record is kept. A record that has lost its first pieces to
+//! retention has no messages.
 //!
 //! Invariants
 //! - An unreadable part is reported as a gap that ends at the next readable batch, from which a reader can
@@ -68,8 +68,9 @@ impl LogMessages {
         self.cursors.clear();
     }
 
-    /// The position to begin at, and the place between batches to read from. `tail` is the position of the
-    /// readers that have caught up, if there are any: a reader that begins with new messages begins there.
+    /// The position to begin at, and the end of a batch, at or before it, to read from. `tail` is the
+    /// position of the readers that have caught up, if there are any: a reader that begins with new messages
+    /// begins there.
     ///
     /// # Errors
     /// See [`Refused`].
@@ -155,8 +156,8 @@ impl LogMessages {
         Read::Forgotten(position.unwrap_or_else(|_| self.position_of(None, lsn)))
     }
 
-    /// The position `lsn` in a batch; without a batch, the position at which this server's next batch will
-    /// be.
+    /// The position `lsn` for readers, with the epoch and the reign of its batch; without a batch, with those
+    /// of this server.
     fn position_of(&self, batch: Option<BatchInfo>, lsn: Lsn) -> Position {
         let (epoch, reign) =
             batch.map_or_else(|| (self.log.epoch(), self.log.reign()), |batch| (batch.epoch, batch.reign));

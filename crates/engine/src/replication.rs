@@ -103,9 +103,10 @@ pub enum WriteRefusal {
     NoLeader,
     /// It leads its group, and no majority takes its log.
     NotCommitted,
-    /// Settings given at the start are not in the log: an OK might rest on them.
+    /// Settings given at the start are not in the log yet: a write acknowledged now would follow settings
+    /// that a new leader does not have.
     SettingsOwed,
-    /// Fewer replicas are connected than `min-replicas-to-write` requires.
+    /// Fewer replicas than `min-replicas-to-write` were heard within `min-replicas-max-lag`.
     TooFewReplicas,
 }
 
@@ -150,16 +151,16 @@ impl WriteRefusal {
 /// The role of a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RoleView {
-    /// It takes writes.
+    /// It follows no server.
     Leader {
         /// The end of its durable log.
         end: Lsn,
         /// The replicas that follow it.
         replicas: Vec<Replica>,
     },
-    /// It shows the data of another server.
+    /// It follows another server, or is a member of a group and knows no leader.
     Replica {
-        /// The address of its leader.
+        /// The address of its leader; an empty name and port 0 if it knows none.
         leader: Address,
         /// The state of the link to the leader.
         link: LinkState,
@@ -266,7 +267,8 @@ pub trait Replication: Availability {
     /// If this server cannot follow it.
     fn follow(&self, leader: Address) -> Result<Followed, String>;
 
-    /// Stops following; answers `responder` with OK when this server takes writes.
+    /// Stops following. Answers `responder` with OK once this server takes writes, or once it restarts to do
+    /// so; or with an error.
     fn lead(&self, responder: Responder);
 
     /// Hands over to a replica; returns at once. The error is the whole error text.
@@ -322,7 +324,7 @@ pub enum Followed {
     Already,
 }
 
-/// A server without replication: it neither leads nor follows.
+/// A server without replication: it takes writes, and has no replicas.
 pub struct Standalone;
 
 impl Availability for Standalone {

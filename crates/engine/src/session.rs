@@ -88,7 +88,7 @@ pub struct Session {
     pub reply_mode: ReplyMode,
     /// Confirmations of the present command that are sent even if its reply is not: changes of subscriptions.
     pub confirmations: Vec<u8>,
-    /// A durability weaker than the server's that this client has requested.
+    /// The durability that this client has requested; it counts where it is weaker than the server's.
     pub durability: Option<Durability>,
     /// Whether reads leave the access stamps alone (CLIENT NO-TOUCH).
     pub no_touch: bool,
@@ -97,7 +97,7 @@ pub struct Session {
     pub is_import_source: bool,
     /// Whether a client of a cluster accepts reads from a replica (READONLY).
     pub reads_replica: bool,
-    /// The command by which the client is shown every command (MONITOR): it may not use keys itself.
+    /// The command by which the client is shown every command (MONITOR): the client may not use keys itself.
     pub monitoring: Option<CommandId>,
     /// The state of CLIENT TRACKING. Boxed: most clients do not track.
     pub tracking: Option<Box<ClientTracking>>,
@@ -110,8 +110,8 @@ pub struct Session {
     pub reader_generation: u32,
     /// Whether it has subscriptions now.
     pub subscribed: bool,
-    /// The client has published in a transaction or to a durable channel: to keep the order, its later
-    /// messages wait behind those that are not durable yet.
+    /// The client has published in a transaction or script, or to a durable channel. To keep the order, its
+    /// later messages are notices, too ([`Notice`](crate::Notice)).
     pub publishes_in_turn: bool,
     /// The commands queued since MULTI. Boxed: most sessions have none.
     pub transaction: Option<Box<Transaction>>,
@@ -137,7 +137,8 @@ pub struct Session {
     /// Set by QUIT and similar commands: close the connection once the replies are sent.
     pub closing: bool,
     /// Milliseconds for which the worker holds the connection before its next command: set by DEBUG SLEEP,
-    /// and for the retry of a command that a pause holds back, or whose slot a long unit holds.
+    /// and for the retry of a command that a pause holds back, whose slot a long unit holds, or that logs in
+    /// and has to wait.
     pub pause_ms: u64,
 }
 

@@ -16,8 +16,9 @@
 //! - [`Outcome::Accepted`] means that the input went through the decoder's checks: a target all of whose
 //!   inputs are refused shows nothing.
 //!
-//! `cargo run -p fuzzing --example corpus` writes the seeds into `corpus/`. A format may change: what an
-//! earlier version wrote stays there, as it is still read. A file `refused-*` is an input that is refused.
+//! `cargo run -p fuzzing --example corpus` writes the seeds into `corpus/`, over the files of the same names.
+//! If a format changes whose earlier form is still read, its old files get other names first. A file
+//! `refused-*` is an input that is refused.
 
 #![forbid(unsafe_code)]
 
@@ -78,7 +79,7 @@ impl Outcome {
 /// A target: panics if the decoder breaks its promise.
 pub type Target = fn(&[u8]) -> Outcome;
 
-/// A valid input, or one that is refused, and its name.
+/// The name of an input, and the input: a valid one, unless its name begins with `refused-`.
 pub type Seed = (&'static str, Vec<u8>);
 
 /// Calls a macro with the names of all targets.

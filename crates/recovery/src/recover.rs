@@ -1,8 +1,8 @@
-//! Recovery: loads a snapshot, by default the newest, and replays the log behind it into the keyspace, in
+//! Recovery: loads a snapshot, by default the newest, and replays the log after it into the keyspace, in
 //! parallel by slot.
 //!
 //! ```text
-//! load-0..n: runs of the snapshot's chunks (see `load`)      then the log behind it (see `replay::split`)
+//! load-0..n: runs of the snapshot's chunks (see `load`)      then the log after it (see `replay::split`)
 //! ```
 
 use std::path::Path;
@@ -40,8 +40,8 @@ pub struct Memory<'a> {
 /// Recovers snapshot and log into `keyspace`, which must be empty, and opens the log for writing.
 ///
 /// # Errors
-/// [`RecoverError`]. If the data cannot be recovered, nothing on disk is changed. An error after that may
-/// leave snapshots set aside, a report, or changes of the log.
+/// [`RecoverError`]. If the data cannot be recovered, neither log nor snapshots are changed. A later error
+/// may leave snapshots set aside, a report, or changes of the log.
 pub fn recover(
     source: Source<'_>,
     keyspace: &Keyspace,
@@ -129,7 +129,7 @@ fn set_aside(disk: &dyn Disk, dir: &Path, begins: impl Iterator<Item = Lsn>) -> 
     Ok(())
 }
 
-/// Recovers snapshot and log into `keyspace`, which must be empty, and leaves the directory unchanged.
+/// Recovers snapshot and log into `keyspace`, which must be empty, and leaves both unchanged on disk.
 /// [`Recovery::finish`] then opens the log for writing.
 ///
 /// # Errors
@@ -176,6 +176,7 @@ pub(crate) fn load_opened(
 /// As [`load_opened`] with [`Mode::Newest`], to check whether that would succeed: every record to be replayed
 /// is decoded, and document databases change in memory, but no keys are kept. `documents` must not be used
 /// afterwards. The chunks of snapshots are not read: `damaged` is the damage that a check has found there.
+/// Returns where the replay begins.
 ///
 /// # Errors
 /// [`RecoverError`].

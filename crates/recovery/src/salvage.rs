@@ -2,7 +2,7 @@
 //! loss.
 //!
 //! ```text
-//! salvage: the snapshot that lost least -> the log behind it, past its holes -> report
+//! salvage: the snapshot that lost least -> the log after it, past the log's holes -> report
 //!          -> log frozen: read-only
 //! confirm: snapshot of memory -> the frozen log becomes the directory's log -> report renamed -> writes
 //! ```
@@ -11,11 +11,12 @@
 //! It neither repairs files nor guesses their contents. Without damage it is an ordinary recovery.
 //!
 //! Invariants
-//! - Nothing on disk changes before the operator has confirmed, except for the report. A crash before the
-//!   control file is replaced leaves a directory that an ordinary start refuses as before.
+//! - If data is lost, nothing on disk changes before the operator has confirmed, except that the report is
+//!   written and leftovers of interrupted writes are removed. A crash before the control file is replaced
+//!   leaves a directory that an ordinary start refuses as before.
 //! - A damaged chunk of a snapshot loses all keys of its slots. The log's effects on these keys are applied
 //!   only to keys that the log creates again, not to those whose earlier state is lost.
-//! - Behind a hole in the log, whole records are applied as they are. A key changed by a lost record has its
+//! - After a hole in the log, whole records are applied as they are. A key changed by a lost record has its
 //!   earlier value, with later changes on top: the report names the lost positions.
 
 mod report;
@@ -144,7 +145,7 @@ struct Slots<'k> {
     keyspace: &'k Keyspace,
     documents: Option<&'k Documents>,
     now: AccessClock,
-    /// Whether the state of each slot at the start of the replay was lost.
+    /// Whether the state of each slot at the start of the replay was lost, and no FLUSHALL has followed.
     lost: Vec<bool>,
     freed: Freed,
     left_out: u64,

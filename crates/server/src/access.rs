@@ -1,8 +1,9 @@
-//! Passwords, and the admission of connections: the same rules for the Redis port and the HTTP port.
+//! Passwords, and the admission of connections, for the Redis port and the HTTP port.
 //!
 //! Users belong to the data (`engine::users`) and are the same for both protocols. Over HTTP, `admin-user`
 //! with `admin-password` is one more, and an admin; each user who may run all commands of administrators is
-//! an admin, too. While `default` needs no password, protected mode serves only clients on this machine.
+//! an admin, too. While `default` needs no password, protected mode serves only clients on this machine; over
+//! HTTP, only while `default` may also do everything and `admin-password` is not set.
 
 use std::{
     net::{IpAddr, SocketAddr},
@@ -87,7 +88,7 @@ impl Access {
         self.config.hot().clients_max().saturating_sub(self.clients.count() as u64)
     }
 
-    /// Counts a connection that is not served, or no longer.
+    /// Counts a connection that is turned away, at once or later.
     pub(crate) fn note_rejected(&self) {
         self.rejected_connections.fetch_add(1, Relaxed);
     }
@@ -97,7 +98,7 @@ impl Access {
         self.config.hot().is_protected() && !self.has_http_admins()
     }
 
-    /// Whether any client has to authenticate over HTTP.
+    /// Whether clients have to authenticate over HTTP to be admins.
     pub(crate) fn has_http_admins(&self) -> bool {
         !self.config.everybody_is_admin() || self.config.hot().has_admin_password()
     }
@@ -174,10 +175,10 @@ impl Access {
         }
     }
 
-    /// The user with this name and password, who may use the resource.
+    /// The user with this name and password, if it may log in and use the resource.
     ///
     /// # Errors
-    /// It is not known yet.
+    /// If it takes time to find out: [`LogIn::Begins`] or [`LogIn::Later`].
     fn judge(
         &self,
         name: &str,
@@ -208,7 +209,7 @@ impl Access {
     /// Whether this is the user's derived password.
     ///
     /// # Errors
-    /// It is not known yet.
+    /// If it takes time to find out: [`LogIn::Begins`] or [`LogIn::Later`].
     fn accepts_derived(&self, user: &Principal, password: &str, now_ms: u64) -> Result<bool, LogIn> {
         let Some(derived) = &user.user.derived_password else { return Ok(false) };
         let users = self.config.users().clone();

@@ -6,7 +6,7 @@ use storage::Log;
 
 use crate::log_threads::LogThreads;
 
-/// Empty while the server recovers.
+/// The log with its threads; empty while the server recovers.
 #[derive(Default)]
 pub(crate) struct AttachedLog(OnceLock<LogThreads>);
 

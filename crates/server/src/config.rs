@@ -105,7 +105,8 @@ impl Config {
         &self.hot
     }
 
-    /// The value of a setting without a meaning. Where the server knows what is true, it shows that.
+    /// The value to show for a setting that has no effect: what is true of this server if it knows that, else
+    /// `value`.
     fn shown_inert(&self, name: &str, value: &str) -> String {
         match name {
             "cluster-enabled" if self.hot.emulates_cluster() => "yes".into(),

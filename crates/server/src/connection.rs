@@ -582,7 +582,7 @@ impl Connection {
         self.state.get() == ConversationState::Blocked
     }
 
-    /// The connection loses its place, and is told so.
+    /// Ends a connection that loses its place, with an error that says so.
     pub(crate) fn turn_away(&self) {
         self.conversation.borrow_mut().turn_away();
         self.send();

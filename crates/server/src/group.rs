@@ -158,7 +158,7 @@ impl Group {
     /// votes must know all of the log.
     ///
     /// # Errors
-    /// If the address of this server is not known, or the log cannot be read.
+    /// If this server cannot join the group, if its address is not known, or if the log cannot be read.
     pub(crate) fn prepare(
         &self,
         log: &Log,

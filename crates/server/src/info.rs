@@ -347,7 +347,7 @@ fn replication(parts: &Parts, _: &Figures, out: &mut String) {
         );
     }
     fields!(out,
-        // Empty: writes are acknowledged.
+        // Empty: writes are acknowledged, or the server is loading its data.
         "read_only_reason": ReadOnly::of(parts.log.get(), &*parts.replication).map_or("", ReadOnly::name),
         "master_failover_state": figures.failover_state,
         // Tools expect 40 digits.

@@ -17,7 +17,7 @@ use crate::log_threads::LogThreads;
 /// A connection that is to be served.
 pub(crate) struct Admitted {
     pub(crate) stream: std::net::TcpStream,
-    /// Of a connection over TLS that has shaken hands.
+    /// The session after its handshake, for a connection over TLS.
     pub(crate) session: Option<Box<tls::Session>>,
     pub(crate) peer: SocketAddr,
     pub(crate) local: SocketAddr,

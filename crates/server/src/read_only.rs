@@ -177,13 +177,13 @@ impl ReadOnly {
         }
     }
 
-    /// Whether a failing disk is the cause.
+    /// Whether a full, slow or failing disk is the cause.
     pub(crate) fn is_failed_write(self) -> bool {
         matches!(self, ReadOnly::DiskFull | ReadOnly::DiskStalled | ReadOnly::LogFailed)
     }
 
-    /// Whether clients should avoid this server; a replica is healthy, and a witness has nothing for
-    /// them.
+    /// Whether this is a fault, so that clients should avoid this server: every state is but
+    /// [`ReadOnly::Replica`].
     pub(crate) fn is_fault(self) -> bool {
         self != ReadOnly::Replica
     }

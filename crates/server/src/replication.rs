@@ -148,7 +148,7 @@ pub(crate) struct Node {
     named: Mutex<Option<(Option<consensus::Link>, Address)>>,
     /// Whether this leader writes nothing at the moment, because no majority takes its log.
     lacks_commits: AtomicBool,
-    /// It has led its group in this incarnation.
+    /// This server has led its group, and has not stepped down since.
     has_led: AtomicBool,
     overdue: Mutex<Overdue>,
     /// Replies that were errors because replicas had not acknowledged in time.
@@ -196,7 +196,7 @@ impl Node {
     /// Loads `replication.json` from the directory.
     ///
     /// # Errors
-    /// I/O errors; a damaged file.
+    /// I/O errors; a damaged file; settings about replication and the group that do not go together.
     pub(crate) fn open(
         settings: &Settings,
         dir: &Path,
@@ -404,7 +404,7 @@ impl Node {
     pub(crate) fn stop(&self) {
         self.is_restarting.store(true, SeqCst);
         self.leader.stop();
-        // They hold this server.
+        // The parts hold this server: left here, they would keep it from being freed.
         *self.following_parts.lock() = None;
         let Some((following, threads)) = self.following.lock().take() else { return };
         following.stop();

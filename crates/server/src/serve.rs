@@ -134,7 +134,7 @@ pub fn serve(
 
 /// The state shared by all incarnations of a process.
 struct Process {
-    /// Other servers tell a restart of this one by it.
+    /// By this id, other servers notice that this process was started anew.
     id: ProcessId,
     dir: PathBuf,
     lasting: Arc<Mutex<Lasting>>,

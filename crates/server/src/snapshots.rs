@@ -163,8 +163,8 @@ impl State {
 }
 
 impl Snapshots {
-    /// The snapshots of a server that has taken none yet; until there is one, the present time is reported as
-    /// the time of the last.
+    /// The snapshots of a server that has taken none yet; until there is one, the time of this call is
+    /// reported as the time of the last.
     pub(crate) fn new(sources: Sources) -> Snapshots {
         let figures = Figures { last_unix_ms: sources.unix_ms(), ..Figures::default() };
         Snapshots {
@@ -353,7 +353,8 @@ impl Snapshots {
         Ok(())
     }
 
-    /// Whether the log has grown enough, or enough time has passed.
+    /// Whether an automatic snapshot is due: something was written since the last one, no attempt has failed
+    /// or was cancelled lately, and the log has grown enough or enough time has passed.
     fn is_due(&self, log: &Log, figures: &Figures) -> bool {
         let (growth_bytes, period_s) = {
             let settings = self.sources.config.current();

@@ -7,8 +7,8 @@
 //! Invariants
 //! - After any crash a reader sees the complete old or the complete new file; a change reported as written is
 //!   on disk.
-//! - A sealed file that was cut, emptied or changed is never taken for a whole one. It is read only if its
-//!   first line was removed: then it counts as edited by hand.
+//! - A sealed file that was cut, emptied or changed is never taken for a whole one. It is accepted only if
+//!   its first line was removed, as by someone who edits it, or if all of it was replaced.
 //! - No message shows a line of a file: it may contain a password.
 
 use std::{fs, io, os::unix::fs::PermissionsExt, path::Path};
@@ -29,11 +29,11 @@ const SEAL_END: &str = ". To edit this file, remove this line: the server adds a
 pub(super) struct Line {
     pub(super) name: String,
     pub(super) value: String,
-    /// The line number, from 1.
-    pub(super) number: usize,
+    /// The file and the number of the line, for messages.
+    pub(super) place: String,
 }
 
-/// Reads the values of a file, in order. They may be texts, numbers or booleans.
+/// Reads the values of a file, in order. They may be texts, integers or booleans.
 ///
 /// # Errors
 /// If the file cannot be read, or is no such table. The error names the file, and the line if known.
@@ -52,7 +52,11 @@ pub(super) fn read_sealed(path: &Path) -> Result<Vec<Line>, ConfigError> {
     parse(path, &text)
 }
 
-fn text_of(path: &Path) -> Result<String, ConfigError> {
+/// The text of a file.
+///
+/// # Errors
+/// If it cannot be read, or is not UTF-8.
+pub(super) fn text_of(path: &Path) -> Result<String, ConfigError> {
     text_in(path, bytes_of(path)?)
 }
 
@@ -117,7 +121,7 @@ fn parse(path: &Path, text: &str) -> Result<Vec<Line>, ConfigError> {
             }
         };
         let number = span.map_or(1, |span| line_at(text, span.start));
-        Ok(Line { name: name.into(), value, number })
+        Ok(Line { name: name.into(), value, place: place(path, number) })
     };
     table.iter().map(line).collect()
 }
@@ -145,7 +149,7 @@ impl Change<'_> {
     /// Writes the file, and returns its values.
     ///
     /// # Errors
-    /// The text for a client; the file is then unchanged.
+    /// The text for a client; the file then has its complete old or its complete new contents.
     pub(super) fn write(self) -> Result<Vec<Line>, String> {
         // If the path is a symbolic link, its target is replaced, not the link.
         let target = fs::canonicalize(self.path).unwrap_or_else(|_| self.path.into());
@@ -246,7 +250,7 @@ fn like(old: &Value, text: &str) -> Value {
 }
 
 /// A value of the type usual for this setting.
-fn typed(setting: &Setting, text: &str) -> Value {
+pub(super) fn typed(setting: &Setting, text: &str) -> Value {
     let number = match setting.kind {
         Kind::Integer { .. } | Kind::Signed { .. } | Kind::Bytes { .. } | Kind::BytesPowerOfTwo { .. } => {
             text.parse::<i64>().ok()

@@ -472,7 +472,7 @@ impl GroupWorld {
             self.figures.crashes_in_batches += u64::from(has_stopped);
             if !has_stopped {
                 server.disk.set_fault_plan(FaultPlan::default());
-                // The log is poisoned: the process ends.
+                // A failed flush poisons the log: the process ends.
                 server.is_troubled |= flushed.is_err();
             }
         }

@@ -71,7 +71,8 @@ pub struct World {
 }
 
 impl World {
-    /// Starts a server on the disk, whose content must be the current state of `oracle`.
+    /// Starts a server on the disk. If the recovered content is not the newest state of `oracle`, the caller
+    /// restarts the oracle ([`Oracle::restart`]) before it goes on.
     ///
     /// # Errors
     /// As [`recover`].

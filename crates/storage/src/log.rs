@@ -5,10 +5,10 @@
 //! reserve -> fill -> publish   close batch -> ONE write -> durable -> wake waiters     log-*.seg
 //! ```
 //!
-//! Group commit without a timer: all records published while one batch is being written form the next batch;
-//! when no write is in flight, a record is written at once. The flush in flight is the only batching window
-//! of the log itself; the server's threads may gather records for longer if nobody waits for the disk. The
-//! log owns no thread: the server runs [`Log::flush`] and [`Log::prepare_segment`] in loops.
+//! Group commit without a timer: all records reserved while one batch is being written form the next batch;
+//! when no write is in flight, a record is written at once. The log itself gathers records only while a flush
+//! is in flight; the server's threads may gather them for longer if nobody waits for the disk. The log owns
+//! no thread: the server runs [`Log::flush`] and [`Log::prepare_segment`] in loops.
 //!
 //! Positions, always in this order: `durable <= written <= published <= appended`, and `written <= prepared
 //! end`. Admission keeps `appended` below the prepared end for ordinary records.
@@ -91,8 +91,8 @@ pub enum Admission {
     /// Too many bytes are unwritten, or the next segment does not exist yet: check again after the next
     /// wake-up.
     Wait,
-    /// The next segment cannot be created, usually because the disk is full. The server is read-only until it
-    /// can be created.
+    /// The next segment cannot be created, usually because the disk is full. The server is read-only until
+    /// the segment can be created, or is no longer needed.
     NoRoom,
     /// The log replaces a damaged one and takes no writes until it is adopted and thawed.
     Frozen,
@@ -166,8 +166,8 @@ struct LogState {
     flusher: Mutex<Flusher>,
     /// The latest batches, for cursors.
     recent: Recent,
-    /// Notified after every flush, for cursors and for appenders that wait for ring space. Such appenders
-    /// hold locks of slots, so admission keeps their waits rare.
+    /// Notified after every flush and whenever cursors must check again. Cursors wait for it, and appenders
+    /// for which the ring has no space; these hold locks of slots, so admission keeps their waits rare.
     progress: (Mutex<()>, Condvar),
     stats: LogStats,
 }
@@ -243,7 +243,7 @@ impl Log {
         self.shared.admit(bytes)
     }
 
-    /// The reason why the server is read-only, as text for the operator.
+    /// The reason of the last failure to create a segment, as text for the operator; empty without one.
     pub fn no_room_reason(&self) -> String {
         self.shared.no_room_reason.lock().clone()
     }
@@ -448,7 +448,7 @@ impl Log {
     /// incomplete. Blocks the first time.
     ///
     /// # Errors
-    /// I/O errors: then nothing is recorded.
+    /// I/O errors; the next call tries again.
     pub fn note_documents(&self) -> Result<(), Error> {
         let mut control = self.shared.control.lock();
         if !control.has_documents {
@@ -464,7 +464,7 @@ impl Log {
     /// [adopted](Log::adopt).
     ///
     /// # Errors
-    /// I/O errors: then nothing is recorded.
+    /// I/O errors; the next call tries again.
     pub fn note_settings(&self) -> Result<(), Error> {
         let mut control = self.shared.control.lock();
         if !control.has_settings {
@@ -520,7 +520,7 @@ impl Log {
     /// nothing to a frozen log.
     ///
     /// # Errors
-    /// As [`Log::flush`]; the next start then recovers as after a crash.
+    /// As [`Log::flush`]; the next start may then recover as after a crash.
     pub fn close(&self) -> Result<(), Error> {
         if self.is_frozen() {
             return Ok(());

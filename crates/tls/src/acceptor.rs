@@ -101,7 +101,7 @@ pub struct Acceptor {
 }
 
 impl Acceptor {
-    /// With these files.
+    /// An acceptor whose sessions begin with these files.
     pub fn new(loaded: Loaded) -> Acceptor {
         Acceptor {
             loaded: ArcSwap::from_pointee(loaded),

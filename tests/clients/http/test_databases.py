@@ -83,6 +83,7 @@ def test_databases_are_listed_in_order_and_in_parts(couch):
     assert listed[1] == {"key": "none", "error": "not_found"}
 
 
+@pytest.mark.oracle
 def test_acknowledged_changes_survive_a_kill(new_server):
     server = new_server().start()
     with Couch(server.http_port) as couch:

@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from harness.server import Server
 
 ROUND = Path(__file__).parent / "django_round.py"
@@ -36,6 +38,7 @@ def test_cache_and_sessions_of_django(server, protocol):
         assert connection.call("DBSIZE") > 0
 
 
+@pytest.mark.oracle
 def test_acknowledged_writes_of_django_survive_a_kill(server, protocol):
     writing = django(server, protocol, "write")
     told = [writing.stdout.readline() for _ in range(ROUNDS_BEFORE_KILL)]

@@ -7,6 +7,7 @@ import random
 import threading
 from collections import Counter
 
+import pytest
 import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
@@ -98,6 +99,7 @@ class Journal:
                 self.enough.set()
 
 
+@pytest.mark.oracle
 def test_a_reliable_queue_survives_kills(server, protocol, request):
     journal, chance = Journal(), random.Random(request.config.getoption("seed"))
     retried = 0
@@ -167,6 +169,7 @@ def drain(crew: Crew, server: Server, empty) -> None:
     crew.stopping.set()
 
 
+@pytest.mark.oracle
 def test_a_delayed_queue_survives_kills(server, protocol, request):
     journal, chance = Journal(), random.Random(request.config.getoption("seed"))
     last = False

@@ -35,8 +35,8 @@ fn refuse_reserved(args: Args<'_>) -> Result<(), CommandError> {
     }
 }
 
-/// Adds the message to the record of the unit; no client receives it before that record is durable. Returns
-/// how many clients read the channel in the log.
+/// Adds the message to the record of the unit, from which the readers of the channel will get it. Returns how
+/// many they are.
 fn log(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<usize, CommandError> {
     if cx.unit.messages() == MESSAGES_PER_UNIT_MAX {
         return Err(CommandError::Text("ERR too many messages to durable channels in one transaction"));
@@ -47,8 +47,9 @@ fn log(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<usize, CommandError> 
     Ok(cx.channels().hub().subscribers(Kind::Log, args.at(1)))
 }
 
-/// Sends a message to the present subscribers and returns their number. In a transaction, and after one, the
-/// message waits for the record of its unit.
+/// Sends a message to the present subscribers and returns their number. It is delivered at once, or as a
+/// notice of its unit: in a transaction or script, and once the client has published in one of these or to a
+/// durable channel.
 fn send(cx: &mut Context<'_, '_>, kind: Kind, args: Args<'_>) -> usize {
     let (channel, payload) = (args.at(1), args.at(2));
     cx.session.publishes_in_turn |= cx.in_transaction;

@@ -59,8 +59,8 @@ impl Default for SlowLog {
 }
 
 impl SlowLog {
-    /// Logs commands that take `slower_than_us` or longer (negative: none), and keeps the newest
-    /// `entries_max`.
+    /// Logs commands that take `slower_than_us` or longer (negative: none). When a command is logged, only
+    /// the newest `entries_max` are kept.
     pub fn configure(&self, slower_than_us: i64, entries_max: u64) {
         self.slower_than_us.store(slower_than_us, Relaxed);
         self.entries_max.store(entries_max, Relaxed);

@@ -59,7 +59,7 @@ enum Usages {
     ByFlags,
     /// The first key, and the others.
     Of(KeyUsage, KeyUsage),
-    /// The first key as the arguments say.
+    /// As the arguments say.
     Found(fn(Args<'_>) -> KeyUsage),
 }
 

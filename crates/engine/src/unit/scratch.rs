@@ -22,7 +22,7 @@ pub(crate) struct Scratch {
     pub freed: Freed,
     /// The buffers of an ended undo, for reuse.
     pub(super) undo: Option<Box<Undo>>,
-    /// Counts hits and misses.
+    /// The counters of the worker.
     pub stats: Arc<WorkerStats>,
     /// The clients that watch, await or track keys.
     pub interests: Arc<Interests>,

@@ -27,7 +27,7 @@ pub struct Replayer {
     keyspace: Arc<Keyspace>,
     /// `None`: document changes are skipped.
     documents: Option<Arc<Documents>>,
-    /// Everything but settings is skipped.
+    /// Whether everything but settings is skipped.
     only_settings: bool,
     chains: Chains,
     /// The last record that was applied, or stored as part of a chain.
@@ -64,9 +64,9 @@ impl Replayer {
         self.applied
     }
 
-    /// The position from which the log must be kept, and at which a snapshot taken now must begin: a position
-    /// at or before [`Replayer::applied`], within the first batch needed. Later records may continue a chain
-    /// that begins there.
+    /// A position at or before [`Replayer::applied`]. The log must be kept from the last batch boundary at or
+    /// before this position, and a snapshot taken now must begin there: later records may continue a chain
+    /// that begins at this position.
     pub fn needed_from(&self) -> Lsn {
         self.chains.first_open().unwrap_or(self.applied)
     }
@@ -77,11 +77,11 @@ impl Replayer {
     }
 
     /// Applies the records of the chunk that are not applied yet, up to `until`. The chunk must begin at or
-    /// before the end of the last one. Returns [`Replayer::applied`].
+    /// before [`Replayer::applied`], whose new value is returned.
     ///
     /// # Errors
-    /// If a record cannot be decoded, or does not fit the document databases. Later records are not applied,
-    /// and some before it may not be.
+    /// If a record cannot be decoded, or does not fit the data. Later records are not applied, and some
+    /// before it may not be.
     ///
     /// # Panics
     /// If there is a gap before the chunk.

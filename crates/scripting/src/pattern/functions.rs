@@ -10,7 +10,8 @@ use crate::{
     meter::{Meter, Steps},
 };
 
-/// Adds the functions to the table `string`. A result of `gsub` has at most `bytes_max` bytes.
+/// Adds the functions to the table `string`. The result of `gsub` has at most `bytes_max` bytes, plus the
+/// length of the subject.
 pub(crate) fn install(lua: &Lua, string: &Table, meter: &Meter, bytes_max: usize) -> Result<()> {
     let search = |name: &'static str, finds: bool| {
         let meter = meter.clone();

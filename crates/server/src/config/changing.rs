@@ -61,7 +61,7 @@ impl Config {
         Ok(recorded)
     }
 
-    /// Whether this server may set values that belong to the data.
+    /// Checks that this server may set values that belong to the data.
     pub(super) fn require_leader_of_data(&self, name: &str) -> Result<(), String> {
         if self.node.refuses_changes() {
             return Err(format!(
@@ -77,7 +77,8 @@ impl Config {
         Ok(())
     }
 
-    /// The settings with these values, and which they are.
+    /// The settings in force with these values in place of the present ones, and the keys of those that were
+    /// given.
     fn changed(&self, pairs: &[(&[u8], &[u8])]) -> Result<(Settings, Vec<Key>), Refused> {
         let mut changed = self.current().clone();
         let mut keys = Vec::with_capacity(pairs.len());
@@ -87,7 +88,7 @@ impl Config {
             // Settings are text, in the file too: a password with other bytes could not be stored unchanged.
             let value = std::str::from_utf8(value).map_err(|_| failed("the value is not UTF-8".into()))?;
             if inert_named(&name).is_some() {
-                tell_that_it_has_no_effect(changed.set_inert(&name, value).map_err(failed)?);
+                tell_that_it_has_no_effect(changed.set_inert_live(&name, value).map_err(failed)?);
                 continue;
             }
             let in_force = changed.clone();

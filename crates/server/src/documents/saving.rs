@@ -40,7 +40,7 @@ const LOOK_PERIOD: Duration = Duration::from_secs(1);
 const COMMIT_PATIENCE_US: u64 = 10_000_000;
 /// As [`COMMIT_PATIENCE_US`], for a save that may leave out changes that are not committed.
 const SHORT_PATIENCE_US: u64 = 1_000_000;
-/// The period at which such a wait looks.
+/// How often such a wait checks whether the changes are committed.
 const COMMIT_POLL: Duration = Duration::from_millis(1);
 /// Delay after a failure; it doubles with each further failure up to the maximum. Requested saves are not
 /// delayed.
@@ -156,7 +156,8 @@ impl Saver {
         }
     }
 
-    /// Waits for replicas for `patience_us` per database.
+    /// Saves what is due, or `everything`. Waits for `patience_us` at most, in each database, until its
+    /// changes are committed.
     fn save(&self, log: &Log, everything: bool, patience_us: u64) -> Result<Option<Lsn>, StoreError> {
         let Some(documents) = self.documents.get() else { return Ok(None) };
         let _turn = self.turn.lock();
@@ -175,7 +176,8 @@ impl Saver {
         saved.map(|()| documents.saved_lsn())
     }
 
-    /// Waits until the commit policy has acknowledged `lsn`. Returns false after `until_us`.
+    /// Waits until the commit policy has acknowledged `lsn`. Returns false after `until_us`, or if the log
+    /// has failed or the thread is to end.
     fn await_commit(&self, log: &Log, lsn: Lsn, until_us: u64) -> bool {
         while lsn > log.committed_lsn() {
             let is_over = log.poison_reason().is_some() || self.state.lock().stopping;

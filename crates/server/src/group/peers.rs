@@ -70,7 +70,7 @@ const WORD_BYTES_MAX: usize = 64;
 /// that may join.
 const HEARD_MAX: usize = 4 * MEMBERS_MAX;
 
-/// Why what a member would send is refused, or changes nothing.
+/// Why a connection or a message of a member is refused, or why a message changes nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Cause {
     Version,
@@ -100,7 +100,7 @@ impl Refusal {
     }
 }
 
-/// One direction to one other member.
+/// The connection to one other member, for messages in this direction.
 struct Peer {
     address: Address,
     /// Writes never block.
@@ -230,7 +230,7 @@ impl Peers {
         self.is_removed.load(SeqCst)
     }
 
-    /// Messages and connections that were refused.
+    /// The number of messages and connections that were refused.
     pub(super) fn refused(&self) -> u64 {
         self.refused.load(Relaxed)
     }

@@ -23,8 +23,8 @@ impl Node {
         overdue
     }
 
-    /// Counts replies that are errors because replicas have not acknowledged in time. Logged once, until they
-    /// have caught up.
+    /// Counts replies that are errors because replicas have not acknowledged in time. Logs a line the first
+    /// time, and the next one only after nothing was overdue.
     pub(crate) fn acks_timed_out(&self, replies: u64) {
         if replies == 0 {
             return;

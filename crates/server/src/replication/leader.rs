@@ -40,7 +40,7 @@ use storage::{Log, Pin};
 use super::{Node, failover};
 use crate::repeated::Repeated;
 
-/// The most replicas served at a time.
+/// The maximum number of replicas that are served at a time.
 const REPLICAS_MAX: usize = 64;
 /// A replica that takes no bytes for this long is disconnected.
 const WRITE_TIMEOUT: Duration = Duration::from_millis(2 * SILENCE_MS);
@@ -65,14 +65,15 @@ pub(super) struct Leader {
     pub(crate) joins: Joins,
 }
 
-/// How often replicas have joined, by what they needed.
+/// How often replicas have joined, by what they were given.
 #[derive(Debug, Default)]
 pub(crate) struct Joins {
-    /// The log from where they were.
+    /// The log, from the position at which theirs ended.
     pub(crate) resumed: AtomicU64,
-    /// A copy of all data.
+    /// The order to copy all data.
     pub(crate) copied: AtomicU64,
-    /// A copy, although they had a log: its continuation is no longer kept.
+    /// That order, although they had a log: the part after it is no longer kept. These are among `copied`,
+    /// too.
     pub(crate) not_resumed: AtomicU64,
 }
 

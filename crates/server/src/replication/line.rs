@@ -19,11 +19,11 @@ use crate::tunnels::Tunnels;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// The longest wait for an answer to a command.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
-/// The system probes the other host after this idle time,
+/// The idle time after which the system probes the other host.
 const PROBE_AFTER: Duration = Duration::from_secs(5);
-/// at this interval,
+/// The interval between two probes.
 const PROBE_PERIOD: Duration = Duration::from_secs(1);
-/// and closes the connection after this number of probes without an answer.
+/// The number of probes without an answer after which the system closes the connection.
 const PROBES_MAX: u32 = 5;
 /// The longest answer line; a peer that sends a longer one is not a Sheaf server.
 const LINE_BYTES_MAX: usize = 1024;

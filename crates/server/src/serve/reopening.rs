@@ -13,7 +13,7 @@ use crate::{
     replication::Node,
 };
 
-/// How often it looks whether there is room.
+/// How often the wait checks whether there is room.
 const LOOK_PERIOD: Duration = Duration::from_secs(1);
 
 /// Completes when a restart within the process is requested and the disk has room for it.

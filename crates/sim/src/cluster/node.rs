@@ -180,7 +180,7 @@ impl Node {
         }
     }
 
-    /// Starts the process in the ordered role.
+    /// Starts the process, in the role that its file says, unless its order is to follow or to be held.
     pub(super) fn start(&mut self, fault: Option<FaultInjection>) -> Result<(), Failure> {
         self.incarnation += 1;
         let seed = self.prng.next_u64();

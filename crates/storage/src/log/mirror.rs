@@ -125,8 +125,9 @@ impl Mirror {
         self.appender.appended_lsn()
     }
 
-    /// Makes segments, on this thread, until `bytes` more can be written. Returns false if the disk has no
-    /// room for them. A caller that appends the bytes nevertheless may be unable to close the log.
+    /// Makes segments, on this thread, until `bytes` more can be written. Returns false if one cannot be
+    /// made, usually because the disk is full. A caller that appends the bytes nevertheless may be unable to
+    /// close the log.
     pub fn make_room_for(&self, bytes: u64) -> bool {
         let (shared, _) = self.appender.parts();
         shared.make_segments_to(self.position().get() + bytes)
@@ -203,8 +204,7 @@ impl Mirror {
     /// above all that were seen. Returns the new epoch. Blocks.
     ///
     /// # Errors
-    /// I/O errors; [`Error::Inconsistent`] if no epoch is left. If the control file was not replaced, the log
-    /// is still a mirror.
+    /// I/O errors; [`Error::Inconsistent`] if no epoch is left. The log is then still a mirror.
     pub fn promote(&self) -> Result<u32, Error> {
         self.begin_epoch(promoted_epoch)
     }
@@ -248,7 +248,7 @@ impl Mirror {
     /// does not end there, is not durable up to there, is poisoned, or is a mirror already. Blocks.
     ///
     /// # Errors
-    /// I/O errors: then the log is as it was.
+    /// I/O errors. This log is then unchanged, but its control file may have been replaced.
     pub fn resume(&mut self, end: Lsn) -> Result<bool, Error> {
         let log = self.appender.log();
         let shared = &*log.shared;

@@ -95,8 +95,8 @@ impl LogState {
         self.segments.lock().recyclable.extend(kept);
     }
 
-    /// Makes segments, on this thread, until they reach `end`. Returns false if the disk has no room for
-    /// them, or the log takes no records.
+    /// Makes segments, on this thread, until they reach `end`. Returns false if one is missing and cannot be
+    /// made, usually because the disk is full, or because the log takes no records.
     pub(super) fn make_segments_to(&self, end: u64) -> bool {
         loop {
             if end <= self.prepared_end.load(Ordering::Acquire) {

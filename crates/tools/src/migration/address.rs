@@ -10,7 +10,7 @@ use crate::client::is_path;
 /// The default port of Redis and Sheaf.
 const DEFAULT_PORT: u16 = 6379;
 
-/// The address and credentials of a server. Displayed without the password.
+/// The address and credentials of a server. Displayed as host and port alone.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Address {
     /// The host; an IPv6 address without brackets; or the path of a Unix socket.

@@ -1,5 +1,5 @@
 //! One step of the durable channel thread: passes a piece of the log to the readers at the tail, and another
-//! piece to the next reader behind it.
+//! piece to the next reader that has not caught up with it.
 
 use std::mem;
 
@@ -11,7 +11,7 @@ use crate::durable::{DurableMessage, Position, ReaderEvent};
 /// The result of reading a piece of the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Read {
-    /// The log was read up to here, a record boundary.
+    /// The log was read up to here, a batch boundary.
     UpTo(Lsn),
     /// There is nothing to read yet.
     Nothing,
