@@ -428,7 +428,7 @@ impl Users {
     /// Notes that a client could not log in as `user`; `command` is the command that it sent.
     pub fn note_failed_login(&self, command: &[u8], user: &[u8], session: &Session, now_ms: u64) {
         self.slow_down(session.client.address(), user, now_ms);
-        self.audit_failed_login(command, user, session.client.peer(), now_ms);
+        self.audit_failed_login(&command.to_ascii_lowercase(), user, session.client.peer(), now_ms);
         let context =
             if session.transaction.is_some() { DenialContext::Multi } else { DenialContext::TopLevel };
         self.note((Reason::Auth, command), context, user, session, now_ms);
