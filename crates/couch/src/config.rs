@@ -21,6 +21,7 @@ const NAMES: &[(&str, &str, Key)] = &[
     ("chttpd", "max_http_request_size", Key::HttpBodyBytesMax),
     ("chttpd", "port", Key::HttpPort),
     ("chttpd", "require_valid_user", Key::HttpRequireValidUser),
+    ("chttpd_auth", "public_fields", Key::UsersPublicFields),
     ("chttpd_auth", "same_site", Key::HttpSessionSameSite),
     ("chttpd_auth", "timeout", Key::HttpSessionTimeout),
     ("cors", "credentials", Key::CorsCredentials),
@@ -31,6 +32,8 @@ const NAMES: &[(&str, &str, Key)] = &[
     ("couch_httpd_auth", "timeout", Key::HttpSessionTimeout),
     ("couchdb", "max_document_size", Key::MaxDocumentSize),
     ("httpd", "enable_cors", Key::Cors),
+    ("jwt_auth", "required_claims", Key::JwtRequiredClaims),
+    ("jwt_auth", "roles_claim_path", Key::JwtRolesClaimPath),
     ("log", "level", Key::Loglevel),
 ];
 

@@ -18,7 +18,7 @@ use parking_lot::RwLockReadGuard;
 use settings::{Key, NotStored, Settings};
 use storage::Log;
 
-use crate::{Feeds, Reply, Traffic};
+use crate::{Feeds, Jwt, ProxySecret, Reply, Traffic};
 
 /// The parts and interfaces that the front uses.
 pub struct Host {
@@ -112,6 +112,24 @@ pub trait Accounts: Send + Sync {
     fn account(&self, name: &str) -> Option<Account>;
     /// Judges a name and a password which a client at this address gives, for this resource if any.
     fn log_in(&self, address: IpAddr, name: &str, password: &str, resource: Option<Resource>) -> LogIn;
+    /// The other servers whose word about users is trusted.
+    fn trusted_issuers(&self) -> TrustedIssuers {
+        TrustedIssuers::default()
+    }
+    /// Notes that a client at this address has shown a token that is refused. It could not be guessed, so the
+    /// address is not slowed down.
+    fn note_refused(&self, _address: IpAddr) {}
+    /// Notes a request (method and path) that only administrators make, for the audit.
+    fn note_request(&self, _client: SocketAddr, _user: &str, _request: (&str, &str), _succeeded: bool) {}
+}
+
+/// Other servers whose word about users is trusted.
+#[derive(Debug, Clone, Default)]
+pub struct TrustedIssuers {
+    /// The issuers of tokens.
+    pub jwt: Option<Arc<Jwt>>,
+    /// The proxy in front of this server.
+    pub proxy: Option<Arc<ProxySecret>>,
 }
 
 /// A user that may log in.
@@ -136,6 +154,8 @@ pub enum LogIn {
     Wrong,
     /// Log-ins from this address have failed: the client has to wait.
     TooEarly,
+    /// The server loads its data, and does not know the user.
+    Loading,
     /// The check of the password takes long: run this work, then ask again.
     Begins(Work),
     /// This password is being checked, or as many others as may be at a time: ask again a little later.

@@ -46,9 +46,12 @@ mod host;
 mod idle_timer;
 mod ids;
 mod instance;
+mod jwt;
+mod jwt_keys;
 mod listing;
 mod mango;
 mod page;
+mod proxy_auth;
 mod query;
 mod range;
 mod redis;
@@ -79,8 +82,10 @@ pub use self::{
     front::{ConnectionPermit, Front},
     host::{
         Account, Accounts, Acks, Answer, Compaction, Fault, Host, HttpSettings, LogDriver, LogIn, Progress,
-        Redis, Resource, Running, Status, Store, Tools, Work,
+        Redis, Resource, Running, Status, Store, Tools, TrustedIssuers, Work,
     },
+    jwt::{Jwt, JwtError, is_jwt},
+    proxy_auth::ProxySecret,
     range::ByteRange,
     reply::{Reply, set_header},
     socket::Socket,

@@ -45,8 +45,14 @@ pub(super) async fn session(call: &mut Call) -> Result<Reply, Failure> {
 
 fn who_am_i(call: &Call) -> Reply {
     let user = &call.user;
-    let mut info = json!({ "authentication_handlers": ["cookie", "default"] });
+    let trusted = call.thread.host().access.trusted_issuers();
+    let mut handlers = vec!["cookie", "default"];
+    handlers.extend(trusted.jwt.map(|_| "jwt"));
+    handlers.extend(trusted.proxy.map(|_| "proxy"));
+    let mut info = json!({ "authentication_handlers": handlers });
     match user.shown {
+        Shown::Token { .. } => info["authenticated"] = "jwt".into(),
+        Shown::Proxy => info["authenticated"] = "proxy".into(),
         Shown::Cookie { .. } => info["authenticated"] = "cookie".into(),
         Shown::Password => info["authenticated"] = "default".into(),
         Shown::Nothing => {}

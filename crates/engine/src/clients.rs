@@ -62,6 +62,8 @@ const NO_TRANSACTION: u32 = u32::MAX;
 pub struct Connected {
     /// The address of the other side as CLIENT LIST shows it, such as `127.0.0.1:52001`.
     pub peer: String,
+    /// The user of the operating system on the other side of a Unix socket.
+    pub peer_uid: Option<u32>,
     /// The address it connected to.
     pub local: String,
     /// The number of the file descriptor.
@@ -134,6 +136,7 @@ pub struct Labels {
 pub struct Client {
     id: u64,
     peer: Box<str>,
+    peer_uid: Option<u32>,
     local: Box<str>,
     fd: i32,
     created_ms: u64,
@@ -177,10 +180,11 @@ pub struct Client {
 
 impl Client {
     fn new(id: u64, connected: Connected) -> Client {
-        let Connected { peer, local, fd, now_ms, signaller } = connected;
+        let Connected { peer, peer_uid, local, fd, now_ms, signaller } = connected;
         Client {
             id,
             peer: peer.into(),
+            peer_uid,
             local: local.into(),
             fd,
             created_ms: now_ms,
@@ -233,7 +237,13 @@ impl Client {
 
     /// Whether it has connected from a loopback address.
     pub fn is_local(&self) -> bool {
-        self.peer.parse().is_ok_and(|peer: SocketAddr| peer.ip().to_canonical().is_loopback())
+        self.peer_uid.is_some()
+            || self.peer.parse().is_ok_and(|peer: SocketAddr| peer.ip().to_canonical().is_loopback())
+    }
+
+    /// The user of the operating system on the other side, if it came through a Unix socket.
+    pub fn peer_uid(&self) -> Option<u32> {
+        self.peer_uid
     }
 
     /// The address it connected to.
@@ -479,6 +489,7 @@ pub(crate) mod tests {
     pub(crate) fn connected(peer: &str) -> Connected {
         Connected {
             peer: peer.to_string(),
+            peer_uid: None,
             local: "127.0.0.1:6379".to_string(),
             fd: 8,
             now_ms: 1_000,

@@ -25,7 +25,7 @@ use storage::{CHAIN_BYTES_MAX, Durability};
 use wire::{Args, ReplyWriter};
 
 use crate::{
-    CommandError, EventClass, Flags, Host, Row, Session, Unit, clients::append_line,
+    CommandError, EventClass, Flags, Host, Row, Session, Unit, audit::Action, clients::append_line,
     deferred_reply::DeferredReply, error::LockContended, long_units::LONG_ELEMENTS, row::ResolvedCommand,
     rules::Rules, script_machine::Scripting, shown_args::shown_args,
 };
@@ -224,6 +224,8 @@ impl Context<'_, '_> {
     pub fn handle(&mut self, row: &'static Row, args: Args<'_>) -> Result<bool, Retry> {
         let is_inner = self.in_transaction;
         self.row = Some(row);
+        // It may be the command that ends the audit.
+        let is_audited = row.flags.has(Flags::AUDITED) && self.host.users.audit.is_on();
         let result = self.attempt(|cx| {
             if row.flags.has(Flags::WALKS) || args.len() > LONG_ELEMENTS {
                 cx.require_short_walk(row, args)?;
@@ -233,7 +235,22 @@ impl Context<'_, '_> {
         if self.session.tracking.is_some() {
             self.track(row, args, is_inner);
         }
+        if let Ok(succeeded) = result
+            && is_audited
+        {
+            self.note_audited(row, args, succeeded);
+        }
         result
+    }
+
+    /// Notes an action of an administrator.
+    #[cold]
+    fn note_audited(&self, row: &'static Row, args: Args<'_>, succeeded: bool) {
+        let (user, client) = (self.session.login.name(), self.session.client.peer());
+        let name = row.name.as_bytes();
+        let action = Action { name, user, client, succeeded, now_ms: self.host.clock.unix_ms() };
+        let words_of_name = row.name.split('|').count();
+        self.host.users.audit.note(action, shown_args(row, args).skip(words_of_name));
     }
 
     /// As [`Context::handle`], for a part of a command.

@@ -553,7 +553,8 @@ mod tests {
     fn conversation() -> Conversation {
         let (peer, local) = ("127.0.0.1:50001".to_string(), "127.0.0.1:6379".to_string());
         let signaller = Box::new(|_, _| {});
-        let client = Clients::new().register(Connected { peer, local, fd: 8, now_ms: 0, signaller });
+        let client =
+            Clients::new().register(Connected { peer, peer_uid: None, local, fd: 8, now_ms: 0, signaller });
         Conversation::new(Session::new(client, true))
     }
 

@@ -22,6 +22,7 @@
 #![forbid(unsafe_code)]
 
 pub mod admission;
+pub mod audit;
 pub mod blocking;
 pub mod callbacks;
 pub mod channel_reader;

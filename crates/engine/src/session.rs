@@ -202,6 +202,13 @@ impl Session {
         self.authenticated = users.default_user().admits_everybody();
     }
 
+    /// Whether the client has to log in before its next command, by these users. The data are loaded.
+    pub fn has_to_log_in(&self, users: &UserSet) -> bool {
+        // A client that connected during loading becomes what its certificate says with its next command.
+        let is_nobody = self.login.is_provisional() && self.certificate_name.is_none();
+        (!self.authenticated || is_nobody) && !users.default_user().admits_everybody()
+    }
+
     /// Whether every command is permitted, by the users of this generation.
     #[inline]
     pub(crate) fn may_do_everything(&self, generation: u64) -> bool {

@@ -26,6 +26,7 @@ mod document_change;
 mod document_json;
 mod effects;
 mod group_message;
+mod jwt;
 mod log_records;
 mod rdb_file;
 mod rdb_values;
@@ -45,6 +46,7 @@ pub use self::document_change::document_change;
 pub use self::document_json::document_json;
 pub use self::effects::effects;
 pub use self::group_message::group_message;
+pub use self::jwt::{jwt, jwt_keys};
 pub use self::log_records::log_records;
 pub use self::rdb_file::rdb_file;
 pub use self::replication::replication;
@@ -89,6 +91,8 @@ macro_rules! with_targets {
             document_json,
             effects,
             group_message,
+            jwt,
+            jwt_keys,
             log_records,
             rdb_file,
             replication,
@@ -129,6 +133,8 @@ pub fn seeds(target: &str) -> Vec<Seed> {
         "document_json" => document_json::seeds(),
         "effects" => effects::seeds(),
         "group_message" => group_message::seeds(),
+        "jwt" => jwt::token_seeds(),
+        "jwt_keys" => jwt::keys_seeds(),
         "log_records" => log_records::seeds(),
         "rdb_file" => rdb_file::seeds(),
         "replication" => self::replication::seeds(),

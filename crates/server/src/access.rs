@@ -17,14 +17,16 @@ use access::{PasswordHash, is_role};
 use couch::{Account, LogIn, Resource};
 use engine::{
     CommandError, Place,
+    audit::Action,
     clients::{Clients, DEFAULT_USER, TOO_MANY_CLIENTS},
     users::{Principal, Verdict},
 };
 use env::Clock;
+use recovery::progress::LoadProgress;
 use settings::{Key, RESERVED_PLACES};
 use subtle::ConstantTimeEq;
 
-use crate::config::Config;
+use crate::{config::Config, http::issuers::Issuers};
 
 const PROTECTED: CommandError = CommandError::Text(
     "DENIED Sheaf is running in protected mode: it has no password, so it serves only clients on this machine. Set one \
@@ -35,13 +37,28 @@ pub(crate) struct Access {
     config: Arc<Config>,
     clients: Arc<Clients>,
     clock: Arc<dyn Clock>,
+    progress: Arc<LoadProgress>,
+    /// The other servers whose word about users is trusted.
+    pub(crate) issuers: Arc<Issuers>,
     /// Connections that were refused.
     pub(crate) rejected_connections: AtomicU64,
 }
 
 impl Access {
-    pub(crate) fn new(config: Arc<Config>, clients: Arc<Clients>, clock: Arc<dyn Clock>) -> Access {
-        Access { config, clients, clock, rejected_connections: AtomicU64::new(0) }
+    pub(crate) fn new(
+        config: Arc<Config>,
+        clients: Arc<Clients>,
+        clock: Arc<dyn Clock>,
+        progress: Arc<LoadProgress>,
+    ) -> Access {
+        Access {
+            config,
+            clients,
+            clock,
+            progress,
+            issuers: Arc::default(),
+            rejected_connections: AtomicU64::new(0),
+        }
     }
 
     /// Admits a connection from `peer`. There are [`RESERVED_PLACES`] more places than clients may take, so
@@ -137,6 +154,27 @@ impl Access {
         }
     }
 
+    /// Notes that a token was refused.
+    pub(crate) fn note_refused_token(&self, address: IpAddr) {
+        self.config.users().note_refused_token(address, self.clock.unix_ms());
+    }
+
+    /// Notes a request that only administrators make.
+    pub(crate) fn note_request(
+        &self,
+        client: SocketAddr,
+        user: &str,
+        (method, path): (&str, &str),
+        succeeded: bool,
+    ) {
+        let audit = &self.config.users().audit;
+        if audit.is_on() {
+            let (client, now_ms) = (client.to_string(), self.clock.unix_ms());
+            let action = Action { name: b"HTTP", user: user.as_bytes(), client: &client, succeeded, now_ms };
+            audit.note(action, [method.as_bytes(), path.as_bytes()].into_iter());
+        }
+    }
+
     /// The user with this name and password, if it may log in and use the resource.
     ///
     /// # Errors
@@ -152,6 +190,9 @@ impl Access {
         if let Some(wanted) = self.http_admin_password(name) {
             let is_right = are_equal(wanted.as_bytes(), password.as_bytes());
             return Ok(is_right.then(|| admin_of_settings(&wanted)));
+        }
+        if self.progress.loading().is_some() {
+            return Err(LogIn::Loading);
         }
         let Some(user) = self.user_of(name) else { return Ok(None) };
         let accepts = match user.user.accepts_at_once(password.as_bytes()) {
@@ -192,8 +233,12 @@ impl Access {
         user.is_admin || command.is_some_and(|command| user.rights.allow(command))
     }
 
-    /// The user of the data with this name.
+    /// The user of the data with this name; none while the data are loaded: what is there may be of
+    /// yesterday.
     fn user_of(&self, name: &str) -> Option<Arc<Principal>> {
+        if self.progress.loading().is_some() {
+            return None;
+        }
         self.config.follow_users();
         let users = self.config.users().current();
         // `default` without a record has the password of a setting, or none.

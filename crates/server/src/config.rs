@@ -12,6 +12,7 @@
 //! - An observer is called once with the settings in force when it is added, then with every change, one
 //!   change at a time.
 
+mod audit;
 pub(crate) mod changing;
 mod clients_max;
 mod data_settings;

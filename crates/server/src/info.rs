@@ -86,6 +86,9 @@ fn server(parts: &Parts, _: &Figures, out: &mut String) {
         "workers": parts.startup.workers,
     );
     let listeners = parts.startup.listeners.iter().filter(|(_, addresses)| !addresses.is_empty());
+    if let Some(path) = &parts.startup.unix_socket {
+        let _ = write!(out, "listener{}:name=unix,bind={path}\r\n", listeners.clone().count());
+    }
     for (index, (name, addresses)) in listeners.enumerate() {
         let bind: String = addresses.iter().map(|address| format!("bind={},", address.ip())).collect();
         let _ = write!(out, "listener{index}:name={name},{bind}port={}\r\n", addresses[0].port());
@@ -265,6 +268,7 @@ fn stats(parts: &Parts, _: &Figures, out: &mut String) {
         "durable_channels_behind": parts.durable_channels.figures.behind.load(Relaxed),
         "durable_channels_messages": parts.durable_channels.figures.messages.load(Relaxed),
         "client_output_buffer_limit_disconnections": parts.counters.slow_clients_cut.load(Relaxed),
+        "login_timeouts": parts.login_timeouts(),
         "tracking_total_keys": tracked.keys,
         "tracking_total_items": tracked.items,
         "tracking_total_prefixes": tracked.prefixes,

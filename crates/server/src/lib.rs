@@ -54,4 +54,5 @@ mod stop;
 mod supervisor;
 mod timeouts;
 mod tunnels;
+mod unix_door;
 mod worker;

@@ -241,7 +241,9 @@ impl Scrape {
             "sheaf_slow_clients_disconnected",
             "clients that left too much unsent",
             parts.counters.slow_clients_cut.load(Relaxed),
-        )
+        )?;
+        let help = "clients that were disconnected because they had not logged in";
+        counter(encoder, "sheaf_login_timeouts", help, parts.login_timeouts())
     }
 
     fn encode_read_only(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {

@@ -53,7 +53,8 @@ use std::{
 };
 
 use ::membership::Votes;
-use engine::{Interests, replication::Address};
+use access::CommandId;
+use engine::{Interests, replication::Address, users::UserSet};
 use env::{Clock, Disk, Entropy, RealDisk};
 use lsn::Lsn;
 use parking_lot::{Mutex, RwLock};
@@ -462,8 +463,22 @@ impl Node {
     }
 
     /// Serves a replica on the connection of a client that sent REPLICATE.
-    pub(crate) fn serve_replica(self: &Arc<Self>, socket: TcpStream, from: IpAddr, words: &[Vec<u8>]) {
-        leader::serve(self, socket, from, words);
+    pub(crate) fn serve_replica(
+        self: &Arc<Self>,
+        socket: TcpStream,
+        from: IpAddr,
+        words: &[Vec<u8>],
+        user: Vec<u8>,
+    ) {
+        leader::serve(self, (socket, from), words, user);
+    }
+
+    /// Disconnects replicas whose user may not be one any more. Not those of a group: without them, no
+    /// majority could take the record that gives the right back.
+    pub(crate) fn review_replicas(&self, users: &UserSet, replicate: CommandId) {
+        if self.votes().is_none() {
+            self.leader.review(|user| users.get(user).is_some_and(|user| user.rights.allow(replicate)));
+        }
     }
 
     /// How often replicas have joined.

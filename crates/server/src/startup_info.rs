@@ -22,4 +22,6 @@ pub(crate) struct StartupInfo {
     pub(crate) redis_port: OnceLock<u16>,
     /// The addresses of the Redis protocol, by kind.
     pub(crate) listeners: [(&'static str, Vec<SocketAddr>); 3],
+    /// The path of the Unix socket, if there is one.
+    pub(crate) unix_socket: Option<String>,
 }

@@ -27,7 +27,12 @@ use lsn::Lsn;
 use recovery::{recover::Mode, unix_time};
 use settings::{Key, Lasting, OPTIONS, Settings};
 
-use tools::{export::Format, log::Selection, migration, tail::Options};
+use tools::{
+    export::Format,
+    log::Selection,
+    migration::{self, address::Address},
+    tail::Options,
+};
 pub use usage::UsageError;
 
 /// The requested task, with its arguments.
@@ -207,6 +212,21 @@ pub fn parse(arguments: impl IntoIterator<Item = impl Into<OsString>>) -> Result
         Some((_, serve)) => Ok(serve::task(serve)?),
         None => Ok(serve::task(&matches)?),
     }
+}
+
+/// The flag for a server that is reached by a Unix socket, as that of redis-cli.
+fn socket() -> Arg {
+    Arg::new("socket")
+        .short('s')
+        .long("socket")
+        .value_name("PATH")
+        .help("Unix socket of the server (unixsocket), instead of its host and port")
+}
+
+/// The server at the socket that is given.
+fn at_socket(matches: &ArgMatches) -> Option<Address> {
+    let host = matches.get_one::<String>("socket")?.clone();
+    Some(Address { host, port: 0, user: None, password: None, tls: None })
 }
 
 fn path(matches: &ArgMatches, name: &str) -> Option<PathBuf> {

@@ -87,8 +87,14 @@ impl DocumentWorld {
         let executors = (0..WORKERS).map(executor).collect();
         let client = |index: usize| {
             let (peer, local) = (format!("sim:{index}"), "sim:0".to_string());
-            let connected =
-                Connected { peer, local, fd: 0, now_ms: clock.unix_ms(), signaller: Box::new(|_, _| {}) };
+            let connected = Connected {
+                peer,
+                peer_uid: None,
+                local,
+                fd: 0,
+                now_ms: clock.unix_ms(),
+                signaller: Box::new(|_, _| {}),
+            };
             Client::new(Conversation::new(Session::new(host.clients.register(connected), true)))
         };
         let clients = (0..options.clients).map(client).collect();

@@ -99,8 +99,14 @@ impl World {
         let workers = (0..WORKERS).map(worker).collect();
         let client = |index: usize| {
             let (peer, local) = (format!("sim:{index}"), "sim:0".to_string());
-            let connected =
-                Connected { peer, local, fd: 0, now_ms: clock.unix_ms(), signaller: Box::new(|_, _| {}) };
+            let connected = Connected {
+                peer,
+                peer_uid: None,
+                local,
+                fd: 0,
+                now_ms: clock.unix_ms(),
+                signaller: Box::new(|_, _| {}),
+            };
             let session = Session::new(host.clients.register(connected), true);
             SimClient::new(Conversation::new(session), index % WORKERS)
         };

@@ -27,6 +27,7 @@ use std::{
     time::Duration,
 };
 
+pub use engine::audit::AUDIT_CHANNEL;
 use tls::ClientFiles;
 
 use self::{connection::Connection, event::Event, screen::Screen};

@@ -1,6 +1,6 @@
 //! PUBLISH and SPUBLISH.
 
-use engine::{CommandError, Context};
+use engine::{CommandError, Context, audit::AUDIT_CHANNEL};
 use pubsub::Kind;
 use wire::Args;
 
@@ -12,6 +12,7 @@ const MESSAGES_PER_UNIT_MAX: usize = 16 << 10;
 
 /// `PUBLISH channel message`
 pub(super) fn publish(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
+    refuse_reserved(args)?;
     let is_logged = cx.host.config.is_durable_channel(args.at(1));
     let readers = if is_logged { log(cx, args)? } else { 0 };
     let receivers = send(cx, Kind::Channel, args, is_logged);
@@ -21,9 +22,18 @@ pub(super) fn publish(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Co
 
 /// `SPUBLISH shardchannel message`
 pub(super) fn spublish(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
+    refuse_reserved(args)?;
     let receivers = send(cx, Kind::Shard, args, false);
     cx.reply.count(receivers);
     Ok(())
+}
+
+/// Only the server writes its audit.
+fn refuse_reserved(args: Args<'_>) -> Result<(), CommandError> {
+    match args.at(1) {
+        AUDIT_CHANNEL => Err(CommandError::Text("ERR the server alone publishes to its audit")),
+        _ => Ok(()),
+    }
 }
 
 /// Adds the message to the record of the unit, from which the readers of the channel will get it. Returns how

@@ -115,7 +115,14 @@ mod tests {
         let (clients, monitors) = (Clients::new(), Monitors::default());
         let connect = |_| {
             let (peer, local) = ("127.0.0.1:50001".to_string(), "127.0.0.1:6379".to_string());
-            clients.register(Connected { peer, local, fd: 8, now_ms: 0, signaller: Box::new(|_, _| {}) })
+            clients.register(Connected {
+                peer,
+                peer_uid: None,
+                local,
+                fd: 8,
+                now_ms: 0,
+                signaller: Box::new(|_, _| {}),
+            })
         };
         let all: Vec<_> = (0..10).map(connect).collect();
         all.iter().for_each(|client| monitors.add(client));

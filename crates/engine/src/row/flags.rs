@@ -89,6 +89,9 @@ impl Flags {
     /// refused to clients that have given no password.
     pub const GUARDED: Flags = Flags(1 << 29);
 
+    /// An action of an administrator, which the audit notes.
+    pub const AUDITED: Flags = Flags(1 << 30);
+
     /// Both sets of properties.
     pub const fn or(self, other: Flags) -> Flags {
         Flags(self.0 | other.0)
@@ -160,6 +163,7 @@ mod tests {
             Flags::WALKS,
             Flags::BETWEEN_SERVERS,
             Flags::GUARDED,
+            Flags::AUDITED,
         ];
         let together = ALL.iter().fold(Flags::NONE, |all, flag| all.or(*flag));
         assert_eq!(together.0.count_ones() as usize, ALL.len());

@@ -118,25 +118,37 @@ impl Config {
     }
 
     /// Appends a record of settings to the log; they were applied in this slot. Returns its position.
-    pub(super) fn append(&self, log: &Log, mut slot: SlotGuard<'_>, record: &[u8]) -> Option<Lsn> {
+    pub(super) fn append(&self, log: &Log, slot: SlotGuard<'_>, record: &[u8]) -> Option<Lsn> {
+        self.append_marked(log, slot, record, false)
+    }
+
+    /// As [`Config::append`]; the mark says whether the record has messages to durable channels.
+    pub(super) fn append_marked(
+        &self,
+        log: &Log,
+        mut slot: SlotGuard<'_>,
+        record: &[u8],
+        has_messages: bool,
+    ) -> Option<Lsn> {
         if record.is_empty() {
             return None;
         }
         let mut recorder = self.recorder.lock();
-        let position = match recorder.get_or_insert_with(|| log.appender()).reserve(record) {
-            Ok(pending) => {
-                let position = pending.lsn();
-                slot.set_last_lsn(position);
-                drop(slot);
-                pending.publish();
-                Some(position)
-            }
-            // The log is poisoned; the server stops.
-            Err(_) => {
-                slot.set_last_lsn(Lsn::MAX);
-                None
-            }
-        };
+        let position =
+            match recorder.get_or_insert_with(|| log.appender()).reserve_marked(record, has_messages) {
+                Ok(pending) => {
+                    let position = pending.lsn();
+                    slot.set_last_lsn(position);
+                    drop(slot);
+                    pending.publish();
+                    Some(position)
+                }
+                // The log is poisoned; the server stops.
+                Err(_) => {
+                    slot.set_last_lsn(Lsn::MAX);
+                    None
+                }
+            };
         if let Some(threads) = self.log.threads() {
             threads.wake_if_needed();
         }

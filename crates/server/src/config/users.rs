@@ -41,6 +41,7 @@ pub(super) fn user_settings(settings: &Settings) -> UserSettings {
         all_channels: settings.text(Key::AclPubsubDefault) == "allchannels",
         log_entries_max: settings.integer(Key::AcllogMaxLen) as usize,
         certificates_name_users: certificates_name_users(settings),
+        are_audited: settings.switch(Key::Audit),
     }
 }
 

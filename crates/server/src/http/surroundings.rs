@@ -1,11 +1,11 @@
 //! The server as the CouchDB front sees it: implements the interfaces of [`couch::Host`].
 
 use std::{
-    net::IpAddr,
+    net::{IpAddr, SocketAddr},
     sync::{Arc, OnceLock},
 };
 
-use couch::{Account, Fault, Feeds, Host, LogIn, Progress, Resource, Store};
+use couch::{Account, Fault, Feeds, Host, LogIn, Progress, Resource, Store, TrustedIssuers};
 use engine::clients::DEFAULT_USER;
 use parking_lot::RwLockReadGuard;
 use recovery::progress::LoadProgress;
@@ -79,6 +79,18 @@ impl couch::Accounts for Access {
 
     fn log_in(&self, address: IpAddr, name: &str, password: &str, resource: Option<Resource>) -> LogIn {
         self.log_in_over_http(address, name, password, resource)
+    }
+
+    fn trusted_issuers(&self) -> TrustedIssuers {
+        self.issuers.current()
+    }
+
+    fn note_refused(&self, address: IpAddr) {
+        self.note_refused_token(address);
+    }
+
+    fn note_request(&self, client: SocketAddr, user: &str, request: (&str, &str), succeeded: bool) {
+        Access::note_request(self, client, user, request, succeeded);
     }
 }
 

@@ -88,6 +88,8 @@ impl Joins {
 struct Connected {
     session: Session,
     claim: Claim,
+    /// The user as whom it has logged in.
+    user: Vec<u8>,
     address: Address,
     socket: TcpStream,
 }
@@ -149,7 +151,13 @@ impl Leader {
 
     /// Registers a replica; closes an older connection of the same replica. `None` if [`REPLICAS_MAX`] others
     /// are connected.
-    fn join(&self, claim: Claim, acked: Acked, address: &Address, socket: TcpStream) -> Option<Session> {
+    fn join(
+        &self,
+        (claim, user): (Claim, Vec<u8>),
+        acked: Acked,
+        address: &Address,
+        socket: TcpStream,
+    ) -> Option<Session> {
         let id = claim.replica;
         let mut connected = self.connected.lock();
         if let Some(older) = connected.iter().position(|other| other.claim.replica == id) {
@@ -159,7 +167,7 @@ impl Leader {
             return None;
         }
         let session = self.leading.lock().join(id, acked);
-        connected.push(Connected { session, claim, address: address.clone(), socket });
+        connected.push(Connected { session, claim, user, address: address.clone(), socket });
         Some(session)
     }
 
@@ -173,6 +181,17 @@ impl Leader {
         let connected = self.connected.lock();
         connected.iter().for_each(|replica| _ = replica.socket.shutdown(Shutdown::Both));
         connected.len()
+    }
+
+    /// Closes the connections of replicas whose user may not have the log any more.
+    pub(super) fn review(&self, may_replicate: impl Fn(&[u8]) -> bool) {
+        for replica in self.connected.lock().iter().filter(|replica| !may_replicate(&replica.user)) {
+            let _ = replica.socket.shutdown(Shutdown::Both);
+            tracing::warn!(
+                target: "replication", replica = %replica.address,
+                "disconnected a replica: its user may not run REPLICATE any more"
+            );
+        }
     }
 
     /// Whether an incident of a replica is to be logged, and how often the same was not logged before.
@@ -203,12 +222,12 @@ impl From<ReplicaFigures> for Replica {
 }
 
 /// Serves the replica that sent REPLICATE on this connection, on its own thread.
-pub(super) fn serve(node: &Arc<Node>, socket: TcpStream, from: IpAddr, words: &[Vec<u8>]) {
+pub(super) fn serve(node: &Arc<Node>, (socket, from): (TcpStream, IpAddr), words: &[Vec<u8>], user: Vec<u8>) {
     let words: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
     let (claim, node) = (Claim::parse(&words), node.clone());
     let run = move || {
         let peer = Address { host: shown_host(from), port: claim.map_or(0, |claim| claim.port) }.to_string();
-        if let Err(reason) = join(&node, (socket, from), claim)
+        if let Err(reason) = join(&node, (socket, from), claim, user)
             && let Some(unlogged) = node.leader.news(&node, &peer, &reason)
         {
             tracing::warn!(target: "replication", replica = peer, reason, unlogged, "a replica has left");
@@ -228,6 +247,7 @@ fn join(
     node: &Arc<Node>,
     (mut socket, from): (TcpStream, IpAddr),
     claim: Option<Claim>,
+    user: Vec<u8>,
 ) -> Result<(), String> {
     let text = |error: io::Error| error.to_string();
     socket.set_nonblocking(false).map_err(text)?;
@@ -291,7 +311,7 @@ fn join(
     let address = Address { host: node.peer_host(from), port: claim.port };
     let relay = Mutex::new(Relay::new(node.relay_options(), epoch, at, node.now_ms()));
     let acked = relay.lock().acked();
-    let Some(session) = node.leader.join(claim, acked, &address, own_socket) else {
+    let Some(session) = node.leader.join((claim, user), acked, &address, own_socket) else {
         node.leader.leading.lock().forget(claim.replica);
         return say(format!("-ERR {REPLICAS_MAX} replicas are connected, and no more are taken"));
     };
@@ -505,7 +525,7 @@ mod tests {
                 replica: ReplicaId::new([number as u8; 16]),
                 process: None,
             };
-            leader.join(claim, acked, &address, socket)
+            leader.join((claim, Vec::new()), acked, &address, socket)
         };
         let sessions: Vec<Session> = (0..REPLICAS_MAX).map(|number| join(number).unwrap()).collect();
         assert_eq!(join(REPLICAS_MAX), None);

@@ -124,7 +124,6 @@ mod tests {
         for (arguments, expected) in [
             (&["--daemonize", "yes"][..], "as a service"),
             (&["--cluster-enabled", "yes"], "--cluster-emulation"),
-            (&["--unixsocket", "/tmp/s"], "--bind"),
             (&["--logfile", "x"], "standard error"),
             (&["--tls-ciphersuites", "x"], "--tls-protocols"),
             (&["--rename-command", "FLUSHALL", ""], "commands keep"),
