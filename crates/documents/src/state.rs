@@ -129,7 +129,7 @@ impl State {
         Ok(Some(Arc::new(LocalDoc { rev, body })))
     }
 
-    /// The bytes of a blob.
+    /// The bytes of a blob: from memory, or from the tree file if they are only there.
     pub(crate) fn read_blob(&self, blob: &Blob) -> Result<Bytes, StoreError> {
         match (blob, &self.tree) {
             (Blob::Unsaved(unsaved), _) => Ok(unsaved.bytes.clone()),

@@ -42,11 +42,11 @@ pub enum CommandError {
     WrongType,
     /// Arguments that do not fit together.
     Syntax,
-    /// The argument is not an integer.
+    /// The argument, or in INCR and related commands the value of the key, is not an integer.
     NotAnInteger,
     /// The argument is not a valid count: it is negative, or 0 where that is not accepted.
     NotPositive,
-    /// The argument is not a floating point number.
+    /// The argument, or in INCRBYFLOAT and HINCRBYFLOAT the stored value, is not a floating point number.
     NotAFloat,
     /// A number outside its range, where Redis gives no details.
     OutOfRange,
@@ -56,7 +56,8 @@ pub enum CommandError {
     DecrementOverflow,
     /// INCRBYFLOAT would give no finite number.
     NotFinite,
-    /// A deadline of zero or less, or one that overflows, for the command of this name.
+    /// A time to live or a deadline that the command of this name refuses: it is zero or less where it must
+    /// be positive, or outside the range of deadlines.
     InvalidExpire(&'static str),
     /// A string would exceed `proto-max-bulk-len`.
     StringTooLong,

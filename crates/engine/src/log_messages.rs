@@ -52,7 +52,8 @@ pub enum Refused {
         /// The end of the log here.
         end: Lsn,
     },
-    /// The recovered rest of a damaged log is not confirmed yet.
+    /// A forced recovery has left out damaged data, in the log or elsewhere, and the operator has not
+    /// confirmed that yet: no reader begins until then.
     #[error("ERR a forced recovery must be confirmed first: CONFIG SET force-recovery confirmed")]
     Frozen,
     /// The log cannot be read.

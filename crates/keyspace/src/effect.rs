@@ -107,7 +107,7 @@ pub const STRING_BYTES_MAX: u64 = 512 << 20;
 /// One deterministic change.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Effect<'a> {
-    /// Changes the value of a key.
+    /// Does one operation on one key: changes, creates or removes its value, or sets its deadline.
     Key {
         /// Database of the key.
         db: DbId,

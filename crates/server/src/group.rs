@@ -456,8 +456,10 @@ impl Group {
             if self.is_stopping() {
                 return;
             }
-            // After an election that was lost again at once, the votes know of a first batch that was never
-            // written.
+            // From an election on, the votes know the first batch of its term, which is written only when
+            // this thread leads. If the lead was lost before, the votes know a batch that the log does not
+            // have, and only a restart corrects that. A server that has led restarts, too, unless it can step
+            // down and keep its memory.
             let leads = matches!(leadership, Leadership::Leads { .. });
             let must_restart =
                 !leads && (was_elected || (self.node.has_led() && !self.step_down(leadership.term())));

@@ -76,7 +76,7 @@ pub enum Condition {
     Not(Box<Condition>),
 }
 
-/// A comparison operator.
+/// An operator that compares a value of the document with its argument, in the order of [`Value`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Comparison {
     /// `$eq`

@@ -1,11 +1,12 @@
-//! Applies the log on a replica, batch after batch, while clients read.
+//! Applies the log on a follower, batch after batch, while clients read.
 //!
 //! ```text
 //! chunk of the local log, and the allowed position --> Replayer --> records up to there, in order
 //! ```
 //!
-//! One thread suffices: records of one key are applied in groups, at the speed of memory, so a leader with
-//! all its other work does not outrun it. With more threads, readers would see parts of atomic units.
+//! One thread suffices: consecutive records that are one effect on one key each are applied in groups, whose
+//! memory is prefetched together, so a leader with all its other work does not outrun it. With more threads,
+//! readers would see parts of atomic units.
 //!
 //! Invariants
 //! - A record is applied atomically: all its slots are locked at once, so no client sees half of a

@@ -445,8 +445,9 @@ impl LogState {
         Ok(footer.as_ref().map_or(Start { reign: 0, chain: None }, Start::behind))
     }
 
-    /// The footer of the batch that ends at `end`, if one does and it is kept. `segment` caches the segment
-    /// between calls; `None` afterwards means that the segment is forgotten.
+    /// The footer of the batch that ends at `end`; `None` if no batch ends there, or its segment is
+    /// forgotten. The footer of a forgotten batch is found as long as its segment exists. `segment` caches
+    /// the segment between calls; after a success, `segment` is `None` only if the segment is forgotten.
     fn read_footer(&self, end: Lsn, segment: &mut Option<Segment>) -> Result<Option<Footer>, Error> {
         // A footer lies within one block, so it never spans two segments.
         let footer_start = Lsn::new(end.get() - FOOTER_BYTES as u64);
