@@ -165,7 +165,7 @@ fn the_same_on_a_real_disk() {
 
 #[test]
 fn a_created_file_replaces_nothing() {
-    let dir = TempDir::new();
+    let dir = TempDir::new("crashsafe-new");
     let file = dir.path().join("f");
     create_with_mode(&file, b"first", 0o600).unwrap();
     let refused = create_with_mode(&file, b"second", 0o600).unwrap_err();
