@@ -139,6 +139,39 @@ def test_a_leader_without_a_majority_acknowledges_nothing(new_server):
     assert STEPPED_DOWN not in leader.log()
 
 
+def uptime_s(server: Server) -> int:
+    return int(call(server, "INFO", "server").split(b"uptime_in_seconds:")[1].split()[0])
+
+
+def test_documents_that_no_majority_has_are_not_saved_in_files(new_server):
+    servers = group_of(new_server)
+    leader = servers[0]
+    with Couch(leader.http_port) as couch:
+        assert couch.send("PUT", "/notes").status == 201
+        assert couch.send("PUT", "/notes/all", {}).status == 201
+        for server in others(servers, leader):
+            server.kill()
+        # On the disk of the leader alone.
+        with contextlib.suppress(*UNREACHABLE):
+            assert couch.send("PUT", "/notes/one", {}).status != 201
+    leader.kill()
+    leader.start()
+    # After ten seconds changes of documents are due to be saved.
+    wait_until("a save to be due", lambda: uptime_s(leader) > 12)
+    with leader.frozen():
+        for server in others(servers, leader):
+            server.start()
+        new = wait_leader(others(servers, leader))
+        with Couch(new.http_port) as couch:
+            assert couch.send("PUT", "/notes/two", {}).status == 201
+    wait_until("it to follow", lambda: is_following(leader))
+    # The tail of its log is cut, and its files go on with the rest.
+    assert "its tail is cut" in leader.log() and "copying everything" not in leader.log()
+    with Couch(leader.http_port) as couch:
+        wait_until("the new document", lambda: couch.send("GET", "/notes/two").status == 200)
+        assert [couch.send("GET", f"/notes/{name}").status for name in ("all", "one")] == [200, 404]
+
+
 def test_a_leader_whose_log_is_committed_goes_on_with_its_memory(new_server):
     servers = group_of(new_server)
     leader = servers[0]

@@ -312,6 +312,12 @@ impl Node {
         self.following().map_or_else(|| log.appended_lsn(), |following| following.applied())
     }
 
+    /// The position up to which the log is known to be committed. The tail of a log that no leader has
+    /// confirmed yet may be cut, although it is durable here.
+    pub(crate) fn committed(&self, log: &Log) -> Lsn {
+        if self.is_stale() { self.commit_lsn() } else { log.committed_lsn() }
+    }
+
     /// Stores the addresses on which this server listens.
     ///
     /// # Errors

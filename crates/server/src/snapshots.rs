@@ -363,7 +363,10 @@ impl Snapshots {
         let now_ms = self.sources.unix_ms();
         let failed_lately = (figures.last_failed || figures.last_cancelled)
             && now_ms.saturating_sub(figures.failed_at_ms) < RETRY_MS;
-        if failed_lately || log.is_frozen() || self.sources.node.is_witness() || self.changes() == 0 {
+        let node = &self.sources.node;
+        // A snapshot of a tail that may be cut would be of no use.
+        let has_nothing_to_keep = log.is_frozen() || node.is_witness() || node.is_stale();
+        if failed_lately || has_nothing_to_keep || self.changes() == 0 {
             return false;
         }
         let grown_bytes = log.appended_lsn().bytes_since(figures.begin_lsn.unwrap_or(log.start_lsn()));

@@ -11,6 +11,7 @@
 //!
 //! Invariants
 //! - One save at a time.
+//! - Files hold only what is committed: a log whose tail is cut goes on with them.
 //! - The log before a snapshot's begin is given up only if documents are saved up to there: recovery begins
 //!   at a snapshot for keys and documents alike.
 //! - A failed save is retried for ever, less and less often: the disk may have room again. Until then its
@@ -179,7 +180,7 @@ impl Saver {
     /// Waits until the commit policy has acknowledged `lsn`. Returns false after `until_us`, or if the log
     /// has failed or the thread is to end.
     fn await_commit(&self, log: &Log, lsn: Lsn, until_us: u64) -> bool {
-        while lsn > log.committed_lsn() {
+        while lsn > self.node.committed(log) {
             let is_over = log.poison_reason().is_some() || self.state.lock().stopping;
             if is_over || self.clock.monotonic_us() > until_us {
                 return false;

@@ -78,7 +78,8 @@ impl Node {
         Lsn::new(self.unconfirmed.load(SeqCst))
     }
 
-    pub(super) fn is_stale(&self) -> bool {
+    /// Whether no leader has confirmed the log here yet: its tail may be cut.
+    pub(crate) fn is_stale(&self) -> bool {
         self.unconfirmed() > Lsn::ZERO
     }
 
