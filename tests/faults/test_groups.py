@@ -384,6 +384,8 @@ def test_invalid_members_are_refused(new_server, tmp_path):
         for words, reason in [
             (("GROUP", "JOIN", 2, NAME, "00000000000000aa", "h", 1, 2), "version 2"),
             (("GROUP", "JOIN", 1, NAME, "0000000000000000", "h", 1, 2), "no id of a member"),
+            (("GROUP", "JOIN", 1, NAME, fields(first, "GROUP", "INFO")["leader"], "h", 1, 2), "copy of this server's directory"),
+            (("GROUP", "JOIN", 1, "other", "00000000000000aa", "h", 1, 2), "not to 'other': join it with --group shop"),
             (("GROUP", "REMOVE", "00000000000000aa"), "no member has this id"),
             (("GROUP", "TRANSFER"), "no other voter"),
         ]:
@@ -585,14 +587,108 @@ def test_a_leader_with_a_full_disk_hands_over_to_a_member_with_room(new_server, 
         new = wait_leader(with_room)
         assert call(new, "GET", "k") == b"v"
         assert call(new, "SET", "k", "w") == b"OK"
-        if left_bytes == 0:
-            full.wait_for_log("waits until its disk has room")
-            for words in (("GET", "k"), ("SET", "k", "x")):
-                assert refuses(full, *words), words
-        assert full.is_running()
+        # What a follower has to write fits into its reserve.
+        full.wait_for_log(STEPPED_DOWN)
+        for words in (("GET", "k"), ("SET", "k", "x")):
+            wait_until(f"{words} to be refused", lambda one=words: refuses(full, *one))
+        assert full.is_running() and RESTARTING not in full.log()
         volume.release()
         wait_until("it to follow", lambda: is_following(full), 60)
         wait_until("it to have it", lambda: call(full, "GET", "k") == b"w")
+
+
+def test_a_group_whose_disks_are_all_full_has_a_leader_and_shows_its_data(new_server, tmp_path):
+    with contextlib.ExitStack() as stack:
+        volumes = [stack.enter_context(small_volume(tmp_path / name, 100 * MIB)) for name in ("one", "two", "three")]
+        servers = []
+        for _, directory in volumes:
+            join = servers[0] if servers else None
+            servers.append(member(new_server, join, directory=directory, log_segment_bytes="1mb").start())
+            wait_leader(servers)
+        wait_voters(servers, 3)
+        for server in servers:
+            wait_until("it to have its reserve", lambda one=server: (one.directory / "reserve").exists())
+        assert call(servers[0], "SET", "k", "v") == b"OK"
+
+        def shows(one: Server) -> bool:
+            with contextlib.suppress(*UNREACHABLE):
+                return has_role(one, "master") and call(one, "GET", "k") == b"v"
+            return False
+
+        def wait_shown(candidates: list[Server]) -> Server:
+            return wait_until("data to be shown", lambda: next((one for one in candidates if shows(one)), None))
+
+        for volume, _ in volumes:
+            fill_leaving(volume, 0)
+        for _ in range(3):
+            # Each election writes a vote on every disk, and what a deposed leader has to write.
+            lost = wait_shown(servers)
+            with lost.frozen():
+                wait_shown(others(servers, lost))
+            wait_until("it to be deposed", lambda one=lost: not shows(one))
+            wait_shown(servers)
+        assert all(server.is_running() for server in servers)
+        for volume, _ in volumes:
+            # None of that costs the leader.
+            volume.release()
+            wait_shown(servers)
+        new = wait_leader(servers)
+        assert call(new, "GET", "k") == b"v"
+
+
+def error_or_closed(server: Server, *words) -> str:
+    """The error of a command; none if the connection was closed."""
+    try:
+        return error_of(call(server, *words))
+    except UNREACHABLE:
+        return ""
+
+
+def test_a_new_leader_that_commits_nothing_refuses_clients(new_server, tmp_path):
+    first = member(new_server, log_segment_bytes="1mb").start()
+    wait_leader([first])
+    with small_volume(tmp_path / "small", 100 * MIB) as (volume, directory):
+        full = member(new_server, first, directory=directory, log_segment_bytes="1mb").start()
+        third = member(new_server, first, log_segment_bytes="1mb").start()
+        wait_voters([first, full, third], 3)
+        assert call(first, "CONFIG", "SET", "ack-timeout", "1") == b"OK"
+        fill_leaving(volume, 3 * MIB)
+        with first.connect() as connection:
+            while "the disk has no room for the log" not in full.log():
+                assert connection.call("SET", "k", "x" * 100_000) == b"OK"
+            assert connection.call("SET", "k", "v") == b"OK"
+        end = int(info(first)["master_repl_offset"])
+        wait_until("the third to have it", lambda: int(info(third)["slave_repl_offset"]) >= end)
+        first.kill()
+        third.wait_for_log("this server leads the group")
+        # The other voter hears it, and takes nothing: it commits nothing in its term, and has no lease.
+        refused = "CLUSTERDOWN The group commits nothing"
+        for words in (("GET", "k"), ("SET", "k", "w"), ("GET", "k")):
+            wait_until("an error", lambda one=words: error_or_closed(third, *one).startswith(refused))
+        with Couch(third.http_port) as couch:
+            assert couch.send("GET", "/notes/d").status == 503
+        assert "writes and reads are refused" in third.log()
+        volume.release()
+        wait_until("it to be shown", lambda: call(third, "GET", "k") == b"v")
+        assert call(third, "SET", "k", "w") == b"OK"
+
+
+def test_a_member_whose_directory_was_rolled_back_is_told(new_server, tmp_path):
+    servers = group_of(new_server)
+    leader, follower = servers[0], servers[1]
+    wait_until("it to follow", lambda: is_following(follower))
+    assert follower.stop() == 0
+    shutil.copytree(follower.directory, tmp_path / "older")
+    follower.start()
+    wait_until("it to follow again", lambda: is_following(follower))
+    assert call(leader, "SET", "k", "v") == b"OK"
+    wait_until("it to have it", lambda: call(follower, "GET", "k") == b"v")
+    assert follower.stop() == 0
+    assert "lost a part of the log" not in leader.log(), "a restart alone loses nothing"
+    shutil.rmtree(follower.directory)
+    shutil.copytree(tmp_path / "older", follower.directory)
+    follower.start()
+    leader.wait_for_log("a member has lost a part of the log that it had acknowledged")
 
 
 @pytest.mark.parametrize("durability", ["strict", "commit"])

@@ -1,6 +1,8 @@
 //! The reasons for refusing a change of documents before it is tried, or for showing no documents.
 
-use engine::replication::{Availability, NO_LEADER, READ_DEPOSED, READ_REMOVED, READ_WITNESS, WriteRefusal};
+use engine::replication::{
+    Availability, COMMITS_NOTHING, NO_LEADER, READ_DEPOSED, READ_REMOVED, READ_WITNESS, WriteRefusal,
+};
 use storage::{Admission, Log};
 
 /// Why a change was refused, or why no documents are shown; the `Display` text is sent to the client.
@@ -84,6 +86,7 @@ impl Refusal {
             READ_REMOVED => Refusal::Removed,
             READ_DEPOSED => Refusal::Deposed,
             NO_LEADER => Refusal::NoMajority,
+            COMMITS_NOTHING => Refusal::NotCommitted,
             _ => Refusal::Stale,
         })
     }

@@ -10,6 +10,8 @@ use lsn::Lsn;
 
 use crate::Responder;
 
+/// The error for clients of a leader whose log no majority of its group takes.
+pub const COMMITS_NOTHING: &str = "CLUSTERDOWN The group commits nothing: the leader is reached, but no majority of the members takes its log. Try again.";
 /// The error of writes on a member of a group without a leader, and of reads, unless `stale-reads` permits
 /// them.
 pub const NO_LEADER: &str =
@@ -147,9 +149,7 @@ impl WriteRefusal {
                 "CLUSTERDOWN This server was removed from its group. Ask a member of the group."
             }
             WriteRefusal::NoLeader => NO_LEADER,
-            WriteRefusal::NotCommitted => {
-                "CLUSTERDOWN The group commits nothing: the leader is reached, but no majority of the members takes its log. Try again."
-            }
+            WriteRefusal::NotCommitted => COMMITS_NOTHING,
             WriteRefusal::SettingsOwed => {
                 "TRYAGAIN The settings that were given to this server are being written to the log. Try again."
             }

@@ -21,17 +21,22 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::{Disk, File, RealDisk};
+use crate::{Disk, File, RealDisk, reserve};
 
 /// Suffix of files that are being written; such a file is garbage after a crash.
 pub const TMP_SUFFIX: &str = ".tmp";
 
-/// Replaces or creates `path` with `bytes`, durably and atomically. It is for small files.
+/// Replaces or creates `path` with `bytes`, durably and atomically. It is for small files. If the disk is
+/// full and the directory has a [`reserve`], the file gets that room.
 ///
 /// # Errors
 /// I/O errors; `path` then holds the complete old or the complete new contents.
 pub fn write_atomically(disk: &dyn Disk, path: &Path, bytes: &[u8]) -> io::Result<()> {
-    write_atomically_with(disk, path, |file| file.write_all_at(bytes, 0))
+    let write = || write_atomically_with(disk, path, |file| file.write_all_at(bytes, 0));
+    match write() {
+        Err(error) if reserve::is_disk_full(&error) && reserve::release(disk, dir_of(path)) => write(),
+        written => written,
+    }
 }
 
 /// Replaces or creates `path` with a new file that `write` fills, durably and atomically.

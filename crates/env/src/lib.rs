@@ -27,6 +27,7 @@ pub mod machine;
 mod mapping;
 pub mod process;
 mod real;
+pub mod reserve;
 pub mod sim;
 pub mod socket;
 pub mod stream;

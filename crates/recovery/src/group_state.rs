@@ -21,6 +21,7 @@
 //! - A new directory gets a new member id: the votes of a lost disk are never given twice.
 //! - A witness stays one, because its directory has a log and no data. It has its list of the members here,
 //!   because the part of the log that holds the list is forgotten.
+//! - A full disk does not keep it from being written: a member has a reserve ([`env::reserve`]).
 //! - A backup has no such file: a restored directory is no member.
 //! - A modified file is refused: the checksum covers all other fields.
 
@@ -243,6 +244,7 @@ impl GroupState {
 /// # Errors
 /// I/O errors.
 pub fn leave(disk: &dyn Disk, dir: &Path) -> io::Result<()> {
+    env::reserve::release(disk, dir);
     match env::crashsafe::remove_durably(disk, &dir.join(GROUP_FILE)) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         removed => removed,

@@ -490,7 +490,7 @@ impl Node {
         self.log.get()
     }
 
-    fn dir(&self) -> &Path {
+    pub(crate) fn dir(&self) -> &Path {
         &self.dir
     }
 

@@ -5,8 +5,8 @@ use std::sync::{Arc, atomic::Ordering::SeqCst};
 use engine::{
     Responder, UNCONFIRMED,
     replication::{
-        Address, Availability, FAR_BEHIND, Failover, Followed, LinkState, MASTER_DOWN, NO_LEADER,
-        NOT_KNOWN_COMMITTED, READ_DEPOSED, READ_REMOVED, READ_WITNESS, Replication, RoleView, Wanted,
+        Address, Availability, COMMITS_NOTHING, FAR_BEHIND, Failover, Followed, LinkState, MASTER_DOWN,
+        NO_LEADER, NOT_KNOWN_COMMITTED, READ_DEPOSED, READ_REMOVED, READ_WITNESS, Replication, RoleView, Wanted,
         WriteRefusal,
     },
 };
@@ -66,7 +66,7 @@ impl Availability for ReplicationHandle {
         let lacks_leader = self.0.lacks_leader();
         let shows_data = self.0.shows_old_data() || !(lacks_leader || self.0.lags_far_behind());
         if !is_stale && shows_data {
-            return None;
+            return self.0.answers_nothing().then_some(COMMITS_NOTHING);
         }
         Some(match self.0.votes() {
             None if self.0.is_deposed.load(SeqCst) => READ_DEPOSED,
