@@ -37,7 +37,7 @@ struct Batch {
     new_edits: bool,
 }
 
-/// What has become of a document of the request so far.
+/// The state of a document of the request.
 enum Row {
     /// Its edit is submitted.
     Submitted,

@@ -162,7 +162,7 @@ pub enum LogIn {
     Later,
 }
 
-/// What is for admins, and for other users with a right to it.
+/// A resource for admins, and for other users with a right to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Resource {
     /// `/metrics`: those who may run INFO.

@@ -33,7 +33,7 @@ use crate::value::{Value, ValueType};
 pub(crate) use fill::Filling;
 pub(crate) use relocate::apply_move_between;
 
-/// What an effect returns that meets a value of another type.
+/// The result of an effect on a value of another type.
 const WRONG_TYPE: Applied = Applied {
     changed: false,
     added: 0,

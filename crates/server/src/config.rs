@@ -105,8 +105,8 @@ impl Config {
         &self.hot
     }
 
-    /// The value to show for a setting that has no effect: what is true of this server if it knows that, else
-    /// `value`.
+    /// The value that CONFIG GET shows for a setting without a meaning: the one that is true of this server,
+    /// if it knows one, else `value`.
     fn shown_inert(&self, name: &str, value: &str) -> String {
         match name {
             "cluster-enabled" if self.hot.emulates_cluster() => "yes".into(),

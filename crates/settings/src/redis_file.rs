@@ -34,7 +34,7 @@ pub fn is_redis_file(path: &Path) -> bool {
     path.extension().is_some_and(|ending| ending == ENDING)
 }
 
-/// What the lines of a file set, in order.
+/// The settings of a file, in order, and the directives without effect.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct RedisFile {
     pub(super) lines: Vec<Line>,

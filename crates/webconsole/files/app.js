@@ -12,8 +12,6 @@ const HOME = 'overview';
 
 let shownView = null;
 let isLoggedIn = false;
-/* Whether the server has told who the user is: not while it loads. */
-let isUserKnown = false;
 
 /* The address after `#/`: the name of a view, and its parameters. */
 function address() {
@@ -69,9 +67,7 @@ function showLogin() {
   byId('main').querySelector('input[type=password]').focus();
 }
 
-/* `name`: null on a server without a password, undefined if it is not known yet. */
 function showAccount(name) {
-  if (name === undefined) return fill(byId('account'));
   if (name === null) return fill(byId('account'), h('span', { class: 'quiet' }, 'no password set'));
   return fill(byId('account'), h('span', { class: 'quiet' }, name), button('Log out', async () => {
     await logOut();
@@ -81,7 +77,6 @@ function showAccount(name) {
 
 const VERDICTS = { ok: 'good', loading: 'warn' };
 
-/* Returns the verdict of the server. */
 async function showServer() {
   const verdict = await up();
   const told = [pill(verdict.status === 'ok' ? 'healthy' : verdict.error ?? verdict.status ?? `HTTP ${verdict.code}`, VERDICTS[verdict.status] ?? 'bad')];
@@ -91,14 +86,6 @@ async function showServer() {
     told.push(h('span', { class: 'quiet' }, `${location.hostname}:${port}, version ${version}${mode === 'standalone' ? '' : `, ${mode}`}`));
   }
   fill(byId('server'), told);
-  return verdict.status;
-}
-
-/* Refreshes the bar, and finds out who the user is once the server has loaded. */
-async function refresh() {
-  if (!isLoggedIn) return;
-  const isLoading = (await showServer()) === 'loading';
-  if (!isUserKnown && !isLoading) await begin();
 }
 
 /* Finds out who the user is, then shows what they may see. */
@@ -108,13 +95,12 @@ async function begin() {
     user = (await session()).userCtx;
   } catch (error) {
     // While the server loads, nobody can be told who they are; INFO is served.
-    user = error instanceof LoginNeeded ? { roles: [] } : { roles: ['_admin'] };
+    user = error instanceof LoginNeeded ? { roles: [] } : { name: null, roles: ['_admin'] };
     if (error.status === 403) {
       fill(byId('main'), h('p', { class: 'wrong', role: 'alert' }, error.message));
       return;
     }
   }
-  isUserKnown = user.name !== undefined;
   isLoggedIn = user.roles.includes('_admin');
   if (isLoggedIn) showAccount(user.name);
   await route(false);
@@ -127,4 +113,4 @@ addEventListener('unhandledrejection', ({ reason }) => {
   else tell(reason?.message ?? String(reason), 'bad');
 });
 await begin();
-poll(refresh, BAR_PERIOD_MS, new AbortController().signal, failed);
+poll(async () => { if (isLoggedIn) await showServer(); }, BAR_PERIOD_MS, new AbortController().signal, failed);

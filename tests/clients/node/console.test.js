@@ -308,23 +308,6 @@ consoleTest('with a password the page asks for it, and is gone after logging out
   assert.ok(!(await page.evaluate(() => document.body.innerText)).includes('secret'));
 }, { password: 'open-sesame' });
 
-consoleTest('while the server loads, the page says nothing of a password', async ({ server, page }) => {
-  let isLoading = true;
-  await page.setRequestInterception(true);
-  page.on('request', (request) => {
-    const { pathname } = new URL(request.url());
-    const refusal = { '/_session': { error: 'loading', reason: 'it loads' }, '/_up': { status: 'loading' } }[pathname];
-    if (!isLoading || refusal === undefined) return request.continue();
-    return request.respond({ status: 503, contentType: 'application/json', body: JSON.stringify(refusal) });
-  });
-  const account = () => page.evaluate(() => document.getElementById('account').textContent);
-  await page.goto(`${server.url}/_utils/#/overview`);
-  await page.waitForFunction(() => document.getElementById('server').textContent.includes('loading'));
-  assert.equal(await account(), '');
-  isLoading = false;
-  await page.waitForFunction(() => document.getElementById('account').textContent === 'no password set');
-});
-
 consoleTest('the page can be used by keyboard, and every field has a name', async ({ server, redis, page }) => {
   await store(server, redis);
   await open(page, server, 'overview');
