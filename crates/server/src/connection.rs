@@ -143,7 +143,7 @@ impl Connection {
         ended
     }
 
-    /// Closes the socket at once, though a command still runs on another thread.
+    /// Closes the socket at once, though the connection is still needed.
     fn hang_up(&self) {
         if let Ok(socket) = self.socket.as_fd().try_clone_to_owned() {
             let _ = std::net::TcpStream::from(socket).shutdown(std::net::Shutdown::Both);
@@ -617,6 +617,11 @@ impl Connection {
     /// The connection has ended: cancels a blocked command, so that nothing is popped for it.
     pub(crate) fn end(&self) {
         self.socket.say_goodbye();
+        if self.is_holding() {
+            // The worker keeps the connection until the log is committed up to the gates of its replies, which
+            // may be never: the client must not wait for that.
+            self.hang_up();
+        }
         self.broken.set(true);
         self.forget_deadline();
         self.count_unsent(0);
