@@ -44,7 +44,7 @@ pub enum CommandError {
     Syntax,
     /// The argument, or in INCR and related commands the value of the key, is not an integer.
     NotAnInteger,
-    /// The argument is not a valid count: it is negative, or 0 where that is not accepted.
+    /// The argument is not a valid count: it is no integer, negative, or 0 where that is not accepted.
     NotPositive,
     /// The argument, or in INCRBYFLOAT and HINCRBYFLOAT the stored value, is not a floating point number.
     NotAFloat,
@@ -54,7 +54,7 @@ pub enum CommandError {
     IncrementOverflow,
     /// DECRBY of the smallest number.
     DecrementOverflow,
-    /// INCRBYFLOAT would give no finite number.
+    /// INCRBYFLOAT or HINCRBYFLOAT would give no finite number.
     NotFinite,
     /// A time to live or a deadline that the command of this name refuses: it is zero or less where it must
     /// be positive, or outside the range of deadlines.
@@ -73,9 +73,9 @@ pub enum CommandError {
     InvalidDbIndex(&'static str),
     /// SCAN with a cursor that is not a number.
     InvalidCursor,
-    /// A command before AUTH.
+    /// A command of a client that has not logged in, or whose user was deleted.
     NoAuth,
-    /// AUTH with a wrong name or password.
+    /// A login with a wrong name or password, or as a user that is disabled.
     WrongPass,
     /// AUTH without a password configured.
     NoPasswordSet,
@@ -97,7 +97,8 @@ pub enum CommandError {
     LogStalled,
     /// The log is poisoned.
     LogFailed,
-    /// Too few replicas have acknowledged within `ack-timeout`. The write is on this server's disk.
+    /// Too few replicas have acknowledged within `ack-timeout` what the command wrote or would show. It is in
+    /// this server's log.
     NotReplicated,
     /// Not for clients: the record will have this many bytes, which the log must admit first. The executor
     /// requests them.

@@ -86,9 +86,9 @@ impl LogMessages {
         self.cursors.clear();
     }
 
-    /// The position to begin at, and the end of a batch, at or before it, to read from. `tail` is the
-    /// position of the readers that have caught up, if there are any: a reader that begins with new messages
-    /// begins there.
+    /// The position to begin at, and the one at or before it to read from: the end of a batch, or a place in
+    /// the part that was lost. `tail` is the position of the readers that have caught up, if there are any: a
+    /// reader that begins with new messages begins there.
     ///
     /// # Errors
     /// See [`Refused`].

@@ -60,9 +60,9 @@ impl Executor {
         }
     }
 
-    /// Executes an offloaded unit. Each time that the log has no room, or a slot is held by another unit,
-    /// `pause` is called with a number of milliseconds; then the command is tried again, in a round at the
-    /// time `now_ms()`.
+    /// Executes an offloaded unit. Each time that it cannot run now, `pause` is called with a number of
+    /// milliseconds; then the command is tried again, in a round at the time `now_ms()`. If the client is
+    /// killed meanwhile, the unit ends without having run, and the connection closes.
     pub fn execute_long(
         &mut self,
         unit: LongUnit,

@@ -119,7 +119,7 @@ impl Principal {
         self.record.is_some()
     }
 
-    /// Whether anybody is this user without a password.
+    /// Whether anybody can be this user without a password.
     pub fn admits_everybody(&self) -> bool {
         self.user.is_enabled && self.user.needs_no_password
     }

@@ -212,7 +212,7 @@ impl Executor {
     }
 
     /// Serves the queued keys, in order. Stops at a key that cannot be served at the moment: a long unit
-    /// holds a slot that is needed, or the server takes no writes.
+    /// holds a slot that is needed, or the server is read-only.
     #[cold]
     pub(crate) fn serve_waiting(&mut self, host: &Host) {
         let durability = self.durability();
