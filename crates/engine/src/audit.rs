@@ -134,7 +134,7 @@ impl Audit {
         }
     }
 
-    /// Takes the oldest entries, at most so many.
+    /// Takes the oldest entries, at most `count`.
     pub fn take(&self, count: usize) -> Vec<String> {
         let mut waiting = self.waiting.lock();
         let count = count.min(waiting.entries.len());

@@ -84,8 +84,8 @@ pub enum ConversationState {
     WaitForLog,
     /// The client must take replies before the next command.
     WaitForClient,
-    /// The subscribers of the client's messages are too slow: [`pubsub::Local::take_backpressure`] has the
-    /// condition for the next command.
+    /// The subscribers of the client's messages are too slow: [`pubsub::Local::take_backpressure`] says for
+    /// what the next command has to wait.
     WaitForSubscribers,
     /// Paused for [`Session::pause_ms`].
     Paused,
@@ -243,7 +243,8 @@ impl Conversation {
     }
 
     /// The blocked command has waited for [`Conversation::wait_timeout_ms`]: appends the reply of a timeout,
-    /// and the next command may run. Returns whether it still waited; if not, its answer is on the way.
+    /// and the next command may run. Returns whether it still waited; if not, something else has ended its
+    /// wait.
     pub fn time_out(&mut self) -> bool {
         let Some(reply) = self.session.wait.as_ref().and_then(Wait::time_out) else { return false };
         self.answer(&reply, Lsn::ZERO, Lsn::ZERO);

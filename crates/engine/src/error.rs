@@ -5,7 +5,8 @@
 
 use std::fmt;
 
-/// The reason for which slots were not locked: a unit on a thread of its own holds one of them.
+/// Why a command cannot run now: a unit on a thread of its own holds one of its slots, or the client has to
+/// wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LockContended {
     /// The command is to be retried after this many milliseconds; meanwhile the worker serves its other

@@ -223,7 +223,8 @@ impl Executor {
         self.appender.as_ref().map_or(Durability::None, Appender::reply_durability)
     }
 
-    /// Whether anything was appended to the log since the last call: the caller must have it flushed.
+    /// Whether the log must be flushed: since the last call, a unit has appended to it or has repeated an
+    /// earlier write.
     #[inline]
     pub fn take_wrote(&mut self) -> bool {
         std::mem::take(&mut self.wrote)
@@ -259,8 +260,8 @@ impl Executor {
         });
     }
 
-    /// Handles an answer of the thread of durable channels for a client of this worker, and appends the
-    /// reply.
+    /// Applies a report of the thread of durable channels about a client of this worker, and appends it to
+    /// `out` for the client.
     pub fn notify(&mut self, event: &ReaderEvent, session: &mut Session, out: &mut Vec<u8>) {
         let mut reply = ReplyWriter::new(out, session.protocol);
         channel_reader::notify(&mut self.channels, session, event, &mut reply);

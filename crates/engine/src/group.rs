@@ -54,7 +54,7 @@ pub struct MemberView {
     pub address: Address,
     /// Where its documents are, on the same host.
     pub http_port: u16,
-    /// What it keeps, and whether it is to become a voter.
+    /// Whether it keeps data, and whether it is a voter.
     pub kind: MemberKind,
     /// Whether its vote and its acknowledgements count.
     pub has_vote: bool,

@@ -254,7 +254,7 @@ pub trait Persistence: Send + Sync {
     /// responder is dropped.
     fn save_and_respond(&self, responder: Responder) -> Result<(), &'static str>;
     /// The operator accepts the loss of a forced recovery: makes the server take writes again, and then
-    /// answers `responder`.
+    /// answers `responder`; with an error if that has failed.
     ///
     /// # Errors
     /// The whole error text, if there is no loss to accept or another client is accepting it; the responder

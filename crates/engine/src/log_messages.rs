@@ -169,7 +169,7 @@ impl LogMessages {
         Ok(self.position_of(batch, lsn))
     }
 
-    /// The position at which the log begins, with the epoch of the next batch.
+    /// The position at which the log begins, with the epoch and the reign of the first batch.
     ///
     /// # Errors
     /// As [`LogMessages::place`].

@@ -11,7 +11,7 @@ use crate::{
     scripts::{OffloadedScript, ScriptKind},
 };
 
-/// The BUSY error of a command that needs a slot which a script has held for too long.
+/// The BUSY error of a command that needs a slot or a thread which a script has had for too long.
 pub(crate) fn busy_error(host: &Host) -> CommandError {
     match host.scripts.longest() {
         Some(ScriptKind::Function) => CommandError::BusyFunction,

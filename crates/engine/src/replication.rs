@@ -107,7 +107,7 @@ pub enum WriteRefusal {
     Witness,
     /// Its group has removed it.
     Removed,
-    /// It is a member of a group without a leader.
+    /// It is a member of a group, and knows no leader or does not hear it.
     NoLeader,
     /// It leads its group, and no majority takes its log.
     NotCommitted,
@@ -254,7 +254,7 @@ pub trait Availability: Send + Sync {
         0
     }
 
-    /// Whether replies that have not left are dropped: a leader of a group was deposed, and restarts.
+    /// Whether replies that have not left are dropped, because this server has led its group and restarts.
     fn drops_replies(&self) -> bool {
         false
     }

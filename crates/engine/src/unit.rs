@@ -199,7 +199,8 @@ impl<'k> Unit<'k> {
         self.as_of_ms
     }
 
-    /// The hash of a key, computed once for the keys of the command.
+    /// The hash of a key. It is known already for a key of the command, if the command uses its keys in
+    /// order.
     #[inline]
     pub fn hash(&self, key: &[u8]) -> KeyHash {
         self.known.hash(key).unwrap_or_else(|| self.keyspace.hash(key))

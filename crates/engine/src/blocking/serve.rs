@@ -121,7 +121,8 @@ impl<'k> Surroundings<'_, 'k> {
         (seen, wrote)
     }
 
-    /// Serves the waiters of a key, whose slot is locked, as long as it holds something for them.
+    /// Serves the waiters of a key, whose slot is locked, in order, and skips those for which the key is not
+    /// ready. Ends at the first one that needs a unit of its own: the key is then put in front of `later`.
     fn serve_key(
         &self,
         mut unit: Unit<'k>,
