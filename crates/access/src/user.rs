@@ -56,7 +56,7 @@ impl User {
         }
     }
 
-    /// The user `default` as long as no rule has changed it: it may do everything without a password.
+    /// The user `default` before any rule or setting has changed it: it may do everything without a password.
     pub fn all_powerful() -> User {
         User { is_enabled: true, needs_no_password: true, root: Selector::ALL, ..User::initial(true) }
     }
