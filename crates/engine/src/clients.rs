@@ -296,7 +296,7 @@ impl Client {
         (self.input_bytes.load(Relaxed), self.output_bytes.load(Relaxed))
     }
 
-    /// Notes the bytes received and not yet executed, and the bytes of replies not yet sent.
+    /// Notes the bytes received and not yet executed, and the bytes for the client not yet sent.
     #[inline]
     pub fn set_buffered(&self, query_bytes: u64, output_bytes: u64) {
         self.query_buffer_bytes.store(query_bytes, Relaxed);
@@ -309,7 +309,7 @@ impl Client {
         size_of::<Client>() as u64 + buffered
     }
 
-    /// Bytes of replies not yet sent.
+    /// Bytes for the client that are not yet sent.
     pub fn output_buffer_bytes(&self) -> u64 {
         self.output_buffer_bytes.load(Relaxed)
     }

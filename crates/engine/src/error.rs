@@ -76,7 +76,8 @@ pub enum CommandError {
     InvalidCursor,
     /// A command of a client that has not logged in, or whose user was deleted.
     NoAuth,
-    /// A login with a wrong name or password, or as a user that is disabled.
+    /// A login with a wrong name or password, as a user that is disabled, or in a transaction that cannot
+    /// wait for it.
     WrongPass,
     /// AUTH without a password configured.
     NoPasswordSet,

@@ -211,7 +211,8 @@ impl LogMessages {
     }
 }
 
-/// Whether `wanted`, from a client, means `position`: earlier versions sent no reign.
+/// Whether `wanted`, from a client, means `position`. The positions that earlier versions sent to clients
+/// have no reign.
 fn is_said(wanted: Position, position: Position) -> bool {
     wanted == position || wanted == Position { reign: 0, ..position }
 }

@@ -248,8 +248,8 @@ pub trait Availability: Send + Sync {
         true
     }
 
-    /// How often this server has led its group, and then gone on as a follower: a reply that was begun before
-    /// that may show data that another leader has changed since.
+    /// How often this server has led its group, and then gone on as a follower. A reply that was begun before
+    /// the last such change may show data that another leader has changed since.
     fn times_stepped_down(&self) -> u64 {
         0
     }

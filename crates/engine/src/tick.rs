@@ -80,7 +80,7 @@ pub struct RoundEnd {
 /// The parked connections, notices, and commands waiting for room that a worker holds until the log moves.
 #[derive(Debug)]
 pub struct Tick<C> {
-    /// In the order of their rounds.
+    /// In the order in which they were parked.
     parked: VecDeque<(Lsn, C)>,
     notices: EventQueue,
     awaiting_room: VecDeque<C>,
