@@ -7,7 +7,7 @@
 //! Invariants
 //! - Members come into force when their record is committed, and are saved before.
 //! - At a start the newest roster in the data may not be committed: in that case the roster before it is in
-//!   force, unless the file says that the newest one was.
+//!   force, unless `group.json` says that the newest one was.
 
 use std::{io, sync::Arc};
 
@@ -166,8 +166,8 @@ fn lists(members: &Members, id: MemberId) -> bool {
 /// The roster after a change, to be recorded in the data; one change is made at a time.
 ///
 /// # Errors
-/// If this member does not lead, another change is not in force yet, or the leader would not be a member; or
-/// `change` fails.
+/// If this member does not lead, or has committed nothing in its term yet; if another change is not in force
+/// yet, or the leader would not be a member; or `change` fails.
 pub fn changed_roster(
     votes: &Votes,
     data: &DataSettings,
