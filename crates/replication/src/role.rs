@@ -31,7 +31,8 @@ const EVERYTHING: Lsn = Lsn::MAX;
 /// The persistent part of a role.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Remembered<A> {
-    /// The leader to follow; `None` if this server leads or is fenced.
+    /// The leader to follow; `None` if this server leads, is fenced, or is a member of a group and knows no
+    /// leader.
     pub leader: Option<A>,
     /// The highest epoch of the leaders followed.
     pub seen_epoch: u32,
