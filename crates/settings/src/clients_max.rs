@@ -23,7 +23,7 @@ impl ClientsMax {
     }
 
     /// As many clients as are wanted on each port, if the limit of open files (0: not known) allows it. If
-    /// not, the Redis port comes first, and leaves a quarter to HTTP.
+    /// not, the Redis port comes first, and leaves at least a quarter to HTTP.
     pub fn within(open_files_max: u64, wanted: u64) -> ClientsMax {
         if open_files_max == 0 {
             return ClientsMax { redis: wanted, http: wanted };

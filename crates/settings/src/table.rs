@@ -51,11 +51,11 @@ pub enum Group {
     Messages,
     /// Lua.
     Scripts,
-    /// The largest of each thing.
+    /// Limits of sizes and numbers.
     Limits,
     /// What the server tells of itself.
     Diagnosis,
-    /// Of Redis, with one value each.
+    /// Settings of Redis that have only one value here.
     Fixed,
 }
 
