@@ -233,8 +233,8 @@ impl Access {
         user.is_admin || command.is_some_and(|command| user.rights.allow(command))
     }
 
-    /// The user of the data with this name; none while the data are loaded: what is there may be of
-    /// yesterday.
+    /// The user of the data with this name. None while the data are loaded, because the users in memory may
+    /// be old; and none for `default` without a record.
     fn user_of(&self, name: &str) -> Option<Arc<Principal>> {
         if self.progress.loading().is_some() {
             return None;
@@ -263,7 +263,7 @@ fn account_of(user: &Principal) -> Account {
     Account { roles, is_admin: user.is_admin, passwords_digest: user.user.passwords_digest() }
 }
 
-/// Takes the same time wherever the two differ.
+/// Compares two passwords of one length in the same time, wherever they differ.
 fn are_equal(wanted: &[u8], given: &[u8]) -> bool {
     wanted.ct_eq(given).into()
 }

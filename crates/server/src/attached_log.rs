@@ -12,7 +12,7 @@ use crate::log_threads::LogThreads;
 pub(crate) struct AttachedLog(OnceLock<LogThreads>);
 
 impl AttachedLog {
-    /// The log takes writes from now on.
+    /// Passes the recovered log in, once.
     pub(crate) fn attach(&self, threads: LogThreads) {
         assert!(self.0.set(threads).is_ok(), "a log is attached once");
     }

@@ -568,8 +568,8 @@ impl Group {
         })
     }
 
-    /// The roster that people are shown. Until the founder's roster is in the data, it lists the founder
-    /// alone.
+    /// The roster that people are shown. Before the data has one, the founder shows a roster of itself alone,
+    /// and a server that joins an empty one.
     fn shown_roster(&self, votes: &Votes) -> Roster {
         let recorded = self.known.lock().roster.clone();
         let founding = || {

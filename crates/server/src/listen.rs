@@ -152,7 +152,7 @@ pub(crate) async fn accept(listener: TcpListener, reception: Reception, tls: Opt
     }
 }
 
-/// Chooses workers in turn. All listeners share one `RoundRobin`, and clients over HTTP another one.
+/// Chooses among a number of threads in turn.
 #[derive(Default)]
 pub(crate) struct RoundRobin(std::sync::atomic::AtomicUsize);
 

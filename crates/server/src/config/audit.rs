@@ -14,7 +14,7 @@ use super::Config;
 
 /// Entries in one record.
 const ENTRIES_MAX: usize = 64;
-/// The pause while the slot is held that says whether this server leads.
+/// The pause before the next attempt while [`LIBRARIES_SLOT`] is held.
 const PAUSE: Duration = Duration::from_millis(10);
 
 impl Config {

@@ -1,5 +1,5 @@
-//! Decides whether a subscriber keeps up with its messages. If most subscribers of an audience are behind,
-//! publishers wait for them (see [`pubsub::Backpressure`]).
+//! Decides whether a subscriber keeps up with its messages. If at least half of the subscribers of a message
+//! are behind, publishers wait for them (see [`pubsub::Backpressure`]).
 //!
 //! - Behind: its socket refuses bytes, more than [`BEHIND_BYTES_MIN`] are unsent, and it is worth waiting
 //!   for.

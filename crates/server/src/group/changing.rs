@@ -205,8 +205,9 @@ impl Group {
         Ok(())
     }
 
-    /// The voters that a majority knows, so that every member that may be elected counts them. If a leader
-    /// showed a voter earlier and then died, there might be no member left that may campaign.
+    /// The voters to be shown. A leader shows a new voter only once a majority knows of it, so that every
+    /// member that may be elected counts it: if the leader showed it earlier and then died, there might be no
+    /// member left that may campaign. Other members show the voters in force here.
     pub(super) fn known_voters(&self, votes: &Votes) -> Vec<MemberId> {
         let (roster, in_force, recorded_at) = {
             let known = self.known.lock();

@@ -240,7 +240,7 @@ impl Peers {
         self.refused.load(Relaxed)
     }
 
-    /// The number of messages of earlier terms than this member's own term; this member does not follow them.
+    /// The number of messages of earlier terms than this member's own, which decide nothing here.
     pub(super) fn outdated(&self) -> u64 {
         self.outdated.load(Relaxed)
     }
