@@ -186,7 +186,7 @@ impl Access {
         resource: Option<Resource>,
         now_ms: u64,
     ) -> Result<Option<Account>, LogIn> {
-        // The admin of the settings has that password alone.
+        // An admin of the settings has only the password of the setting.
         if let Some(wanted) = self.http_admin_password(name) {
             let is_right = are_equal(wanted.as_bytes(), password.as_bytes());
             return Ok(is_right.then(|| admin_of_settings(&wanted)));
@@ -223,7 +223,8 @@ impl Access {
         }
     }
 
-    /// Whether a user has the right to a resource: to the command that shows as much.
+    /// Whether a user may use a resource. An admin may; other users need the right to the command that shows
+    /// the same.
     fn may_use(&self, user: &Principal, resource: Resource) -> bool {
         let command: &[u8] = match resource {
             Resource::Metrics => b"info",

@@ -577,7 +577,7 @@ impl Connection {
         self.conversation.borrow().session.place
     }
 
-    /// Whether a command of it waits for an answer.
+    /// Whether a command of the client blocks.
     pub(crate) fn is_waiting(&self) -> bool {
         self.state.get() == ConversationState::Blocked
     }

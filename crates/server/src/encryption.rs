@@ -136,7 +136,8 @@ impl Encryption {
         Ok(())
     }
 
-    /// The settings in force have changed, perhaps in nothing that concerns sessions.
+    /// Follows a change of the settings in force: if it concerns sessions, new sessions begin by it, provided
+    /// that its files can be used.
     pub(crate) fn follow(&self, settings: &Settings) {
         self.report(self.doors.iter().filter_map(|(door, acceptor)| {
             let policy = door.policy(settings).ok()?;

@@ -343,7 +343,7 @@ impl Node {
         self.own.get().is_some_and(|own| own.include(address))
     }
 
-    /// Whether changes are refused because another server decides about the data.
+    /// Whether this server takes no writes because of its role: it follows, is fenced, or hands over.
     pub(crate) fn refuses_changes(&self) -> bool {
         self.is_read_only.load(SeqCst)
     }

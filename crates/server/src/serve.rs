@@ -47,7 +47,8 @@ use incarnation::Next;
 pub const EXIT_LOG_FAILED: i32 = 74;
 /// Exit status when the data directory or its lock file was moved, replaced or removed (EX_NOINPUT).
 pub const EXIT_DIRECTORY_LOST: i32 = 66;
-/// How long workers may take to answer waiting clients after the log has failed.
+/// How long each worker may take to answer waiting clients after the log has failed, and how long the end of
+/// an incarnation waits for its blocking tasks.
 const FAIL_GRACE: Duration = Duration::from_secs(2);
 /// How long a start waits for the data directory if another process holds it.
 const LOCK_PATIENCE: Duration = Duration::from_secs(5);

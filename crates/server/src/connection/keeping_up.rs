@@ -16,9 +16,10 @@
 //! the peer's buffer: 93 KiB by default, 0.7 s apart at 128 KiB/s. Patience outlasts two of these gaps, and
 //! [`RATE_BYTES_PER_S_MIN`] is half of that rate, so a subscriber that reads 128 KiB/s is always waited for.
 //!
-//! A subscriber that never reads, or stops reading, thus delays publishers for two seconds at most, and many
-//! such subscribers delay them no more often than one. Its unsent bytes grow to the limits of
-//! [`backlog`](super::backlog), far above those here, where it is disconnected.
+//! A subscriber that never reads, or stops reading, thus delays publishers for two seconds at most. After a
+//! useless wait for a new subscriber, further new ones delay nobody on its worker for [`DISTRUST_US`]. The
+//! unsent bytes of such a subscriber grow to the limits of [`backlog`](super::backlog), far above those here,
+//! where it is disconnected.
 
 use super::Connection;
 

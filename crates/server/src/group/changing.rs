@@ -247,7 +247,7 @@ impl Group {
         durable.is_some_and(|durable| durable.advance(CAUGHT_UP_BYTES) >= log.shippable_lsn())
     }
 
-    /// Makes a learner that has caught up a voter.
+    /// If a learner has caught up, makes it a voter.
     pub(super) fn promote_learner(&self, votes: &Votes) {
         let roster = self.known.lock().roster.clone().unwrap_or_default();
         let is_fit =

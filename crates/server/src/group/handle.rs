@@ -165,8 +165,8 @@ impl Group {
         })
     }
 
-    /// Ends writes, waits until another voter has everything, and has it elected. `begins` is called just
-    /// before the election, after which no reply leaves.
+    /// Ends writes, waits until another voter has everything, and has it elected. `begins` is called before
+    /// the election: once that has begun, no reply leaves.
     pub(super) fn hand_over(
         &self,
         votes: &Votes,
@@ -233,7 +233,7 @@ impl Group {
         self.has_heard(votes, id, HEARD_US)
     }
 
-    /// A voter with data that is heard and has all of the log.
+    /// A voter with data that is heard, has all of the log, and `is_fit`.
     pub(super) fn voter_with_all(
         &self,
         votes: &Votes,

@@ -22,7 +22,8 @@ use super::Node;
 
 impl Node {
     /// Follows from now on, after [`Node::depose`]. Returns false if it must restart within the process: the
-    /// group may not have committed all that is in memory here, or `gives_up` has said so. Blocks.
+    /// group may not have committed all that is in memory here, or a long unit has not ended before
+    /// `gives_up` returned true. Blocks.
     ///
     /// # Errors
     /// If a file cannot be written, or the OS refuses a thread; then it must restart as well.

@@ -55,7 +55,7 @@ impl Worker {
         let give_up_at = tokio::time::Instant::now() + RESTART_GRACE;
         let waits = |connection: &Rc<Connection>| connection.is_holding() || connection.is_away();
         while self.connections.borrow().values().any(waits) {
-            // A leader that steps down may wait for ever for acknowledgements of its replicas.
+            // A leader that becomes a replica might wait for ever for acknowledgements of its replicas.
             if self.parts.node.is_restarting() && tokio::time::Instant::now() >= give_up_at {
                 break;
             }
