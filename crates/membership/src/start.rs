@@ -7,8 +7,8 @@ use storage::{BatchInfo, Chains, CursorRead, Error, Log};
 
 use crate::{Known, OF_GROUP, ROSTER, Votes};
 
-/// The maximum number of batches of the log that are looked at when a member starts. A leader cannot write as
-/// many before it notices that it has lost its majority.
+/// The maximum number of batches of the log that are looked at when a member starts; all earlier ones count
+/// as committed. A leader that loses its majority notices that before it has written as many.
 const BATCHES_AT_START: usize = 1 << 16;
 
 /// The maximum bytes of the log in one read.
