@@ -42,8 +42,8 @@ pub(crate) struct Config {
     /// The files of settings, shared by all incarnations within the process. Locked during every change.
     files: Arc<Mutex<Lasting>>,
     data: Mutex<DataSettingsState>,
-    /// Appends the records that no client has caused: settings given at the start, facts about the group,
-    /// users of a file, the audit.
+    /// Appends the records that are made outside of commands: settings given at the start, facts about the
+    /// group, users of a file, the audit.
     recorder: Mutex<Option<Appender>>,
     debug_access: DebugAccess,
     /// Holds the settings of the data.

@@ -118,7 +118,7 @@ pub(crate) struct GroupFigures {
 pub(crate) enum Prepared {
     /// It belongs to no group, or no more.
     Nothing,
-    /// It asks to be added.
+    /// It asks to be added, or, if it has to copy everything anew, who leads.
     Joins,
     /// It takes part in votes.
     Member {
@@ -161,7 +161,8 @@ impl Group {
     /// votes must know all of the log.
     ///
     /// # Errors
-    /// If this server cannot join the group, if its address is not known, or if the log cannot be read.
+    /// If this server cannot join the group, if its address is not known, if the log cannot be read, or if
+    /// `group.json` cannot be written.
     pub(crate) fn prepare(
         &self,
         log: &Log,

@@ -75,7 +75,8 @@ fn bind_one(address: SocketAddr, backlog: u32) -> io::Result<std::net::TcpListen
     socket.listen(backlog)?.into_std()
 }
 
-/// Where connections of the Redis protocol go once they may speak it.
+/// Admits connections of the Redis protocol, after a handshake if there is one, and hands them to the
+/// workers.
 #[derive(Clone)]
 pub(crate) struct Reception {
     pub(crate) access: Arc<Access>,

@@ -101,7 +101,8 @@ impl ServeError {
     }
 }
 
-/// Runs a server until it is told to stop. `commit` is that of the binary; empty if it is not known.
+/// Runs a server until it is told to stop. `commit` is the commit from which the binary was built; empty if
+/// it is not known.
 ///
 /// # Errors
 /// See [`ServeError`].

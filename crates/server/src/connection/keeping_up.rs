@@ -17,7 +17,7 @@
 //! [`RATE_BYTES_PER_S_MIN`] is half of that rate, so a subscriber that reads 128 KiB/s is always waited for.
 //!
 //! A subscriber that never reads, or stops reading, thus delays publishers for two seconds at most. After a
-//! useless wait for a new subscriber, further new ones delay nobody on its worker for [`DISTRUST_US`]. The
+//! useless wait for a new subscriber, further new ones of its worker delay nobody for [`DISTRUST_US`]. The
 //! unsent bytes of such a subscriber grow to the limits of [`backlog`](super::backlog), far above those here,
 //! where it is disconnected.
 
