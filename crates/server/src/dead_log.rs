@@ -54,8 +54,8 @@ impl DeadLog {
         drop(pending);
         match log.truncate_before(boundary) {
             Ok(true) => {}
-            // A backup still reads that part of the log; the next call tries again, unless there is a newer
-            // FLUSHALL.
+            // That part of the log is pinned, for example by a backup; the next call tries again, unless
+            // there is a newer FLUSHALL.
             Ok(false) => _ = self.pending.lock().get_or_insert((record, boundary)),
             Err(error) => {
                 tracing::warn!(target: "server", %error, "cannot remove the log before the last FLUSHALL");
