@@ -65,7 +65,7 @@ impl Known {
             None => Some(saved),
         });
         let members = match &roster {
-            // The log may have a later change that is not committed.
+            // The members in force decide, not the newest roster: its change may not be committed.
             Some(_) if in_force.as_ref().is_some_and(|it| lists(it, votes.id())) => in_force,
             Some(roster) if roster.find(votes.id()).is_some() => Some(roster.members()),
             Some(_) => return None,

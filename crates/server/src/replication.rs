@@ -343,7 +343,7 @@ impl Node {
         self.own.get().is_some_and(|own| own.include(address))
     }
 
-    /// Whether this server takes no writes because of its role: it follows, is fenced, or hands over.
+    /// Whether this server takes no writes because of its role: it does not lead, or hands over.
     pub(crate) fn refuses_changes(&self) -> bool {
         self.is_read_only.load(SeqCst)
     }
