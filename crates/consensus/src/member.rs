@@ -875,8 +875,8 @@ impl Member {
         });
         let log = &self.engine.raft.raft_log;
         match message.kind {
-            // The engine ends the process if a message has a position behind its log, so such positions are
-            // reduced, and such acknowledgements ignored.
+            // The engine ends the process if a message has a position after the end of its log, so such
+            // positions are reduced, and such acknowledgements ignored.
             Kind::Heartbeat => (out.index, out.commit) = (0, out.commit.min(log.last_index())),
             Kind::Accepted if out.index > log.last_index() => return None,
             Kind::HeartbeatAnswer => out.commit = out.commit.min(log.committed),

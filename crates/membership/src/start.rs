@@ -82,7 +82,7 @@ pub fn start(votes: &Votes, known: &mut Known, log: &Log, seed: u64) -> Result<S
     Ok(Started::Member(member.into()))
 }
 
-/// Where the newest roster is recorded, if that is behind `from`.
+/// The end of the newest record of a roster in the log from the last batch before `from` on.
 fn recorded_at(log: &Log, from: Lsn) -> Result<Option<Lsn>, Error> {
     let first = log.last_batches(from, BATCHES_AT_START)?.first().map_or(from, |batch| batch.start);
     let start = first.max(log.start_lsn());

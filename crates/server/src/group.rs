@@ -124,7 +124,7 @@ pub(crate) enum Prepared {
     Member {
         /// The leaderships that the votes decide.
         leaderships: mpsc::Receiver<Option<Leadership>>,
-        /// The log behind the last batch that the votes know.
+        /// The log after the last batch that the votes know.
         tail: LogCursor,
     },
 }

@@ -155,7 +155,7 @@ impl Group {
         ))
     }
 
-    /// Records the roster again at the end of the log: otherwise a copy of the log alone would begin behind
+    /// Records the roster again at the end of the log: otherwise a copy of the log alone could begin after
     /// the record.
     pub(crate) fn repeat_roster(&self) -> Result<(), String> {
         let Some(votes) = &self.votes else { return Ok(()) };
