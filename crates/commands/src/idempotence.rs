@@ -168,7 +168,7 @@ fn has_room(record_bytes: usize, key: &[u8], reply: &[u8]) -> bool {
 }
 
 /// Whether a reply can be about as long as the data that the command reads. Other commands reply with a
-/// number or a status, which is short: no old values are copied for an undo.
+/// number or a status, which is short enough to be kept, so nothing is copied to undo them.
 fn replies_at_length(row: &Row, call: Args<'_>) -> bool {
     match row.name {
         // With options, of which one may be GET.
