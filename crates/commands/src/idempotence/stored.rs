@@ -92,8 +92,8 @@ impl<'v> Stored<'v> {
         Some(Stored { digest: Digest(*digest), protocol, reply })
     }
 
-    /// Writes the reply in the writer's version of the protocol. Returns whether the stored bytes are a reply;
-    /// if not, nothing is written.
+    /// Writes the reply in the writer's version of the protocol. Returns whether the stored bytes are a
+    /// reply; if not, nothing is written.
     pub(super) fn write(&self, reply: &mut ReplyWriter<'_>) -> bool {
         let Some(value) = read(self.reply) else { return false };
         if self.protocol == reply.protocol() {

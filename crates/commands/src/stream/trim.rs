@@ -120,7 +120,7 @@ impl Trim {
         }
     }
 
-    /// The last id to remove, if all entries before it are removed, too: with ACKED some of them may stay.
+    /// The last id to remove, with all entries before it. Not for ACKED, with which some of these may stay.
     fn through(&self, stream: StreamView<'_>) -> Option<StreamId> {
         match self.threshold {
             Threshold::Len(len) => stream.trim_to_len(len, self.whole_blocks, self.limit),
