@@ -207,13 +207,15 @@ impl<'k> SlotGuard<'k> {
         self.slot
     }
 
-    /// The LSN of the last record that changed this slot; `Lsn::ZERO` if none did.
+    /// The LSN of the last record of which the slot was locked, whether or not it changed the slot.
+    /// `Lsn::ZERO` if there is none; `Lsn::MAX` if that record cannot be written.
     #[inline]
     pub fn last_lsn(&self) -> Lsn {
         self.state.last_lsn
     }
 
-    /// Notes the LSN of the record that holds the effects just applied.
+    /// Notes the LSN of a record whose effects were applied under this lock, here or in slots that are locked
+    /// together with this one. Readers then see the changes of libraries and settings.
     ///
     /// # Panics
     /// If the LSN is below the LSN of an earlier record: memory and log would disagree on the order.
