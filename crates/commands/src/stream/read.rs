@@ -1,8 +1,8 @@
 //! XREAD, and the parts that it shares with XREADGROUP.
 //!
 //! The core of each reads from one key the entries after an id. It is tried at once on all keys. If there is
-//! no entry and the client waits, it is tried again when one of the keys has entries at the end of a unit
-//! (see `blocking`).
+//! no entry and the client waits, it is tried again after a change that may have filled one of the keys (see
+//! `blocking`).
 
 use std::ops::Range;
 
