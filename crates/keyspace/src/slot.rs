@@ -207,7 +207,7 @@ impl<'k> SlotGuard<'k> {
         self.slot
     }
 
-    /// The LSN of the last record of which the slot was locked, whether or not it changed the slot.
+    /// The LSN of the last record whose unit held the lock of the slot, whether or not it changed the slot.
     /// `Lsn::ZERO` if there is none; `Lsn::MAX` if that record cannot be written.
     #[inline]
     pub fn last_lsn(&self) -> Lsn {
