@@ -1,4 +1,4 @@
-//! The session: HELLO, AUTH, SELECT, PING, ECHO, READONLY, READWRITE, RESET, QUIT.
+//! The session: HELLO, AUTH, SELECT, PING, ECHO, ASKING, READONLY, READWRITE, QUIT, RESET.
 
 use access::User;
 use engine::{

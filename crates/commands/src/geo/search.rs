@@ -1,4 +1,5 @@
-//! Searches for places in an area: GEOSEARCH, GEOSEARCHSTORE, GEORADIUS and GEORADIUSBYMEMBER.
+//! Searches for places in an area: GEOSEARCH, GEOSEARCHSTORE, GEORADIUS and GEORADIUSBYMEMBER, each of the
+//! last two also as `_RO`.
 
 use engine::{CommandError, Context, long_units::ElementsMax};
 use keyspace::{Element, ScoredItemsBuf, ZsetView};
