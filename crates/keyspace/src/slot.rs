@@ -5,8 +5,8 @@
 //! aware of other slots.
 //!
 //! Invariants
-//! - A thread that holds the lock of a slot waits only for locks of higher `SlotId`s, so two threads never
-//!   wait for each other. `Keyspace::try_lock` does not wait, so it may lock any slot.
+//! - A thread that holds the lock of a slot waits for another slot only if that has a higher `SlotId`, so two
+//!   threads never wait for each other. `Keyspace::try_lock` does not wait, so it may lock any slot.
 //! - `last_lsn` never goes back.
 //! - `next_expiry_ms` is the deadline of the first item of the expiry heaps, `u64::MAX` if there is none. It
 //!   is written under the lock and read without it.
