@@ -113,7 +113,7 @@ impl Trim {
             Threshold::Len(len) => stream.len().saturating_sub(len),
             Threshold::Min(_) => stream.len(),
         };
-        // With KEEPREF no reference is looked up, and all blocks but the last are removed as a whole.
+        // With KEEPREF no reference is looked up, and at most one block is not removed as a whole.
         match self.references {
             References::Kept => entries.min(self.limit) / ENTRIES_PER_ELEMENT,
             _ => entries.min(self.limit),
