@@ -1,4 +1,5 @@
-//! WAIT and WAITAOF, which wait for replicas, and WAITLSN, which waits on a replica.
+//! WAIT and WAITAOF, which wait until writes are on disks, and WAITLSN, which waits until this server shows
+//! them.
 
 use engine::{
     CommandError, Context,
