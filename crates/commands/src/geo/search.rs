@@ -88,7 +88,7 @@ fn search(cx: &mut Context<'_, '_>, args: Args<'_>, command: Command) -> Result<
 /// Finds the members in an area, cell by cell; stops at `limit` results.
 ///
 /// # Errors
-/// The search visits more members than `elements_max` allows.
+/// The search takes more work than `elements_max` allows.
 fn find<'a>(
     zset: ZsetView<'a>,
     area: &SearchArea,
