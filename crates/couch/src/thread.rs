@@ -192,7 +192,7 @@ impl HttpThread {
         let before = replication.times_stepped_down();
         let (found, lsn) = read()?;
         self.committed(lsn).await?;
-        // This is checked after the read: no other leader can have been elected until now.
+        // This is checked after the read: if it holds, no other leader was elected before the data was read.
         let may_answer = replication.may_answer() && replication.times_stepped_down() == before;
         if may_answer { Ok(found) } else { Err(Refusal::NoMajority.into()) }
     }

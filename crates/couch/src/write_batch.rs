@@ -187,8 +187,9 @@ impl WriteBatches {
         self.keyspace.try_lock_for(LIBRARIES_SLOT, SLOT_PATIENCE).ok_or(Refusal::UsersLocked)
     }
 
-    /// The role of the server comes before the state of its log, as for commands: a follower names its leader
-    /// although its own disk is full.
+    /// Waits until the log takes a write of this size, or says why none is taken. The role of the server
+    /// comes before the state of its log, as for commands: a follower names its leader although its own disk
+    /// is full.
     async fn admitted(&self, bytes: usize) -> Result<(), Refusal> {
         self.permitted()?;
         let admission = self.gate.admitted(bytes as u64).await;

@@ -408,7 +408,7 @@ impl<'a> Reader<'a> {
         loop {
             let rest = &self.text.as_bytes()[self.at..];
             let plain = memchr::memchr2(b'"', b'\\', rest).ok_or(JsonError::Malformed)?;
-            // The loop has no early exit, so that the compiler can vectorise it.
+            // `fold` has no early exit, so that the compiler can vectorise it.
             if rest[..plain].iter().fold(false, |found, byte| found | (*byte < 0x20)) {
                 return Err(JsonError::Malformed);
             }

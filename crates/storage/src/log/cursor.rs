@@ -276,7 +276,8 @@ impl Log {
         Ok(self.shared.start_at(position)?.chain)
     }
 
-    /// The batch that ends at `position`; `None` if no batch ends there or it is forgotten.
+    /// The batch that ends at `position`; `None` if no batch ends there, or if it is forgotten or may not
+    /// leave the server yet.
     ///
     /// # Errors
     /// I/O errors.
