@@ -32,8 +32,8 @@ use crate::{Error, snapshot::SnapshotInfo, sync::Ordering};
 
 impl Recovery {
     /// Opens a new log in place of this one: it has an id of its own, begins after the end of the old log and
-    /// after `reached`, and takes no writes until it is [adopted](Log::adopt) and [thawed](Log::thaw). The old
-    /// log remains on disk, where nothing changes.
+    /// after `reached`, and takes no writes until it is [adopted](Log::adopt) and [thawed](Log::thaw).
+    /// Changes nothing on disk, where the old log remains.
     ///
     /// `reached` is the last position that any other file of the directory knows: a later record at an
     /// earlier position would be taken for one that the file has.
