@@ -18,7 +18,7 @@
 //! - A change of `_users` is in one record with what it means for logging in: the users are settings of the
 //!   data, in a slot that is locked after the database.
 //! - A refused change changes nothing and does not affect others of its batch. All changes of a batch fail
-//!   only if the batch as a whole is refused or a file cannot be read.
+//!   together only if the batch cannot become a record (`BatchFailure`).
 
 use std::{
     cell::{Cell, RefCell},

@@ -38,7 +38,7 @@ pub struct DatabaseInfo {
     pub purge_seq: u64,
     /// The size of its file in bytes.
     pub file_bytes: u64,
-    /// Bytes of the file that are in use.
+    /// Bytes of the file that are in use; attachment bytes that leaves share count once per leaf.
     pub active_bytes: u64,
 }
 

@@ -56,8 +56,8 @@
 //! - **Headers can be found by scanning back from the end.** A header stands at a multiple of 4096 bytes,
 //!   contains the file id and its own offset, and has a checksum over all of it. The file id is secret, so
 //!   that no stored blob can pass for a header.
-//! - **Versions** may change everything except the places of the version, the lengths and the checksum in a
-//!   header.
+//! - **Versions** may change everything except the magic, and the places of the version, the lengths and the
+//!   checksum in a header.
 //! - **One sync is enough.** A header names the range of bytes that must have reached the disk with it. If
 //!   these bytes or the header are incomplete, the previous header is used, which was durable before anything
 //!   after it was written. The ranges of header 0 and of the header with which a build ends are empty:
