@@ -18,7 +18,8 @@
 //!
 //! Invariants
 //! - A document is changed only by the rules of CouchDB for it, whatever the route ([`Editor::check`]).
-//! - Without a document that the rules accept, nobody logs in by one: its user is removed with it.
+//! - If the winning revision of a document is deleted, or is one that the rules do not accept, its user is
+//!   removed.
 
 use access::{DerivedPassword, ITERATIONS_MAX, Prf, User as Principal, is_role, is_user_name};
 use documents::{DocError, EditRequest, Pick, Snapshot, Writer};
@@ -114,7 +115,7 @@ struct Declared {
 }
 
 impl Declared {
-    /// Reads a document that the rules accept.
+    /// Reads a document, and refuses one that breaks the rules.
     fn of(id: &str, members: &Members) -> Result<Declared, DocError> {
         if members.get("type").and_then(Value::as_str) != Some("user") {
             return forbidden("doc.type must be user");
