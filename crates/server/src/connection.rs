@@ -618,8 +618,8 @@ impl Connection {
     pub(crate) fn end(&self) {
         self.socket.say_goodbye();
         if self.is_holding() {
-            // The worker keeps the connection until the log is committed up to the gates of its replies, which
-            // may be never: the client must not wait for that.
+            // The worker keeps the connection until the log is committed up to the gates of its replies.
+            // That may be never, and the client must not wait for it.
             self.hang_up();
         }
         self.broken.set(true);
