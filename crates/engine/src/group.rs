@@ -147,9 +147,9 @@ pub trait Group: Send + Sync {
     /// The group as this server sees it; `None` if it belongs to none.
     fn view(&self) -> Option<GroupView>;
 
-    /// Adds a member, as a learner at first. Answers `responder` with the group's id as a simple string once
-    /// the change is committed, or with an error. Where another member leads, the error begins with
-    /// `NOTLEADER`, then with the leader's address if it is known.
+    /// Adds a member, as a learner at first, or records the new address of a member. Answers `responder` with
+    /// the group's id as a simple string once the change is committed, or with an error. Where this server
+    /// does not lead, the error begins with `NOTLEADER`, followed by the leader's address if it is known.
     fn join(&self, request: JoinRequest, responder: Responder);
 
     /// Removes the member with this id; answers `responder` with OK once the change is committed, or with an

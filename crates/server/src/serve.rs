@@ -62,7 +62,7 @@ const UNUSED_KEPT_MS: u16 = 250;
 /// Why the server did not start or had to stop; the message says what to do.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
-    /// Another server uses the directory, or it cannot be locked.
+    /// Another process uses the directory, or it cannot be locked.
     #[error(transparent)]
     Lock(#[from] env::LockError),
     /// The directory is not for a server.

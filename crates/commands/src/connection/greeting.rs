@@ -196,7 +196,8 @@ fn authenticate_while_loading(
     let users = cx.host.users.current();
     let Some(known) = cx.host.users.of_settings(user) else { return Err(CommandError::Loading) };
     if known.is_enabled && known.needs_no_password {
-        // Such a user admits everybody, so its login proves nothing: the client is as before a login.
+        // Such a user admits everybody, and the records may yet give it a password: the client counts as not
+        // logged in until they are loaded.
         cx.session.log_out(&users);
         return Ok(());
     }

@@ -223,8 +223,8 @@ impl Encrypted {
         let received = session.receive(&encrypted[..read], plain);
         drop(session);
         if !holds_replies {
-            // Sends an alert, or an answer of the protocol itself. What the socket does not take leaves
-            // later.
+            // Sends what TLS itself has to say: an alert, or the answer to a message. It does not leave here
+            // behind encrypted replies, which only `send` may send.
             let _ = self.flush();
         }
         match received {

@@ -316,7 +316,8 @@ impl Group {
     pub(super) fn has_removed(&self, id: MemberId) -> bool {
         let Some(votes) = &self.votes else { return false };
         // Within its lease this server is the only leader, so no other one can have added the member. The
-        // data is read later.
+        // members in the data are read after this check: read before, they could lack one that an earlier
+        // leader has added.
         let now_us = votes.now_us();
         let leads_alone = |member: &Member| member.has_committed() && member.lease_until_us() > now_us;
         let in_force = votes.look(|member| leads_alone(member).then(|| member.members().clone())).flatten();
