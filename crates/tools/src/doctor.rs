@@ -5,8 +5,9 @@
 //! data (that is `sheaf check`) and changes nothing: a file that it writes to measure the disk is removed.
 //!
 //! Invariants
-//! - One line per check. Advice is given only where it applies to this server: it does not fork, so what
-//!   Redis says of overcommit and huge pages mostly does not.
+//! - One line per check; the variables have one only if one of them is no setting. Advice is given only where
+//!   it applies to this server: it does not fork, so what Redis says of overcommit and huge pages mostly does
+//!   not.
 
 mod judge;
 mod look;

@@ -34,8 +34,8 @@ pub(super) struct Source {
 
 impl Source {
     /// Connects as a replica without data, or with all data up to `from`. Returns the source's answer: the
-    /// position of an RDB file that follows, or that the writes after `from` follow, perhaps under a new id of
-    /// the stream.
+    /// position of an RDB file that follows, or that the writes after `from` follow, perhaps under a new id
+    /// of the stream.
     pub(super) async fn open(
         address: &Address,
         from: Option<&Position>,
