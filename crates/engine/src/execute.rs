@@ -16,7 +16,7 @@ use storage::{Appender, Durability};
 use wire::{Args, ReplyWriter};
 
 use crate::{
-    Context, Flags, Host, Interests, Keys, Notice, ReplyMode, Session, Unit,
+    Context, Flags, Host, Interests, Keys, Notice, ReplyMode, Row, Session, Unit,
     blocking::{PendingServe, PendingServes},
     channel_reader,
     context::{ADMITTED_BYTES, Retry, Surroundings},
@@ -158,10 +158,15 @@ impl Executor {
         }
     }
 
-    /// Makes a reply that depends on the rights of the session's user wait until that user is committed.
-    pub(crate) fn behind_user(&self, outcome: Outcome, session: &Session) -> Outcome {
+    /// Makes a reply that depends on the rights of the session's user wait until that user is committed. The
+    /// commands with which servers connect to each other do not wait: it may be committed only once they
+    /// follow this leader.
+    #[inline]
+    pub(crate) fn behind_user(&self, outcome: Outcome, row: &Row, session: &Session) -> Outcome {
         match outcome {
-            Outcome::Done { gate } => Outcome::Done { gate: gate.max(self.user_gate(session)) },
+            Outcome::Done { gate } if !row.flags.has(Flags::BETWEEN_SERVERS) => {
+                Outcome::Done { gate: gate.max(self.user_gate(session)) }
+            }
             other => other,
         }
     }
@@ -633,7 +638,8 @@ impl Executor {
             appended.min(host.replication.shown_lsn())
         };
         let seen = if row.flags.has(Flags::READS_ALL) { shown() } else { seen };
-        Ok(Outcome::Done { gate: self.end_unit((seen, wrote), later, session, host, durability) })
+        let gate = self.end_unit((seen, wrote), later, session, host, durability);
+        Ok(self.behind_user(Outcome::Done { gate }, row, session))
     }
 
     /// Ends a client's unit after it has taken its position: notes its write, seals its notices, serves
@@ -656,7 +662,7 @@ impl Executor {
         if !later.is_empty() {
             self.serve_later(later, host);
         }
-        gate(session.effective_durability(durability), wrote, seen).max(self.user_gate(session))
+        gate(session.effective_durability(durability), wrote, seen)
     }
 }
 

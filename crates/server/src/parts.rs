@@ -110,7 +110,7 @@ impl Parts {
         (settings, files): (Settings, Arc<Mutex<Lasting>>),
         startup: StartupInfo,
         node: Arc<Node>,
-        encryption: Option<Arc<Encryption>>,
+        (encryption, stop): (Option<Arc<Encryption>>, Arc<Stop>),
         clock: Arc<dyn Clock>,
         entropy: Arc<dyn Entropy + Send + Sync>,
     ) -> Parts {
@@ -170,7 +170,7 @@ impl Parts {
                 config.clone(),
                 log.clone(),
             )),
-            stop: Arc::default(),
+            stop,
             mailboxes: OnceLock::new(),
             startup,
             clock,

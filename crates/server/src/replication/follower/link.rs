@@ -210,6 +210,8 @@ impl LinkParts {
                     self.node.copy_anew();
                     return Ok(None);
                 }
+                // It is of this server's own log.
+                Err(JoinError::Log(error)) => return Err(error.to_string()),
                 Err(error) => return Err(format!("{leader} {error}")),
             };
             asked += 1;
