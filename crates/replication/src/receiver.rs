@@ -7,8 +7,8 @@
 //! ```
 //!
 //! It holds the next position, the highest epoch, the leader's commit position, and the time of the next ack.
-//! It is not the log: the caller appends each batch to the log, which verifies every record, before it asks
-//! for the next; if the log refuses a batch, the connection ends.
+//! It is not the log: an [`Intake`] appends batches to the log, which verifies every record, before the next
+//! batches are processed; if the log refuses a batch, the connection ends.
 //!
 //! Invariants
 //! - Batches arrive without a gap, from the agreed position on, or not at all.

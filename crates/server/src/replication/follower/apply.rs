@@ -87,7 +87,7 @@ impl ApplyParts {
         observers.tell(host);
         self.parts.reaper.free(self.replayer.take_freed());
         self.following.note_applied(applied, self.replayer.needed_from());
-        // The votes report commits also while there is no connection for the log.
+        // Needs no connection to the leader: the votes of a group report commits, too.
         if !self.following.is_draining() && !self.node.is_stale() {
             self.following.show_committed(&self.parts.log);
         }

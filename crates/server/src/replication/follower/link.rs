@@ -282,8 +282,8 @@ impl LinkParts {
         };
         let taken = receiver.take_in(now_ms, &mut intake);
         if intake.lacks_accepted() {
-            // The votes count on batches that are not in the log here: after a restart they begin with the
-            // batches that are.
+            // The votes count on batches that the log here lacks. A restart corrects that: the votes then
+            // begin with the batches of the log.
             self.node.request_restart();
         }
         match taken {
