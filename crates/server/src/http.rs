@@ -97,8 +97,8 @@ impl Http {
         let _ = self.threads[turn].send(HttpOrder::Connect { stream, peer, permit });
     }
 
-    /// Returns when every thread has been between two tasks: writes that were permitted before are in the
-    /// log.
+    /// Returns when every thread has been between two tasks since the call: writes that were permitted before
+    /// the call are in the log then.
     pub(crate) fn settle(&self) {
         let finished = self.tell_all(HttpOrder::Report);
         // A thread that has ended drops its sender.

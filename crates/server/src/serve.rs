@@ -62,7 +62,7 @@ const UNUSED_KEPT_MS: u16 = 250;
 /// Why the server did not start or had to stop; the message says what to do.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
-    /// Another server uses the directory, or it cannot be locked.
+    /// Another process uses the directory, or it cannot be locked.
     #[error(transparent)]
     Lock(#[from] env::LockError),
     /// The directory is not for a server.
@@ -164,7 +164,7 @@ impl Process {
         let disk = HeldDisk::new(lock(&dir)?);
         refuse_unfinished(&RealDisk, &dir)?;
         backup::refuse_backup(&RealDisk, &dir)?;
-        // Before anybody can connect: a password may be among them.
+        // This comes before anybody can connect: a password may be among the lost settings.
         refuse_lost_settings(&RealDisk, &dir)?;
         let unusable = |error: tls::LoadError| ServeError::Setting(std::io::Error::other(error));
         let encryption = Encryption::open(settings).map_err(unusable)?.map(Arc::new);

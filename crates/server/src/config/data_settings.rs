@@ -48,7 +48,7 @@ impl DataSettingsState {
 }
 
 impl Config {
-    /// Has a leader record the values given at its start.
+    /// Makes a leader record the values given at its start.
     pub(crate) fn give_to_data(&self) {
         let given = {
             let (lasting, settings) = (self.files.lock(), self.current());

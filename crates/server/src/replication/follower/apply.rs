@@ -124,7 +124,7 @@ impl FollowedSettings {
 #[cold]
 fn put_in_force(keyspace: &Keyspace, host: &Host) {
     host.config.apply_data_settings();
-    // Perhaps no client is there to notice.
+    // The next command of a client would do this, too, but perhaps none comes.
     host.users.refresh(keyspace, &host.clients);
 }
 
