@@ -2,7 +2,7 @@
 //! at once.
 //!
 //! Invariants
-//! - No file is ever replaced: if one of the names is taken, nothing is written.
+//! - No file is ever replaced: if one of the names is taken at the start, nothing is written.
 //! - Keys are readable by their owner alone, from their first byte on.
 
 use std::{

@@ -7,7 +7,7 @@
 //!
 //! Invariants
 //! - The source is only read.
-//! - The new directory then holds the saved state at the target; its log begins behind that state.
+//! - The new directory then holds the saved state at the target; its log begins after that state.
 
 use std::{io, path::Path, sync::Arc};
 

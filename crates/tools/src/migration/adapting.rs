@@ -8,7 +8,8 @@
 //! ```
 //!
 //! A source sends only writes that it has executed, so their conditions held and are not needed. It sends
-//! `XADD s MAXLEN ~ 7 LIMIT 9` with the exact length that it came to, and a LIMIT that no client may give.
+//! `XADD s MAXLEN ~ 7 LIMIT 9` with the exact length that resulted, but keeps the LIMIT, which no client may
+//! give together with an exact length.
 
 use wire::{Args, number::parse_i64};
 
