@@ -138,7 +138,7 @@ impl Encryption {
     }
 
     /// Follows a change of the settings in force: if it concerns sessions, new sessions begin by it, provided
-    /// that its files can be used. Otherwise reads files that have changed again.
+    /// that its files can be used. If it does not, the files are read again if they have changed.
     pub(crate) fn follow(&self, settings: &Settings) {
         self.report(self.doors.iter().filter_map(|(door, acceptor)| {
             let policy = door.policy(settings).ok()?;

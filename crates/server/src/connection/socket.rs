@@ -223,9 +223,9 @@ impl Encrypted {
         let received = session.receive(&encrypted[..read], plain);
         drop(session);
         if !holds_replies {
-            // Sends what TLS itself has to say: an alert, or the answer to a message. It does not go out here
-            // behind encrypted replies, which only `send` may send. What the socket does not take leaves with
-            // the next `send`; the rest of an alert is lost, because the connection ends.
+            // Sends what TLS itself has to say: an alert, or the answer to a message. While encrypted replies
+            // wait, nothing is sent here, because only `send` may send these. What the socket does not take
+            // leaves with the next `send`; the rest of an alert is lost, because the connection ends.
             let _ = self.flush();
         }
         match received {
