@@ -109,7 +109,7 @@ impl Known {
         applied: impl Fn() -> Lsn,
         is_tick: bool,
     ) -> (Seen, io::Result<()>) {
-        // Called before the data is looked at, because the data may be newer.
+        // The position is taken before the data is read, so that the data has everything up to it.
         let applied_before = applied();
         let (data, recorded_at) = look_at_data();
         let mut seen = Seen { is_news: !Arc::ptr_eq(&data, &self.data), configure: None };

@@ -77,7 +77,7 @@ pub trait Intake {
 /// Why [`Receiver::take_in`] failed.
 #[derive(Debug)]
 pub enum TakeError<E> {
-    /// The connection must be closed, after [`Receiver::farewell`] was sent.
+    /// The connection must be closed. The caller sends [`Receiver::farewell`] before that.
     Close(Close),
     /// The error of the [`Intake`].
     Intake(E),
@@ -138,7 +138,7 @@ impl Receiver {
     /// The next whole batches for the log here, if any.
     ///
     /// # Errors
-    /// If the connection must be closed, after [`Receiver::farewell`] was sent.
+    /// If the connection must be closed. The caller sends [`Receiver::farewell`] before that.
     pub fn next(&mut self, now_ms: u64) -> Result<Option<LogBytes<'_>>, Close> {
         while let Some((frame, payload)) = self.inbox.next()? {
             let (epoch, own) = (frame.epoch(), self.epoch);

@@ -163,7 +163,7 @@ impl HandshakeThread {
                 thread.shake_hands(newcomer).await;
                 thread.forget(id);
             });
-            // The task does not run before this function waits.
+            // The task does not run before this function waits, so it is listed here before it can end.
             let unfinished = Unfinished { begun: Instant::now(), task: task.abort_handle() };
             self.unfinished.borrow_mut().insert(id, unfinished);
             self.shared.encryption.figures.unfinished.fetch_add(1, Relaxed);

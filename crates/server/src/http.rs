@@ -48,8 +48,8 @@ pub(crate) struct Http {
 }
 
 impl Http {
-    /// Starts as many threads as there are workers, up to a limit: each takes one of the appenders of the
-    /// log.
+    /// Starts as many threads as there are workers, up to a limit, because each takes one of the appenders of
+    /// the log, whose number is limited.
     ///
     /// # Errors
     /// If the OS refuses a thread.

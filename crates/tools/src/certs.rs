@@ -41,7 +41,7 @@ pub struct Options {
 /// Why there are no certificates.
 #[derive(Debug, thiserror::Error)]
 pub enum CertsError {
-    /// A file is there.
+    /// A file with one of the names exists.
     #[error("{} exists, and is not replaced: choose another directory, or remove it", .0.display())]
     Exists(PathBuf),
     /// A file cannot be written.

@@ -36,7 +36,8 @@ impl std::fmt::Display for Range {
 /// The oldest restorable state.
 struct Oldest {
     lsn: Lsn,
-    /// The time of that state; `None`: that at which the first batch that ends there or later was closed.
+    /// The time of that state; `None`: the time at which the first batch was closed that ends at `lsn` or
+    /// later.
     unix_ms: Option<u64>,
 }
 

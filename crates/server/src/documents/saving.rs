@@ -111,8 +111,8 @@ impl Saver {
         self.failures.load(Relaxed)
     }
 
-    /// Saves everything logged so far. Returns the position after which documents still need the log; `None`
-    /// without documents. Blocks.
+    /// Saves everything applied so far, unless the log is frozen. Returns the position after which documents
+    /// still need the log; `None` without documents. Blocks.
     ///
     /// # Errors
     /// I/O errors, or records to be saved are not committed yet; the log has all of them.
@@ -120,8 +120,8 @@ impl Saver {
         self.save(log, true, COMMIT_PATIENCE_US)
     }
 
-    /// As [`Saver::save_all`], but waits only briefly for replicas. Returns whether everything is saved:
-    /// `false` if some changes are not committed yet.
+    /// As [`Saver::save_all`], but waits only briefly until changes are committed. Returns whether everything
+    /// is saved: `false` if some changes are not committed yet.
     ///
     /// # Errors
     /// I/O errors.

@@ -301,7 +301,7 @@ impl Peers {
         }
     }
 
-    /// If this cause is to be logged now, returns how often it was not logged lately.
+    /// If this cause is to be logged now, returns how often it was suppressed since it was last logged.
     fn note(&self, cause: Cause) -> Option<u64> {
         self.logged.lock().note(&format!("{cause:?}"), self.votes.now_us() / 1000)
     }

@@ -84,7 +84,7 @@ fn without_limit(args: Args<'_>) -> Option<Commands> {
     let is = |at: usize, word: &[u8]| args.get(at).is_some_and(|found| found.eq_ignore_ascii_case(word));
     let mut kept: Vec<&[u8]> = vec![args.at(0), args.get(1)?];
     let mut at = kept.len();
-    // The id of XADD ends the options: a field may have the name of one.
+    // The options end at the id of XADD: after it, a field may have the name of an option.
     while at < args.len() {
         let words = match () {
             () if is(at, b"limit") => 2,

@@ -90,7 +90,7 @@ impl LinkParts {
                 _ if self.following.is_stopping() => break,
                 Ok(LinkEnd::Retry(reason)) | Err(reason) => {
                     let wait = Duration::from_millis(backoff.wait_ms(self.node.random_u64()));
-                    // Another leader, or another term of the same one: the same reason is news.
+                    // For another leader, or another term of the same one, the same reason is logged again.
                     let of = self.node.to_follow();
                     if logged_of != of {
                         (logged, logged_of) = (Repeated::default(), of);
