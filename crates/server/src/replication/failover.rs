@@ -11,10 +11,9 @@
 //!   ends this log: it is written before the wait for the replica begins, so that the log here holds nothing
 //!   that the new leader lacks.
 //! - Any failure before the promotion command is sent leaves this server leading, unless another server has
-//!   fenced it. If it is unknown whether
-//!   the replica leads, this server takes no writes, not even after a restart: two leaders are worse than
-//!   none. This server leads on if a new process of the replica shows that the replica has not led
-//!   ([`Unanswered`]).
+//!   fenced it. If it is unknown whether the replica leads, this server takes no writes, not even after a
+//!   restart: two leaders are worse than none. This server leads on if a new process of the replica shows
+//!   that the replica has not led ([`Unanswered`]).
 
 use std::{
     sync::{
