@@ -192,7 +192,7 @@ impl Parts {
         parts
     }
 
-    /// Has the parts that keep copies of settings follow them.
+    /// Makes the parts that keep copies of settings follow them.
     fn observe_settings(&self) {
         let (interests, keyspace) = (self.data.interests.clone(), self.data.keyspace.clone());
         let (observer, scripts) = (self.observer.clone(), self.scripts.clone());

@@ -169,7 +169,7 @@ impl Process {
         let disk = HeldDisk::new(lock(&dir)?);
         refuse_unfinished(&RealDisk, &dir)?;
         backup::refuse_backup(&RealDisk, &dir)?;
-        // Before anybody can connect: a password may be among them.
+        // This comes before anybody can connect: a password may be among the lost settings.
         refuse_lost_settings(&RealDisk, &dir)?;
         let unusable = |error: tls::LoadError| ServeError::Setting(std::io::Error::other(error));
         let encryption = Encryption::open(settings).map_err(unusable)?.map(Arc::new);
