@@ -1,8 +1,9 @@
 //! The log of denials: refused calls and failed logins, for ACL LOG.
 //!
 //! What it is: a short list in memory, newest first. A denial with the same reason, context, object and user
-//! as one of the newest entries, within a minute of it, is counted there, so that a client in a loop does not
-//! push out all other entries. What it is not: durable, or shared by the members of a group.
+//! as one of the newest entries, within a minute of that entry's last denial, is counted there, so that a
+//! client in a loop does not push out all other entries. What it is not: durable, or shared by the members of
+//! a group.
 //!
 //! Invariants
 //! - The log has at most as many entries as its limit; a limit of 0 turns it off.

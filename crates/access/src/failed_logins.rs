@@ -88,7 +88,7 @@ impl Entry {
             None => self.failures.push((name.into(), 1)),
         }
         if self.failures.len() == USERS_MAX {
-            // A count without a name is forgotten for no user's success.
+            // The last count has no name, so that no user's success removes it.
             self.failures[USERS_MAX - 1].0 = Box::default();
         }
     }

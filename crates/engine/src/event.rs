@@ -281,7 +281,7 @@ impl Events {
         self.pending.borrow_mut().push(Notice::Event(event));
     }
 
-    /// Notes a message, to be published after the unit, and behind the notices noted before.
+    /// Notes a message, to be published after the unit, and after the notices noted before.
     pub(crate) fn note_message(&self, kind: Kind, channel: &[u8], payload: &[u8], is_logged: bool) {
         let (channel, payload) = (channel.into(), payload.into());
         let message = Message { is_logged, kind, channel, payload, gate: Lsn::ZERO };

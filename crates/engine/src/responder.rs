@@ -1,4 +1,4 @@
-//! The answer channels of replies that another thread writes, long after the command has run (as for SAVE).
+//! Replies that another thread writes, long after the command has run (as for SAVE).
 //!
 //! A responder is in the hands of the thread that does the work. The client runs no command meanwhile; a
 //! disconnected client is not answered. The wait for a key is something else (see `blocking`). A responder

@@ -247,7 +247,7 @@ impl CommandTable {
     /// A table of these groups of rows.
     ///
     /// # Panics
-    /// Two top-level rows have the same name.
+    /// Two top-level rows have the same name, or one has a name longer than `NAME_BYTES_MAX`.
     pub fn new(groups: &[&'static [Row]]) -> CommandTable {
         let mut rows = Vec::new();
         for row in groups.iter().flat_map(|group| group.iter()) {

@@ -19,8 +19,8 @@
 //! Invariants
 //! - A connection is released only when the log is committed up to the gate that it was parked with.
 //! - Notices are released in the order in which they were held, and none before its gate.
-//! - One wake-up is requested from the log, at the first gate. A smaller gate behind it waits for at most one
-//!   flush more.
+//! - One wake-up is requested from the log, at the first gate. A smaller gate later in the queue waits for at
+//!   most one flush more.
 //! - When a tick has ended and something still waits for a position, a wake-up there or before is requested,
 //!   or the next end is due (asserted in release builds too).
 //! - A command that waits for room is resumed at most once per end of a tick.
@@ -213,7 +213,7 @@ impl<C> Tick<C> {
         !std::mem::replace(&mut self.is_due, true)
     }
 
-    /// Published messages were delivered without being asked for.
+    /// Published messages were delivered although no [`Action::Deliver`] asked for that.
     pub fn note_delivered(&mut self) {
         self.publishing_rounds = 0;
     }
@@ -364,7 +364,7 @@ impl<C> Tick<C> {
             if log.wait_for(self.wake_up?) {
                 return None;
             }
-            // It has moved meanwhile.
+            // The log has moved meanwhile.
             self.committed = log.committed_lsn();
         }
     }

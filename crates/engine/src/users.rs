@@ -305,8 +305,9 @@ impl Users {
         }
     }
 
-    /// The users that follow from the present data and settings. The caller that finds them changed closes
-    /// the connections of deleted users, and has the connections reviewed that may have lost a channel.
+    /// The users that follow from the present data and settings. The first call after a change of users also
+    /// closes the connections of deleted users, and has the connections reviewed that may have lost a
+    /// channel.
     #[cold]
     pub fn refresh(&self, keyspace: &Keyspace, clients: &Clients) -> Arc<UserSet> {
         let mut current = self.current.lock();
