@@ -158,7 +158,7 @@ impl Server {
         self.clock.monotonic_us() / 1000
     }
 
-    /// Real microseconds in which its clock goes on by so many.
+    /// The real microseconds in which its clock goes on by `own_us`.
     pub(super) fn real_us(&self, own_us: u64) -> u64 {
         own_us * 1000 / self.speed
     }
