@@ -31,7 +31,7 @@ pub enum Reason {
 }
 
 impl Reason {
-    /// All.
+    /// All reasons.
     pub const ALL: [Reason; 4] = [Reason::Command, Reason::Key, Reason::Channel, Reason::Auth];
 
     /// The name in ACL LOG.
@@ -70,9 +70,9 @@ impl Context {
 /// One denial.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Denial {
-    /// Why.
+    /// The reason of the denial.
     pub reason: Reason,
-    /// Where.
+    /// The context of the denied call or login.
     pub context: Context,
     /// The name of the command, key or channel; for a failed login, the name of the command.
     pub object: Box<[u8]>,

@@ -138,7 +138,7 @@ pub struct JoinRequest {
     pub address: Address,
     /// Where its documents are, on the same host.
     pub http_port: u16,
-    /// It is to keep the log and no data.
+    /// Whether it is to keep the log and no data.
     pub is_witness: bool,
 }
 

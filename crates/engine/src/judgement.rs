@@ -31,7 +31,7 @@ pub fn judge<'b>(rights: &Rights, found: ResolvedCommand, args: Args<'b>) -> Res
         return judge_one(rights, found, args, usize::MAX);
     }
     judge_one(rights, found, args, 1)?;
-    // A call that wraps nothing is refused elsewhere.
+    // A call that wraps no valid command is refused when it runs.
     match wrapped(found.table(), args) {
         Ok((inner, call)) => judge_one(rights, inner, call, usize::MAX),
         Err(_) => Ok(()),

@@ -16,7 +16,7 @@ use crate::clients::Client;
 pub struct Responder {
     client: Arc<Client>,
     protocol: Protocol,
-    /// The client gets no replies (CLIENT REPLY OFF or SKIP).
+    /// Whether the client gets no replies (CLIENT REPLY OFF or SKIP).
     is_silent: bool,
 }
 

@@ -71,9 +71,9 @@ pub enum Action<C> {
 pub struct RoundEnd {
     /// Why the publisher's next command is to wait: its messages exceed the receivers' pace.
     pub backpressure: Option<Backpressure>,
-    /// The messages are so many that they must be delivered now.
+    /// Whether the messages are so many that they must be delivered now.
     pub must_deliver: bool,
-    /// The end of the tick has become due: see [`Tick::request_end`].
+    /// Whether the end of the tick has become due: see [`Tick::request_end`].
     pub ends_tick: bool,
 }
 
@@ -86,7 +86,7 @@ pub struct Tick<C> {
     awaiting_room: VecDeque<C>,
     /// Rounds that have published something since messages were last delivered.
     publishing_rounds: usize,
-    /// The end of the tick was requested and has not begun.
+    /// Whether the end of the tick was requested and has not begun.
     is_due: bool,
     step: Step,
     /// Looks taken so far in this gathering.
@@ -109,7 +109,7 @@ enum Step {
     Flush,
     BeginRelease(AfterRelease),
     Release(AfterRelease),
-    /// Notices were published: their messages leave before replies that were parked behind them.
+    /// Notices were published: their messages leave before replies that were parked after them.
     DeliverNotices(AfterRelease),
     AskForRoom,
     /// The number of commands that are still to be resumed.

@@ -57,7 +57,7 @@ pub enum Mode {
 #[derive(Debug)]
 pub struct Tracker {
     client: Arc<Client>,
-    /// The client that gets the invalidations in its place.
+    /// The client that gets the invalidations instead of the tracking client.
     pub redirect: Option<u64>,
     /// Whether it gets no invalidations for its own changes.
     pub noloop: bool,

@@ -7,10 +7,10 @@
 //! ```
 //!
 //! A waiter that is served in the unit that filled the key is part of that unit's record: no other client and
-//! no crash comes in between. BLMOVE into a slot that is not locked is served right afterwards, if no other
-//! client has taken the element meanwhile. The waiters behind it wait until then, and so do the waiters of
-//! keys that were made ready later: a client that waits for several of these keys must be served from the key
-//! that was made ready first.
+//! no crash comes in between. A BLMOVE into a slot that is not locked is served right after the unit, if no
+//! other client has taken the element meanwhile. The waiters that follow it at its key wait until then, and
+//! so do the waiters of keys that were made ready later: a client that waits for several of these keys must
+//! be served from the key that was made ready first.
 //!
 //! The loops end: each iteration serves a waiter, which is then no longer waiting, or goes on to the next
 //! one. Serving BLMOVE makes a key ready, to which the same applies.
@@ -222,7 +222,8 @@ impl Executor {
         let mut later = std::mem::take(&mut self.later);
         while let Some(next) = later.pop_front() {
             if self.rules.read_only {
-                // The leader, or the new incarnation of this server, decides about the data.
+                // Nobody is served while the server is read-only: its leader, or its next incarnation,
+                // decides about the data.
                 later.push_front(next);
                 break;
             }

@@ -76,7 +76,7 @@ pub struct Waiter {
     pub(crate) db: DbId,
     pub(crate) protocol: Protocol,
     pub(crate) durability: Option<Durability>,
-    /// The client gets no replies (CLIENT REPLY OFF or SKIP).
+    /// Whether the client gets no replies (CLIENT REPLY OFF or SKIP).
     pub(crate) is_silent: bool,
     pub(crate) args: OwnedArgs,
     pub(crate) awaited: Awaited,
