@@ -5,8 +5,8 @@
 //!                                                 -> XSUBSCRIBE __sheaf__:audit, sheaf tail --audit
 //! ```
 //!
-//! What it is: the entries until the server takes them, and their form. It neither judges nor writes to the
-//! log. The server writes: to the log, or, where it may not write to the log, to its log lines.
+//! What it is: the entries until the server takes them, and their form. It does not write: the server writes
+//! the entries to the log or, where it may not write there, to its own log lines.
 //!
 //! Invariants
 //! - No entry has a password: arguments are those that MONITOR shows, and the name of a login that failed is

@@ -23,8 +23,8 @@ pub struct Treatment {
     pub is_never_busy: bool,
     /// Whether the command also runs while clients are paused, because it begins or ends a pause.
     pub is_never_paused: bool,
-    /// The command only asks whether the process is alive, so it is also answered where data may not be
-    /// shown.
+    /// Whether the command only asks whether the process is alive: it is then also answered where data may
+    /// not be shown.
     pub asks_for_life: bool,
     /// How the command's first argument names the script or function that the command runs; `None`: it runs
     /// none.
