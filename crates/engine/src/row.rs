@@ -291,7 +291,7 @@ impl CommandTable {
         self.find(name).map(|index| self.rows[index as usize])
     }
 
-    /// Finds the row that a call runs: containers resolve to the subcommand.
+    /// Finds the row that a call runs: of a container, the subcommand, if the call names one.
     ///
     /// # Errors
     /// The command or subcommand is unknown.
