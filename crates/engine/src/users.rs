@@ -91,7 +91,8 @@ pub struct Principal {
     pub rights: Rights,
     /// Whether it may run every command of administrators, and so give itself any right: the role `_admin`.
     pub is_admin: bool,
-    /// The newest record that it may follow from: a reply that depends on it waits until that is committed.
+    /// The position of the newest record from which this user may follow: a reply that depends on the user
+    /// waits until this position is committed.
     pub lsn: Lsn,
     /// Its record; `None`: it has none.
     record: Option<Box<[u8]>>,
@@ -137,7 +138,7 @@ struct Origin {
 pub struct UserSet {
     /// Rises with every change of a user.
     pub generation: u64,
-    /// The newest record that the users follow from.
+    /// The position of the newest record from which the users follow.
     pub lsn: Lsn,
     by_name: BTreeMap<Box<[u8]>, Arc<Principal>>,
     origin: Origin,
@@ -240,7 +241,7 @@ pub struct Users {
     pub password_checks: PasswordChecks,
     /// The actions of administrators, and logins that failed, that are to be written down.
     pub audit: Audit,
-    /// How often something was denied.
+    /// The numbers of denials, by reason.
     pub counts: DenialCounts,
 }
 
@@ -305,8 +306,9 @@ impl Users {
         }
     }
 
-    /// The users that follow from the present data and settings. The caller that finds them changed closes
-    /// the connections of deleted users, and has the connections reviewed that may have lost a channel.
+    /// The users that follow from the present data and settings. The first call after a change of users also
+    /// closes the connections of deleted users, and has the connections reviewed that may have lost a
+    /// channel.
     #[cold]
     pub fn refresh(&self, keyspace: &Keyspace, clients: &Clients) -> Arc<UserSet> {
         let mut current = self.current.lock();

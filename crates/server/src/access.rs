@@ -115,13 +115,8 @@ impl Access {
         passwords.find(|password| !password.is_empty()).map(str::to_owned)
     }
 
-<<<<<<< HEAD
-    /// The user of this name, as HTTP knows it, if it is enabled. While the data are loaded, only the admins
-    /// of the settings are known.
-=======
     /// The user of this name, as HTTP knows it, if it is enabled: for one who has logged in before. While the
     /// data are loaded, only admins of the settings are known.
->>>>>>> sweep-i
     pub(crate) fn http_account(&self, name: &str) -> Option<Account> {
         if let Some(password) = self.http_admin_password(name) {
             return Some(admin_of_settings(&password));

@@ -62,11 +62,7 @@ pub(crate) enum ReadOnly {
     TooFewReplicas,
     /// Fewer replicas are connected than a reply waits for (`ack-replicas`).
     TooFewAcks,
-<<<<<<< HEAD
-    /// The next segment of the log cannot be made, usually because the disk is full.
-=======
     /// The next segment of the log cannot be created, usually because the disk is full.
->>>>>>> sweep-i
     DiskFull,
     /// Damaged data was left out at the start, and the operator has not confirmed that yet.
     Unconfirmed,

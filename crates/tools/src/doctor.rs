@@ -7,13 +7,8 @@
 //!
 //! Invariants
 //! - One line per check; the variables have one only if one of them is no setting. Advice is given only where
-<<<<<<< HEAD
-//!   it applies to this server: it does not fork, so what Redis says of overcommit and huge pages mostly does
-//!   not.
-=======
 //!   it applies to this server: the server does not fork, so what Redis says of overcommit and huge pages
 //!   mostly does not apply.
->>>>>>> sweep-i
 
 mod judge;
 mod look;

@@ -223,14 +223,9 @@ impl Encrypted {
         let received = session.receive(&encrypted[..read], plain);
         drop(session);
         if !holds_replies {
-<<<<<<< HEAD
-            // Sends what TLS itself has to say: an alert, or the answer to a message. It does not leave here
-            // behind encrypted replies, which only `send` may send.
-=======
             // Sends what TLS itself has to say: an alert, or the answer to a message. While encrypted replies
             // wait, nothing is sent here, because only `send` may send these. What the socket does not take
             // leaves with the next `send`; the rest of an alert is lost, because the connection ends.
->>>>>>> sweep-i
             let _ = self.flush();
         }
         match received {

@@ -315,13 +315,8 @@ impl Group {
     /// Whether this server leads, and has removed the member with this id or never had it.
     pub(super) fn has_removed(&self, id: MemberId) -> bool {
         let Some(votes) = &self.votes else { return false };
-<<<<<<< HEAD
-        // Within its lease this server is the only leader, so no other one can have added the member. The
-        // members in the data are read after this check: read before, they could lack one that an earlier
-=======
         // Within its lease this server is the only leader, and its data has every change of members before
         // that. The data is read after this check: read before, it could lack a member that an earlier
->>>>>>> sweep-i
         // leader has added.
         let now_us = votes.now_us();
         let leads_alone = |member: &Member| member.has_committed() && member.lease_until_us() > now_us;
