@@ -91,6 +91,8 @@ pub struct Principal {
     pub rights: Rights,
     /// Whether it may run every command of administrators, and so give itself any right: the role `_admin`.
     pub is_admin: bool,
+    /// Whether it may run any command of replicas and members: they may log in as this user.
+    pub may_be_server: bool,
     /// The position of the newest record from which this user may follow: a reply that depends on the user
     /// waits until this position is committed.
     pub lsn: Lsn,
@@ -103,7 +105,11 @@ impl Principal {
         let rights = Rights::new(&user, table.commands());
         let mut of_admins = table.commands().iter().filter(|(_, it)| it.categories.has(Category::Admin));
         let is_admin = rights.are_unrestricted() || of_admins.all(|(id, _)| rights.allow(id));
-        Principal { name: name.into(), user, rights, is_admin, lsn, record: record.map(Box::from) }
+        let may_be_server = table.commands().iter().zip(table.rows()).any(|((id, _), row)| {
+            row.flags.has(Flags::BETWEEN_SERVERS) && !row.flags.has(Flags::NO_AUTH) && rights.allow(id)
+        });
+        let record = record.map(Box::from);
+        Principal { name: name.into(), user, rights, is_admin, may_be_server, lsn, record }
     }
 
     fn of_record(name: &[u8], (record, lsn): (&[u8], Lsn), table: &CommandTable) -> Principal {

@@ -151,7 +151,10 @@ fn authenticate(
     }
     let users = cx.host.users.current();
     let known = users.get(user);
-    cx.unit.note_seen(known.map_or(users.lsn, |principal| principal.lsn));
+    if !known.is_some_and(|principal| principal.may_be_server) {
+        // A server does not wait: the newest change of its user may be committed only once it has logged in.
+        cx.unit.note_seen(known.map_or(users.lsn, |principal| principal.lsn));
+    }
     let nobody = User::initial(false);
     let Some(accepts) = accepts(cx, known.map_or(&nobody, |it| &it.user), password) else {
         return later(PAUSE_MS, cx.in_transaction);
