@@ -6,8 +6,8 @@
 //! The time between two questions is bounded by the memory limit of the machine, not by a constant: one
 //! instruction can copy, compare or convert a string of that size, and one call of Lua's own library a string
 //! or table. While a script works on large values, about one such operation lies between two questions. At
-//! worst there are as many as fit into [`INSTRUCTIONS_PER_QUESTION`] instructions: if the script is quick until
-//! a question, and has large values and works on them from then on. It then asks after fewer.
+//! worst there are as many as fit into [`INSTRUCTIONS_PER_QUESTION`] instructions: if the script is quick
+//! until a question, and has large values and works on them from then on. It then asks after fewer.
 //!
 //! Invariant
 //! - A thread of Lua counts its instructions from zero. So a script asks for each coroutine that it creates:
