@@ -1,8 +1,9 @@
 //! The limits of a script, and requests to stop it.
 //!
-//! A script asks regularly whether it may continue: by a hook of Lua after every
-//! [`INSTRUCTIONS_PER_QUESTION`] instructions, and in long library functions after as many steps. If another
-//! thread has requested a stop, or the deadline has passed, the script stops at its next question.
+//! A script asks regularly whether it may continue: by a hook of Lua after at most
+//! [`INSTRUCTIONS_PER_QUESTION`] instructions (when: see `vm::questions`), and in the functions of this crate
+//! after as many steps, or bytes that take as long. If another thread has requested a stop, or the deadline
+//! has passed, the script stops at its next question.
 
 use std::{
     fmt,
@@ -12,11 +13,14 @@ use std::{
     },
 };
 
-/// The number of instructions between two questions. They take some tens of microseconds.
+/// The maximum number of instructions between two questions. Plain ones take some tens of microseconds.
 pub(crate) const INSTRUCTIONS_PER_QUESTION: u32 = 4096;
 
 /// The number of bytes that can be produced in about the time of one instruction.
 const BYTES_PER_INSTRUCTION: usize = 64;
+
+/// The minimum number of bytes that are counted. Fewer take hardly longer than the instructions of the call.
+const COUNTED_BYTES_MIN: usize = 1024;
 
 /// The limits of one script.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -88,9 +92,15 @@ impl Meter {
         self.0.deadline_us.store(deadline_us.max(1), Relaxed);
     }
 
-    fn is_due(&self) -> bool {
+    /// The time of the clock.
+    pub(crate) fn now_us(&self) -> Option<u64> {
+        self.0.clock.as_ref().map(|clock| clock())
+    }
+
+    /// The time at which the script is stopped; `None` for never.
+    fn deadline_us(&self) -> Option<u64> {
         let deadline_us = self.0.deadline_us.load(Relaxed);
-        deadline_us > 0 && self.0.clock.as_ref().is_some_and(|clock| clock() >= deadline_us)
+        (deadline_us > 0 && self.0.clock.is_some()).then_some(deadline_us)
     }
 
     /// Stops the script at its next question. The first reason counts, except that [`Stop::Killed`] and
@@ -128,20 +138,31 @@ impl Meter {
     /// Counts instructions since the last question, and asks whether to go on. Called only by the script's
     /// thread.
     pub(crate) fn count(&self, instructions: u32) -> mlua::Result<()> {
+        let now_us = self.deadline_us().and_then(|_| self.now_us());
+        self.count_at(instructions, now_us)
+    }
+
+    /// As [`Meter::count`], at this time of the clock.
+    pub(crate) fn count_at(&self, instructions: u32, now_us: Option<u64>) -> mlua::Result<()> {
         let used = self.0.instructions.load(Relaxed) + u64::from(instructions);
         self.0.instructions.store(used, Relaxed);
         let max = self.0.instructions_max.load(Relaxed);
         if max != 0 && used > max {
             self.stop(Stop::TooLong);
         }
-        if self.is_due() {
+        if self.deadline_us().zip(now_us).is_some_and(|(deadline_us, now_us)| now_us >= deadline_us) {
             self.stop(Stop::Overtime);
         }
         self.leave()
     }
 
-    /// Counts as many instructions as take the time in which `bytes` bytes are produced.
+    /// Counts as many instructions as take the time in which `bytes` bytes are read or produced. Few bytes
+    /// are not counted.
+    #[inline]
     pub(crate) fn count_bytes(&self, bytes: usize) -> mlua::Result<()> {
+        if bytes < COUNTED_BYTES_MIN {
+            return Ok(());
+        }
         self.count(u32::try_from(bytes / BYTES_PER_INSTRUCTION).unwrap_or(u32::MAX))
     }
 
@@ -174,6 +195,12 @@ impl<'m> Steps<'m> {
             return self.meter.count(INSTRUCTIONS_PER_QUESTION);
         }
         Ok(())
+    }
+
+    /// Counts a step that reads or produces this many bytes in addition.
+    #[inline]
+    pub(crate) fn bytes(&mut self, bytes: usize) -> mlua::Result<()> {
+        self.meter.count_bytes(bytes)
     }
 
     /// Asks at once whether to continue, before a step that can itself take long.

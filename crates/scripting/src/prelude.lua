@@ -2,11 +2,13 @@
 --
 -- Runs once per machine, in Lua's own globals, which scripts never see. A protected table is an empty proxy
 -- of the real one; functions that could change or expose a real one are replaced here.
-local redis, libraries, caught, blame, compile, registrar = ...
+local redis, libraries, caught, blame, compile, registrar, before_coroutine = ...
 
-local error, next, pairs, pcall, xpcall, rawget, rawset, setmetatable, tostring, type =
-  error, next, pairs, pcall, xpcall, rawget, rawset, setmetatable, tostring, type
-local concat, insert, sort, resume = table.concat, table.insert, table.sort, coroutine.resume
+local error, getfenv, next, pairs, pcall, xpcall, rawget, rawset, setmetatable, tostring, type =
+  error, getfenv, next, pairs, pcall, xpcall, rawget, rawset, setmetatable, tostring, type
+local concat, insert, sort = table.concat, table.insert, table.sort
+local foreach, foreachi = table.foreach, table.foreachi
+local create, resume, wrap = coroutine.create, coroutine.resume, coroutine.wrap
 local gsub = libraries.string.gsub
 local collectgarbage = collectgarbage
 
@@ -54,6 +56,48 @@ function tables.insert(table, ...)
   return insert(table, ...)
 end
 
+-- Raises the error for an argument of a type that the caller does not take.
+local function bad_argument(position, name, wanted, value)
+  local given = value == nil and 'no value' or type(value)
+  local reason = wanted .. ' expected, got ' .. given
+  error('bad argument #' .. position .. " to '" .. name .. "' (" .. reason .. ')', 3)
+end
+
+-- Functions of Lua and of the host have the globals of this chunk, those of scripts have others.
+local own_globals = getfenv(1)
+
+local function is_own(run)
+  return getfenv(run) == own_globals
+end
+
+-- The meter counts instructions, and a library function that calls another one for each element of a table
+-- executes none. So it gets a Lua function that calls the other one.
+local function counted(run)
+  return function(...)
+    return run(...)
+  end
+end
+
+function tables.foreach(table, run)
+  if type(table) ~= 'table' then
+    bad_argument(1, 'foreach', 'table', table)
+  end
+  if type(run) ~= 'function' then
+    bad_argument(2, 'foreach', 'function', run)
+  end
+  return foreach(table, is_own(run) and counted(run) or run)
+end
+
+function tables.foreachi(table, run)
+  if type(table) ~= 'table' then
+    bad_argument(1, 'foreachi', 'table', table)
+  end
+  if type(run) ~= 'function' then
+    bad_argument(2, 'foreachi', 'function', run)
+  end
+  return foreachi(table, is_own(run) and counted(run) or run)
+end
+
 -- Tables up to this length are sorted without a comparison function. A longer one could take for ever with an
 -- inconsistent order, and Lua's sort can be stopped only in the comparison function.
 local SORTED_ALONE_MAX = 64
@@ -63,12 +107,16 @@ local function less(left, right)
 end
 
 function tables.sort(table, before)
-  local of = type(table)
-  if of ~= 'table' then
-    error("bad argument #1 to 'sort' (table expected, got " .. (of == 'nil' and 'no value' or of) .. ')', 2)
+  if type(table) ~= 'table' then
+    bad_argument(1, 'sort', 'table', table)
   end
-  if before ~= nil and type(before) ~= 'function' then
-    error("bad argument #2 to 'sort' (function expected, got " .. type(before) .. ')', 2)
+  if before ~= nil then
+    if type(before) ~= 'function' then
+      bad_argument(2, 'sort', 'function', before)
+    end
+    if is_own(before) then
+      before = counted(before)
+    end
   end
   if before or #table <= SORTED_ALONE_MAX then
     sort(table, before)
@@ -93,6 +141,25 @@ local coroutines = {}
 for name, value in pairs(coroutine) do coroutines[name] = value end
 function coroutines.resume(...)
   return settled(resume(...))
+end
+
+-- The body of a coroutine must not be a native function.
+local function require_body(body, name)
+  if type(body) ~= 'function' or is_own(body) then
+    error("bad argument #1 to '" .. name .. "' (Lua function expected)", 3)
+  end
+end
+
+function coroutines.create(body)
+  require_body(body, 'create')
+  before_coroutine()
+  return create(body)
+end
+
+function coroutines.wrap(body)
+  require_body(body, 'wrap')
+  before_coroutine()
+  return wrap(body)
 end
 
 -- Valkey calls it `server`.

@@ -11,7 +11,7 @@ use std::sync::{
 use mlua::{Lua, Result, Table, Value, Variadic};
 use wire::Protocol;
 
-use crate::{error::raised, numbers::number_of, sha1_hex};
+use crate::{Meter, error::raised, numbers::number_of, sha1_hex};
 
 /// The Redis version that the server claims to be compatible with.
 const VERSION: &str = "7.2.4";
@@ -34,20 +34,29 @@ impl Settings {
 }
 
 /// The functions, for the prelude.
-pub(crate) fn functions(lua: &Lua, settings: &Settings) -> Result<Table> {
+pub(crate) fn functions(lua: &Lua, settings: &Settings, meter: &Meter) -> Result<Table> {
     let table = lua.create_table()?;
-    let sha = lua.create_function(|lua, values: Variadic<Value>| match &values[..] {
+    let watched = meter.clone();
+    let sha = lua.create_function(move |lua, values: Variadic<Value>| match &values[..] {
         [value] => {
             let text = lua.coerce_string(value.clone())?;
-            let hex = text.map_or_else(|| sha1_hex(b""), |text| sha1_hex(&text.as_bytes()));
-            lua.create_string(hex)
+            let bytes = text.as_ref().map(|text| text.as_bytes());
+            let bytes = bytes.as_deref().unwrap_or_default();
+            watched.count_bytes(bytes.len())?;
+            lua.create_string(sha1_hex(bytes))
         }
         _ => Err(raised("ERR wrong number of arguments")),
     })?;
     table.set("sha1hex", sha)?;
+    let watched = meter.clone();
     table.set(
         "error_reply",
-        lua.create_function(|lua, values: Variadic<Value>| reply_table(lua, &values, true))?,
+        lua.create_function(move |lua, values: Variadic<Value>| {
+            if let [Value::String(text)] = &values[..] {
+                watched.count_bytes(text.as_bytes().len())?;
+            }
+            reply_table(lua, &values, true)
+        })?,
     )?;
     table.set(
         "status_reply",

@@ -218,6 +218,7 @@ fn pack(lua: &Lua, format: (&[u8], &Meter), values: &[Value], bytes_max: usize) 
                 if out.len() + kept.len() + terminator.len() > bytes_max {
                     return Err(too_large());
                 }
+                format.steps.bytes(kept.len())?;
                 out.extend_from_slice(kept);
                 out.extend_from_slice(terminator);
             }
@@ -280,7 +281,10 @@ fn unpack(lua: &Lua, format: (&[u8], &Meter), bytes: &[u8], at: i64) -> Result<M
                 let bits = ordered().first_chunk().copied().unwrap_or_default();
                 values.push(Value::Number(f64::from_be_bytes(bits)));
             }
-            Item::Text | Item::Bytes(_) => values.push(Value::String(lua.create_string(taken)?)),
+            Item::Text | Item::Bytes(_) => {
+                format.steps.bytes(taken.len())?;
+                values.push(Value::String(lua.create_string(taken)?));
+            }
         }
     }
     values.push(Value::Number((at + 1) as f64));

@@ -1,10 +1,10 @@
 //! A machine for tests, and a host with a few commands.
 
-use std::collections::BTreeMap;
+use std::{cell::Cell, collections::BTreeMap};
 
 use wire::{Args, DecodeLimits, OwnedArgs, Protocol, ReplyWriter, Value, decode};
 
-use crate::{Calls, Ended, LibraryId, Limits, LogLevel, Refusal, Sha, Stop, Vm};
+use crate::{Calls, Ended, LibraryId, Limits, LogLevel, Meter, Refusal, Sha, Stop, Vm};
 
 /// A host with the commands SET, GET, RAW, whose reply is its argument unchanged, and AGAIN, which stops the
 /// script.
@@ -12,6 +12,16 @@ use crate::{Calls, Ended, LibraryId, Limits, LogLevel, Refusal, Sha, Stop, Vm};
 pub(crate) struct TestCalls {
     pub(crate) strings: BTreeMap<Vec<u8>, Vec<u8>>,
     pub(crate) logged: Vec<(LogLevel, String)>,
+    pub(crate) clock: TestClock,
+}
+
+/// The clock of [`TestCalls`], which each look can move.
+#[derive(Default)]
+pub(crate) struct TestClock {
+    pub(crate) us_per_look: u64,
+    pub(crate) looks: Cell<u64>,
+    /// The number of looks at which scripts are killed with this meter.
+    pub(crate) kills_at: Option<(u64, Meter)>,
 }
 
 impl Calls for TestCalls {
@@ -35,7 +45,12 @@ impl Calls for TestCalls {
     }
 
     fn clock_us(&self) -> u64 {
-        1_500_000
+        let TestClock { us_per_look, looks, kills_at } = &self.clock;
+        looks.set(looks.get() + 1);
+        if let Some((_, meter)) = kills_at.as_ref().filter(|(at, _)| *at == looks.get()) {
+            meter.stop(Stop::Killed);
+        }
+        1_500_000 + us_per_look * looks.get()
     }
 
     fn log(&mut self, level: LogLevel, message: &[u8]) {

@@ -8,12 +8,12 @@
 
 mod host_calls;
 mod libraries;
+mod questions;
 
 use std::{collections::HashMap, fmt::Display, sync::Arc};
 
 use mlua::{
-    ChunkMode, Function, HookTriggers, Lua, LuaOptions, Result, StdLib, String as LuaString, Table, Value,
-    Variadic, VmState,
+    ChunkMode, Function, Lua, LuaOptions, Result, StdLib, String as LuaString, Table, Value, Variadic,
 };
 use rapidhash::fast::RandomState;
 use wire::Args;
@@ -23,7 +23,6 @@ use crate::{
     error::{as_value, script_line, text_of},
     json,
     memory::{building, limited},
-    meter::INSTRUCTIONS_PER_QUESTION,
     msgpack, pattern,
     random::{Random, random},
     redis::{self, Settings},
@@ -33,6 +32,7 @@ use crate::{
 use host_calls::RUNNER;
 use libraries::{LibraryGlobals, Loaded};
 pub use libraries::{LibraryId, Registered};
+use questions::Questions;
 
 /// Maximum number of compiled scripts that are kept. If there are more, all are dropped, and compiled again
 /// when needed.
@@ -71,6 +71,7 @@ pub struct Vm {
     loaded: Loaded,
     programs: HashMap<Sha, Function, RandomState>,
     meter: Meter,
+    questions: Questions,
     limits: Limits,
     json: json::Shared,
     random: Arc<Random>,
@@ -116,7 +117,7 @@ impl Vm {
         libraries.set("string", string)?;
         libraries.set("math", math(&lua, &source)?)?;
 
-        let redis = redis::functions(&lua, &settings)?;
+        let redis = redis::functions(&lua, &settings, &meter)?;
         redis::NUMBERS.iter().try_for_each(|(name, value)| redis.set(*name, *value))?;
         redis::TEXTS.iter().try_for_each(|(name, value)| redis.set(*name, *value))?;
         host_calls::install(&lua, &redis, &os, &settings, &meter)?;
@@ -141,14 +142,20 @@ impl Vm {
         })?;
         let registrar = lua.create_table()?;
         redis::for_libraries(&registrar)?;
+        let questions = Questions::install(&lua, &meter)?;
         let prelude = lua.load(include_str!("prelude.lua")).set_name("=prelude").into_function()?;
         let (guard, run, library_guard, load, run_with, seen, loading, called) =
             prelude.call::<(Table, Function, Table, Function, Function, Table, Table, Table)>((
-                &redis, libraries, caught, blame, compile, &registrar,
+                &redis,
+                libraries,
+                caught,
+                blame,
+                compile,
+                &registrar,
+                questions.before_coroutine(&lua)?,
             ))?;
         environment.raw_set(1, &guard)?;
 
-        ask_for_leave(&lua, &meter)?;
         Ok(Vm {
             lua,
             guard,
@@ -162,6 +169,7 @@ impl Vm {
             loaded: Loaded::default(),
             programs: HashMap::default(),
             meter,
+            questions,
             limits,
             json: options,
             random: source,
@@ -246,7 +254,7 @@ impl Vm {
         calls: &mut dyn Calls,
     ) -> Ended {
         self.begin(seed, self.limits.instructions_max);
-        let outcome = self.try_run(sha, keys, args, calls);
+        let outcome = self.questions.begin(&self.lua).and_then(|()| self.try_run(sha, keys, args, calls));
         self.end(outcome, &sha)
     }
 
@@ -301,15 +309,6 @@ impl std::fmt::Debug for Vm {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Vm").field("programs", &self.programs.len()).finish_non_exhaustive()
     }
-}
-
-/// Installs a hook that asks the meter every [`INSTRUCTIONS_PER_QUESTION`] instructions.
-fn ask_for_leave(lua: &Lua, meter: &Meter) -> Result<()> {
-    let meter = meter.clone();
-    let triggers = HookTriggers::new().every_nth_instruction(INSTRUCTIONS_PER_QUESTION);
-    lua.set_global_hook(triggers, move |_, _| {
-        meter.count(INSTRUCTIONS_PER_QUESTION).map(|()| VmState::Continue)
-    })
 }
 
 /// `math.random`, `math.randomseed`.

@@ -20,6 +20,7 @@ pub(super) fn decode(lua: &Lua, text: &[u8], options: &Options, meter: &Meter) -
     }
     let mut reader = Reader { lua, text, at: 0, options };
     let (mut open, mut steps) = (Vec::new(), Steps::new(meter));
+    steps.bytes(text.len())?;
     loop {
         steps.step()?;
         let token = reader.next();

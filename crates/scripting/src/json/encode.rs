@@ -55,7 +55,7 @@ pub(super) fn encode(
                     if out.last() != Some(&b'{') {
                         out.push(b',');
                     }
-                    append_key(&key, options, out)?;
+                    append_key(&key, options, &mut steps, out)?;
                     value
                 }
             },
@@ -80,7 +80,11 @@ fn begin(
         Value::Boolean(false) => out.extend_from_slice(b"false"),
         Value::Integer(number) => append_number(*number as f64, options, out)?,
         Value::Number(number) => append_number(*number, options, out)?,
-        Value::String(text) => append_string(&text.as_bytes(), out),
+        Value::String(text) => {
+            let text = text.as_bytes();
+            steps.bytes(text.len())?;
+            append_string(&text, out);
+        }
         Value::Table(table) => {
             if open.len() >= options.encode_depth_max {
                 let depth = open.len() + 1;
@@ -128,9 +132,13 @@ fn array_len(table: &Table, options: &Options, steps: &mut Steps<'_>) -> Result<
     Ok((len > 0).then_some(len))
 }
 
-fn append_key(key: &Value, options: &Options, out: &mut Vec<u8>) -> Result<()> {
+fn append_key(key: &Value, options: &Options, steps: &mut Steps<'_>, out: &mut Vec<u8>) -> Result<()> {
     match key {
-        Value::String(text) => append_string(&text.as_bytes(), out),
+        Value::String(text) => {
+            let text = text.as_bytes();
+            steps.bytes(text.len())?;
+            append_string(&text, out);
+        }
         Value::Integer(_) | Value::Number(_) => {
             out.push(b'"');
             let number = number_of(key).unwrap_or_default();

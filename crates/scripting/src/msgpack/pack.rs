@@ -23,6 +23,7 @@ pub(super) fn pack(
         Value::Number(number) => pack_number(*number, out),
         Value::String(text) => {
             let bytes = text.as_bytes();
+            steps.bytes(bytes.len())?;
             pack_len(bytes.len(), [0xa0, 32], [0xd9, 0xda, 0xdb], out);
             out.extend_from_slice(&bytes);
         }

@@ -125,6 +125,7 @@ impl<'a> Reader<'a> {
     }
 
     fn string(&mut self, len: usize) -> Result<Word<'a>> {
+        self.steps.bytes(len)?;
         string(self.lua, self.take(len)?)
     }
 

@@ -40,6 +40,9 @@ pub(crate) fn install(lua: &Lua, string: &Table, meter: &Meter, bytes_max: usize
     string.raw_set("gsub", gsub)
 }
 
+/// The length of a plain text from which on each comparison with it may take long.
+const LONG_TEXT_BYTES: usize = 1024;
+
 /// Converts an index of a script to an offset. Indices count from 1, or are negative and count from the end.
 fn offset(index: f64, len: usize) -> usize {
     if index > 0.0 {
@@ -91,11 +94,17 @@ fn find_bytes(subject: &[u8], wanted: &[u8], meter: &Meter) -> Result<Option<usi
     let mut from = 0;
     while let Some(at) = subject[from..].iter().position(|&byte| byte == first) {
         if subject[from + at + 1..].starts_with(others) {
+            steps.bytes(at + wanted.len())?;
             return Ok(Some(from + at));
         }
         steps.step()?;
+        steps.bytes(at)?;
+        if others.len() >= LONG_TEXT_BYTES {
+            steps.ask()?;
+        }
         from += at + 1;
     }
+    steps.bytes(subject.len() - from)?;
     Ok(None)
 }
 

@@ -124,6 +124,7 @@ impl HostCall<'_> {
             return Ok(Answered::Refused(text.to_string()));
         }
         let Kit { settings, meter, words, reply, calls } = &mut *self.kit;
+        meter.count_bytes(words.as_args().size_bytes())?;
         *calls = calls.wrapping_add(1);
         if calls.is_multiple_of(CALLS_PER_QUESTION) {
             meter.count(CALLS_PER_QUESTION)?;

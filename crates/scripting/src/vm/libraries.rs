@@ -17,12 +17,12 @@
 
 use std::{cell::RefCell, collections::HashMap};
 
-use mlua::{ChunkMode, Function, HookTriggers, Lua, Result, Table, Value, Variadic, VmState};
+use mlua::{ChunkMode, Function, Lua, Result, Table, Value, Variadic};
 use wire::Args;
 
-use super::{Ended, RUNNER, Vm, ask_for_leave, error_of, table_of};
+use super::{Ended, RUNNER, Vm, error_of, table_of};
 use crate::{
-    Calls, LibrarySource, Meter, ScriptError, Stop,
+    Calls, LibrarySource, ScriptError, Stop,
     error::{raised, text_of},
     memory::{building, limited},
 };
@@ -35,8 +35,8 @@ const LOADING_INSTRUCTIONS_MAX: u64 = 10_000_000;
 /// once it is compiled. It is small, so that no single instruction takes long.
 const LOADING_BYTES_MAX: usize = 8 << 20;
 
-/// The number of instructions between two checks of the clock while a library is loaded. Even if each makes a
-/// string of maximum length, they take less than a second.
+/// The maximum number of instructions between two checks of the clock while a library is loaded. Even if each
+/// makes a string of maximum length, they take less than a second.
 const INSTRUCTIONS_PER_LOOK: u32 = 64;
 
 /// Maximum number of functions of one library.
@@ -149,10 +149,10 @@ impl Vm {
         deadline_us: u64,
         calls: &mut dyn Calls,
     ) -> Result<(bool, Value)> {
-        let Vm { lua, meter, registrar, load, limits, library_globals: globals, .. } = self;
+        let Vm { lua, questions, registrar, load, limits, library_globals: globals, .. } = self;
         let bytes_max = limits.memory_bytes_max.min(lua.used_memory() + LOADING_BYTES_MAX);
         globals.show(&globals.loading)?;
-        look_at_clock(lua, meter, deadline_us)?;
+        questions.begin_until(lua, INSTRUCTIONS_PER_LOOK, deadline_us)?;
         let outcome = limited(lua, bytes_max, || {
             lua.scope(|scope| {
                 let register = scope.create_function(|lua, values: Variadic<Value>| {
@@ -163,7 +163,6 @@ impl Vm {
             })
         });
         globals.show(&globals.called)?;
-        ask_for_leave(lua, meter)?;
         outcome
     }
 
@@ -188,7 +187,10 @@ impl Vm {
         calls: &mut dyn Calls,
     ) -> Ended {
         self.begin(seed, self.limits.instructions_max);
-        let outcome = self.try_run_function((id, name), keys, args, calls);
+        let outcome = self
+            .questions
+            .begin(&self.lua)
+            .and_then(|()| self.try_run_function((id, name), keys, args, calls));
         self.end(outcome, &String::from_utf8_lossy(name))
     }
 
@@ -211,18 +213,6 @@ impl Vm {
         self.environment.raw_set(1, &self.guard)?;
         outcome
     }
-}
-
-/// Installs a hook that checks the deadline every [`INSTRUCTIONS_PER_LOOK`] instructions.
-fn look_at_clock(lua: &Lua, meter: &Meter, deadline_us: u64) -> Result<()> {
-    let meter = meter.clone();
-    let triggers = HookTriggers::new().every_nth_instruction(INSTRUCTIONS_PER_LOOK);
-    lua.set_global_hook(triggers, move |_, _| {
-        if RUNNER.is_set() && RUNNER.with(|calls| calls.clock_us()) >= deadline_us {
-            meter.stop(Stop::TooLong);
-        }
-        meter.count(INSTRUCTIONS_PER_LOOK).map(|()| VmState::Continue)
-    })
 }
 
 /// The functions registered by a library that is being loaded.

@@ -1,5 +1,5 @@
 use super::*;
-use crate::testing::TestVm;
+use crate::testing::{TestClock, TestVm};
 
 /// Checks scripts against their replies, on one machine.
 fn check(table: &[(&str, &str)]) {
@@ -115,6 +115,19 @@ fn errors_say_where_they_were_raised() {
         (
             "cmsgpack.unpack()",
             "-ERR user_script:1: bad argument #1 to 'unpack' (string expected, got no value) @1.",
+        ),
+        (
+            "\ncoroutine.create(rawequal)",
+            "-ERR user_script:2: bad argument #1 to 'create' (Lua function expected) @2.",
+        ),
+        ("coroutine.wrap()", "-ERR user_script:1: bad argument #1 to 'wrap' (Lua function expected) @1."),
+        (
+            "table.foreach(5, type)",
+            "-ERR user_script:1: bad argument #1 to 'foreach' (table expected, got number) @1.",
+        ),
+        (
+            "table.foreachi({}, 5)",
+            "-ERR user_script:1: bad argument #2 to 'foreachi' (function expected, got number) @1.",
         ),
         ("error('x')", "-ERR user_script:1: x @1."),
         ("\nerror('x', 0)", "-ERR x @2."),
@@ -331,6 +344,7 @@ fn functions_that_take_long_ask_whether_to_go_on() {
     let mut vm = TestVm::new();
     vm.limits = Limits { memory_bytes_max: 64 << 20, instructions_max: 400_000 };
     let shared = "local t = {1} for i = 1, 40 do t = {t, t} end ";
+    let often = |call: &str| format!("local x = ('x'):rep(10000000) for i = 1, 10 do {call} end");
     for script in [
         // Every pair is in the wrong order: Lua's own sort would make 10^10 comparisons.
         "local t, n = {}, 100000 for i = 1, n, 2 do t[i] = i t[i + 1] = n - i end pcall(table.sort, t)",
@@ -346,6 +360,23 @@ fn functions_that_take_long_ask_whether_to_go_on() {
         "pcall(struct.size, 'i' .. ('0'):rep(1000000) .. '1')",
         "pcall(struct.pack, ('<'):rep(1000000))",
         "pcall(struct.unpack, ('x'):rep(1000000), ('x'):rep(1000000))",
+        // Each of these reads or writes 10 million bytes.
+        &often("redis.sha1hex(x)"),
+        &often("redis.error_reply(x)"),
+        &often("redis.pcall('nosuch', x)"),
+        &often("x:find('y', 1, true)"),
+        &often("cjson.encode(x)"),
+        &often("pcall(cjson.decode, x)"),
+        &often("cmsgpack.pack(x)"),
+        &often("struct.pack('c0', x)"),
+        &often("struct.unpack('c10000000', x)"),
+        // Lua's own functions that call others.
+        "local t = {} for i = 1, 20000 do t[i] = i end table.sort(t, rawequal)",
+        "local t = {} for i = 1, 20000 do t[i] = i end for i = 1, 10 do table.foreach(t, redis.debug) end",
+        "local t = {} for i = 1, 20000 do t[i] = i end for i = 1, 10 do table.foreachi(t, redis.debug) end",
+        // None of these coroutines executes many instructions itself.
+        "local function f(n) for i = 1, n do coroutine.wrap(f)(n - 1) end end f(40)",
+        "local function f(n) for i = 1, n do coroutine.resume(coroutine.create(f), n - 1) end end f(40)",
     ] {
         assert_eq!(vm.eval(script, &[], &[]), "stopped: TooLong", "{script}");
     }
@@ -399,6 +430,35 @@ fn tables_are_sorted_as_lua_sorts_them() {
 
 /// As in the prelude.
 const SORTED_ALONE_MAX: usize = 64;
+
+/// Each look of the script at the clock stands for a call that takes a millisecond.
+#[test]
+fn a_slow_script_asks_after_fewer_instructions() {
+    for script in [
+        "while true do os.clock() end",
+        "while true do for i = 1, 10 do os.clock() end end",
+        "coroutine.wrap(function() end)() while true do os.clock() end",
+    ] {
+        let mut vm = TestVm::new();
+        vm.limits.instructions_max = 0;
+        vm.calls.clock =
+            TestClock { us_per_look: 1000, looks: 0.into(), kills_at: Some((2000, vm.vm().meter().clone())) };
+        assert_eq!(vm.eval(script, &[], &[]), "stopped: Killed");
+        let looks = vm.calls.clock.looks.get();
+        assert!(looks <= 2000 + 4, "{script}: it looked {looks} times");
+    }
+}
+
+#[test]
+fn coroutines_ask_after_fewer_instructions() {
+    let mut vm = TestVm::new();
+    vm.limits.instructions_max = 0;
+    vm.calls.clock.kills_at = Some((2000, vm.vm().meter().clone()));
+    let script = "coroutine.wrap(function() while true do os.clock() end end)()";
+    assert_eq!(vm.eval(script, &[], &[]), "stopped: Killed");
+    let looks = vm.calls.clock.looks.get();
+    assert!(looks <= 2000 + 256, "it looked {looks} times");
+}
 
 #[test]
 fn another_thread_stops_a_script() {
