@@ -13,6 +13,7 @@ use super::Worker;
 use crate::{
     connection::{Connection, Socket, Taken},
     mailbox::Admitted,
+    redis_feed::Feeding,
 };
 
 /// Delay before the release of an ended connection's leases is retried if the log or a slot was busy.
@@ -68,6 +69,11 @@ impl Worker {
         match (parts.node.plain_end(taken.socket, taken.session), claim) {
             (Ok(socket), PeerClaim::Replica(words)) => parts.node.serve_replica(socket, peer.ip(), &words),
             (Ok(socket), PeerClaim::Member(words)) => parts.group.serve_member(socket, peer.ip(), &words),
+            (Ok(socket), PeerClaim::Redis(claim)) => {
+                let (node, snapshots) = (parts.node.clone(), parts.snapshots.clone());
+                let clients = parts.clients.clone();
+                Feeding { node, snapshots, clients }.serve(socket, peer, *claim);
+            }
             (Err(reason), _) => parts.node.note_refused(peer, &reason),
         }
     }
