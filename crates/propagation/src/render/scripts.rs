@@ -19,13 +19,18 @@ pub(super) const HASH_UPDATE: &str = "\
 local r=redis.pcall('HSETEX',KEYS[1],'KEEPTTL','FIELDS',#ARGV/2,unpack(ARGV)) \
 if type(r)=='table' and r.err then redis.call('HSET',KEYS[1],unpack(ARGV)) end";
 
-/// Sets the deadline ARGV[1] of the other arguments, which are fields. A server without field expiry keeps
-/// them until they are deleted.
-pub(super) const FIELD_EXPIRE: &str =
-    "redis.pcall('HPEXPIREAT',KEYS[1],ARGV[1],'FIELDS',#ARGV-1,unpack(ARGV,2))";
+/// Sets the deadline ARGV[1] of the other arguments, which are fields. HSET takes a deadline that they have: a
+/// replica that is behind may be past it, and HPEXPIREAT then finds no such field. A server without field expiry
+/// keeps the fields until they are deleted.
+pub(super) const FIELD_EXPIRE: &str = "\
+for i=2,#ARGV do local v=redis.call('HGET',KEYS[1],ARGV[i]) \
+if v then redis.call('HSET',KEYS[1],ARGV[i],v) end end \
+redis.pcall('HPEXPIREAT',KEYS[1],ARGV[1],'FIELDS',#ARGV-1,unpack(ARGV,2))";
 
-/// Removes the deadlines of fields.
-pub(super) const FIELD_PERSIST: &str = "redis.pcall('HPERSIST',KEYS[1],'FIELDS',#ARGV,unpack(ARGV))";
+/// Removes the deadlines of fields; HPERSIST may find none of them, as in [`FIELD_EXPIRE`].
+pub(super) const FIELD_PERSIST: &str = "\
+for i=1,#ARGV do local v=redis.call('HGET',KEYS[1],ARGV[i]) \
+if v then redis.call('HSET',KEYS[1],ARGV[i],v) end end";
 
 /// Makes the group ARGV[1], or sets its position: last id and entries read.
 pub(super) const PUT_GROUP: &str = "\
