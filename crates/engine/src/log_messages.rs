@@ -166,8 +166,8 @@ impl LogMessages {
     }
 }
 
-/// The payload of a record, assembled if it was split into pieces. `None` for a piece that is not the last, and
-/// for a record whose first pieces are not kept.
+/// The payload of a record, assembled if it was split into pieces. `None` for a piece that is not the last,
+/// and for a record whose first pieces are not kept.
 ///
 /// # Errors
 /// I/O errors.

@@ -26,8 +26,8 @@ pub fn key<W: io::Write>(writer: &mut FileWriter<W>, entry: EntryRef<'_>, now_ms
     encode_value(entry.view(), now_ms, writer.key(entry.key(), entry.expire_at_ms()));
 }
 
-/// Calls `visit` for every key of these slots that has not expired. A hash with only expired fields counts as
-/// expired.
+/// Calls `visit` for every key of these slots that has not expired. A hash with only expired fields counts
+/// as expired.
 pub fn for_each_live(
     keyspace: &Keyspace,
     slots: impl IntoIterator<Item = SlotId>,
@@ -50,8 +50,8 @@ fn has_only_expired_fields(entry: EntryRef<'_>, now_ms: u64) -> bool {
     }
 }
 
-/// The version of the files for replicas: every Redis from 7.0 and every Valkey reads it. Fields of hashes lose
-/// their deadlines in it; commands after the file set them ([`for_each_deadline`]).
+/// The version of the files for replicas: every Redis from 7.0 and every Valkey reads it. Fields of hashes
+/// lose their deadlines in it; commands after the file set them ([`for_each_deadline`]).
 const REPLICA_VERSION: u16 = 10;
 
 /// A file for a replica, written part by part.
@@ -64,7 +64,8 @@ pub struct ReplicaFile<W> {
 }
 
 impl<W: io::Write> ReplicaFile<W> {
-    /// Begins a file of what has not expired at `now_ms`.
+    /// Begins a file of what has not expired at `now_ms`; 0 for everything, for a replica that gets the
+    /// removal of what expires afterwards.
     pub fn begin(file: W, now_ms: u64, with_keys: bool, with_functions: bool) -> Self {
         let writer = begin(file, REPLICA_VERSION, now_ms);
         ReplicaFile { writer, now_ms, with_keys, with_functions, has_field_deadlines: false }
@@ -101,8 +102,8 @@ impl<W: io::Write> ReplicaFile<W> {
     }
 }
 
-/// Calls `visit` for every field that has a deadline and has not expired: with its database, key, name and
-/// deadline.
+/// Calls `visit` for every field that has a deadline and has not expired at `now_ms`: with its database, key,
+/// name and deadline.
 pub fn for_each_deadline(
     keyspace: &Keyspace,
     slots: &[SlotId],

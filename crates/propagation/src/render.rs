@@ -18,7 +18,7 @@ mod scripts;
 mod tests;
 
 use keyspace::{
-    DbId, Effect, GlobalOp, Item, Items, KeyOp, Listed, ListEnd, StreamBlock, StreamHead, StreamId, Value,
+    DbId, Effect, GlobalOp, Item, Items, KeyOp, ListEnd, Listed, StreamBlock, StreamHead, StreamId, Value,
 };
 
 use self::commands::Commands;
@@ -141,7 +141,9 @@ impl Renderer {
                 let name: &[u8] = if end == ListEnd::Head { b"LPOP" } else { b"RPOP" };
                 out.command(&[name, key, signed(count).as_bytes()]);
             }
-            KeyOp::ListSet { index, item } => out.command(&[b"LSET", key, index.to_string().as_bytes(), item]),
+            KeyOp::ListSet { index, item } => {
+                out.command(&[b"LSET", key, index.to_string().as_bytes(), item])
+            }
             KeyOp::ListInsert { index: 0, item } => out.command(&[b"LPUSHX", key, item]),
             KeyOp::ListInsert { index, item } => {
                 out.script(scripts::LIST_INSERT, key, &[index.to_string().as_bytes(), item]);

@@ -1,8 +1,8 @@
 //! The streams of replicas, also of those that have left and may return.
 //!
 //! Invariants
-//! - At most [`SESSIONS_MAX`] streams are known, each with at most [`CHECKPOINTS_MAX`] checkpoints. The oldest
-//!   give way, and a replica whose place is not known any more needs a full sync.
+//! - At most [`SESSIONS_MAX`] streams are known, each with at most [`CHECKPOINTS_MAX`] checkpoints. The
+//!   oldest give way, and a replica whose place is not known any more needs a full sync.
 //! - One connection continues a stream; a later one takes it over, and what the earlier one notes is ignored.
 
 use std::collections::VecDeque;
@@ -81,7 +81,8 @@ impl Sessions {
     pub fn resume(&mut self, id: &[u8], has: u64) -> Option<(Ticket, Feed)> {
         let turn = self.next_turn();
         let known = self.known.iter_mut().find(|known| known.ticket.id.to_string().as_bytes() == id)?;
-        let first = known.checkpoints.partition_point(|checkpoint| checkpoint.offset <= has).checked_sub(1)?;
+        let first =
+            known.checkpoints.partition_point(|checkpoint| checkpoint.offset <= has).checked_sub(1)?;
         if has > known.sent {
             return None;
         }
@@ -91,8 +92,8 @@ impl Sessions {
         Some((known.ticket, Feed::resumed(&checkpoints, has)))
     }
 
-    /// Notes that bytes up to the checkpoint are about to be sent. Returns whether the connection still is the
-    /// one that continues the stream.
+    /// Notes that bytes up to the checkpoint are about to be sent. Returns whether the connection still is
+    /// the one that continues the stream.
     pub fn note(&mut self, ticket: Ticket, at: Checkpoint) -> bool {
         let Some(known) = self.find(ticket) else { return false };
         known.sent = known.sent.max(at.offset);

@@ -77,11 +77,7 @@ impl Loaded {
     /// # Errors
     /// [`RecoverError::Moved`], if the snapshot has a moved value in neither place.
     #[inline]
-    pub fn left_of<'e>(
-        &self,
-        effect: Effect<'e>,
-        lsn: Lsn,
-    ) -> Result<Option<Effect<'e>>, RecoverError> {
+    pub fn left_of<'e>(&self, effect: Effect<'e>, lsn: Lsn) -> Result<Option<Effect<'e>>, RecoverError> {
         if lsn > self.end_lsn {
             return Ok(Some(effect));
         }

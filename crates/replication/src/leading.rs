@@ -92,8 +92,8 @@ impl Leading {
         self.retention.leave(id, now_ms);
     }
 
-    /// Keeps the log from `position` on for a replica that does not take the log itself: a Redis server, which
-    /// is sent commands.
+    /// Keeps the log from `position` on for a replica that does not take the log itself: a Redis server,
+    /// which is sent commands.
     pub fn hold(&mut self, id: ReplicaId, position: Lsn) {
         self.retention.note(id, position);
     }

@@ -6,13 +6,13 @@
 //!                "redis-replica-acks": REPLCONF ACK -> figures (acks)
 //! ```
 //!
-//! Here are sockets and threads; the crate `propagation` knows what is sent. The log is the backlog: nothing is
-//! kept in memory for a replica.
+//! Here are sockets and threads; the crate `propagation` knows what is sent. The log is the backlog: nothing
+//! is kept in memory for a replica.
 //!
 //! Invariants
 //! - Only what is committed is sent.
-//! - A slow replica takes no memory but its socket's buffer and one piece of the log. If the log that it needs
-//!   is no longer kept, it is disconnected, and gets a full sync.
+//! - A slow replica takes no memory but its socket's buffer and one piece of the log. If the log that it
+//!   needs is no longer kept, it is disconnected, and gets a full sync.
 
 mod acks;
 mod full_sync;

@@ -109,11 +109,8 @@ fn hashes_keep_or_lose_the_deadlines_of_fields_as_the_effect_says() {
 #[test]
 fn a_stream_is_built_without_its_head_which_would_refuse_its_entries() {
     let (db, key) = (DbId::ZERO, &b"k"[..]);
-    let head = StreamHead {
-        last_id: StreamId::new(9, 0),
-        max_deleted_id: StreamId::new(8, 1),
-        entries_added: 12,
-    };
+    let head =
+        StreamHead { last_id: StreamId::new(9, 0), max_deleted_id: StreamId::new(8, 1), entries_added: 12 };
     let put = KeyOp::Put { value: Value::Stream(head), expire_at_ms: Some(5) }.on(db, key);
     let add = |ms| KeyOp::StreamAdd { id: StreamId::new(ms, 0), pairs: AB }.on(db, key);
     let head_text = "XSETID k 9-0 ENTRIESADDED 12 MAXDELETEDID 8-1";
@@ -161,12 +158,12 @@ fn whole_databases_functions_messages_and_what_a_replica_has_no_place_for() {
     assert_eq!(global(GlobalOp::FlushAll), "MULTI\nFLUSHALL\nFUNCTION FLUSH\nEXEC");
     assert_eq!(global(GlobalOp::FlushDb { db: one }), "SELECT 1\nFLUSHDB");
     assert_eq!(global(GlobalOp::SwapDb { a: one, b: two }), "SWAPDB 1 2");
-    let moved = |to_db| {
-        rendered(&[Item::Effect(Effect::Move { db: one, key: b"k", to_db, to_key: b"new" })])
-    };
+    let moved = |to_db| rendered(&[Item::Effect(Effect::Move { db: one, key: b"k", to_db, to_key: b"new" })]);
     assert_eq!(moved(one), "SELECT 1\nRENAME k new");
-    assert_eq!(moved(two), "SELECT 1\nMULTI\nCOPY k new DB 2 REPLACE\nDEL k\nEXEC".replace(
-        "SELECT 1\nMULTI", "MULTI\nSELECT 1"));
+    assert_eq!(
+        moved(two),
+        "SELECT 1\nMULTI\nCOPY k new DB 2 REPLACE\nDEL k\nEXEC".replace("SELECT 1\nMULTI", "MULTI\nSELECT 1")
+    );
     let content = LibraryContent { code: b"#!lua name=lib", functions: Items::EMPTY };
     let library = |content| rendered(&[Item::Effect(Effect::Library { name: b"lib", content })]);
     assert_eq!(library(Some(content)), "FUNCTION LOAD REPLACE #!lua name=lib");

@@ -1,8 +1,8 @@
 //! A full sync: the file of a snapshot, in the form of Redis.
 //!
 //! A snapshot holds each slot as it was at a moment of its own; what the log changes afterwards in the slot
-//! follows in the stream ([`Loaded::left_of`]). A change of whole databases between these moments cannot follow
-//! for some slots alone, so a snapshot with one is not used.
+//! follows in the stream ([`Loaded::left_of`]). A change of whole databases between these moments cannot
+//! follow for some slots alone, so a snapshot with one is not used.
 //!
 //! Invariants
 //! - The snapshot and the log after it are pinned until the file was sent.
@@ -50,7 +50,11 @@ impl Serving<'_> {
         if self.claim.is_psync {
             self.write(format!("+FULLRESYNC {} 0\r\n", ticket.id).as_bytes())?;
         }
-        let now_ms = self.snapshots.sources.clock.unix_ms();
+        // What has expired by now may not have expired when the log changed it: the log says when it goes.
+        let now_ms = match self.claim.replica.wants_rdb_only {
+            true => self.snapshots.sources.clock.unix_ms(),
+            false => 0,
+        };
         let (loaded, has_field_deadlines) = self.send_file(&info, now_ms)?;
         if self.claim.replica.wants_rdb_only {
             return Ok(None);
@@ -197,12 +201,7 @@ impl Serving<'_> {
         }
     }
 
-    fn send_field_deadlines(
-        &self,
-        info: &SnapshotInfo,
-        now_ms: u64,
-        feed: &mut Feed,
-    ) -> Result<(), String> {
+    fn send_field_deadlines(&self, info: &SnapshotInfo, now_ms: u64, feed: &mut Feed) -> Result<(), String> {
         let mut out = Vec::new();
         let mut failed = Ok(());
         self.visit(info, &mut |keyspace, slots| {

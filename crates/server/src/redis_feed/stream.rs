@@ -1,9 +1,6 @@
 //! The stream of commands: the log, rendered as it is committed.
 
-use std::{
-    thread,
-    time::Duration,
-};
+use std::{thread, time::Duration};
 
 use engine::log_messages::whole_payload;
 use keyspace::Item;
@@ -67,7 +64,9 @@ impl Serving<'_> {
                     }
                 }
                 CursorRead::Forgotten(start) => {
-                    return Err(format!("it is too slow: the log that it needs next is no longer kept ({start})"));
+                    return Err(format!(
+                        "it is too slow: the log that it needs next is no longer kept ({start})"
+                    ));
                 }
             }
         }
