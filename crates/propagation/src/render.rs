@@ -194,6 +194,9 @@ impl Renderer {
                 // Only a group makes a stream without entries.
                 out.command(&[b"XGROUP", b"CREATE", key, b"sheaf", b"0", b"MKSTREAM"]);
                 out.command(&[b"XGROUP", b"DESTROY", key, b"sheaf"]);
+                // Before groups, whose entries read may be no more than these.
+                let added = signed(head.entries_added);
+                out.command(&[b"XSETID", key, b"0-0", b"ENTRIESADDED", added.as_bytes()]);
                 self.building = Some((db, key.to_vec(), head));
             }
         }
@@ -249,7 +252,10 @@ impl Renderer {
         let Some((building_db, building_key, head)) = &self.building else { return false };
         let Effect::Key { db, key, op } = *effect else { return false };
         let adds = match op {
-            KeyOp::StreamAddBlock { .. } => true,
+            KeyOp::StreamAddBlock { .. }
+            | KeyOp::StreamPutGroup { .. }
+            | KeyOp::StreamPutConsumer { .. }
+            | KeyOp::StreamPend { .. } => true,
             // Above the head, the entry is one that comes after it.
             KeyOp::StreamAdd { id, .. } => id <= head.last_id,
             _ => false,

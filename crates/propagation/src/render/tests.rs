@@ -114,11 +114,14 @@ fn a_stream_is_built_without_its_head_which_would_refuse_its_entries() {
     let put = KeyOp::Put { value: Value::Stream(head), expire_at_ms: Some(5) }.on(db, key);
     let add = |ms| KeyOp::StreamAdd { id: StreamId::new(ms, 0), pairs: AB }.on(db, key);
     let head_text = "XSETID k 9-0 ENTRIESADDED 12 MAXDELETEDID 8-1";
-    let begin = "MULTI\nDEL k\nXGROUP CREATE k sheaf 0 MKSTREAM\nXGROUP DESTROY k sheaf\nPEXPIREAT k 5";
+    let made = "MULTI\nDEL k\nXGROUP CREATE k sheaf 0 MKSTREAM\nXGROUP DESTROY k sheaf";
+    let begin = format!("{made}\nXSETID k 0-0 ENTRIESADDED 12\nPEXPIREAT k 5");
+    let position = keyspace::GroupPosition { last_id: StreamId::new(7, 0), entries_read: Some(1) };
+    let group = KeyOp::StreamPutGroup { group: b"g", position }.on(db, key);
     assert_eq!(rendered(&[Item::Effect(put)]), format!("{begin}\n{head_text}\nEXEC"));
     assert_eq!(
-        rendered(&[Item::Effect(put), Item::Effect(add(7)), Item::Effect(add(10))]),
-        format!("{begin}\nXADD k 7-0 a b\n{head_text}\nXADD k 10-0 a b\nEXEC")
+        rendered(&[put, group, add(7), add(10)].map(Item::Effect)),
+        format!("{begin}\nEVAL put-group 1 k g 7-0 1\nXADD k 7-0 a b\n{head_text}\nXADD k 10-0 a b\nEXEC")
     );
     assert_eq!(on_k(KeyOp::StreamSetHead { head }), head_text);
 }
