@@ -28,7 +28,7 @@ CALLS = (
     ("EXISTS", "d"), ("STRLEN", "x"), ("COPY", "a", "b1"), ("RENAME", "a", "x"), ("SMOVE", "a", "x", "m"), ("LMOVE", "x", "a", "LEFT", "LEFT"),
     ("SINTERSTORE", "a", "x"), ("ZUNIONSTORE", "a", "1", "x"), ("ZUNION", "1", "b2"), ("EVAL", "return 1", "1", "a"), ("SORT", "a", "STORE", "x"),
     ("GEORADIUS", "a", "0", "0", "1", "m", "STORE", "x"), ("BITFIELD", "x", "GET", "u8", "0"), ("BITFIELD", "x", "SET", "u8", "0", "1"),
-    ("XREAD", "COUNT", "1", "STREAMS", "a", "0"), ("XADD", "a", "*", "f", "v"), ("PFMERGE", "a", "x"), ("OBJECT", "ENCODING", "a"),
+    ("XREAD", "COUNT", "1", "STREAMS", "a", "0"), ("XADD", "a", "*", "f", "v"), ("PFMERGE", "a", "x"), ("PFCOUNT", "a", "x"), ("OBJECT", "ENCODING", "a"),
     ("CONFIG", "GET", "port"), ("CONFIG", "SET", "port", "1"), ("SELECT", "0"), ("SELECT", "1"), ("PUBLISH", "a1", "m"), ("SUBSCRIBE", "a1", "x"),
     ("PSUBSCRIBE", "a*"), ("PSUBSCRIBE", "x"), ("SPUBLISH", "x", "m"), ("KEYS", "*"), ("FLUSHALL",), ("PING",), ("AUTH", "x"), ("MULTI",),
     ("HSET", "a", "f", "v"), ("HGET", "x", "f"), ("TOUCH", "x"), ("UNLINK", "a"), ("GETDEL", "a"), ("INCR", "x"), ("ACL", "WHOAMI"), ("ACL", "LIST"),

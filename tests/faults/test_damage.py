@@ -243,7 +243,9 @@ def test_the_log_shows_times_documents_and_its_end(new_server):
     server.kill()
     printed = run_sheaf("log", str(server.directory)).stdout
     assert 'create database "orders"' in printed
-    assert 'database "orders": put "first"' in printed
+    put = next(line for line in printed.splitlines() if 'database "orders": put "first"' in line)
+    later = run_sheaf("log", str(server.directory), "--from", put.split()[0]).stdout
+    assert later.splitlines()[0] == put, "the name is that of a database made before"
     assert re.search(r"^\d+ written at \d{4}-\d\d-\d\dT[\d:.]+Z$", printed, re.MULTILINE), printed
     assert re.fullmatch(r"\d+ end of the log", printed.splitlines()[-1]), printed
 

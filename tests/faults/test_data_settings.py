@@ -217,9 +217,51 @@ def test_all_doors_say_that_the_lead_was_given_up(new_server):
         assert verdicts(leader) == {"deposed"}
         refused = error_of(call(leader, "SET", "a", 1))
         assert refused.startswith("READONLY This server has given up the lead")
+        read = error_of(call(leader, "GET", "a"))
+        assert read.startswith("MASTERDOWN This server has given up the lead"), read
+        # What the error names is there.
+        assert "replication_fenced_by_epoch in INFO" in read and "master_link_status" not in info(leader)
+        assert error_of(call(leader, "EVAL", "return redis.call('GET', 'a')", 0)).startswith(read)
+        assert error_of(call(leader, "EVAL", "return redis.call('SET', 'a', 1)", 0)).startswith(refused)
+        with Couch(leader.http_port) as couch:
+            for answer in (couch.send("PUT", "/db"), couch.send("GET", "/db"), couch.send("GET", "/_up")):
+                assert answer.status == 503 and b"This server has given up the lead" in answer.body, answer.body
+
+
+def test_all_doors_say_that_the_lead_is_being_handed_over(new_server):
+    leader = new_server().start()
+    replica = follower_of(new_server, leader)
+    assert call(leader, "SET", "a", 1) == b"OK"
+    with replica.frozen():
+        # The replica cannot say that it has this write, so the hand-over waits for it.
+        assert call(leader, "SET", "a", 2) == b"OK"
+        assert call(leader, "FAILOVER", "TIMEOUT", 600_000) == b"OK"
+        assert verdicts(leader) == {"handing_over"}
+        refused = error_of(call(leader, "SET", "a", 3))
+        assert refused.startswith("READONLY This server is handing over the lead"), refused
+        assert info(leader)["master_failover_state"] == "waiting-for-sync"
+        assert error_of(call(leader, "EVAL", "return redis.call('SET', 'a', 3)", 0)).startswith(refused)
+        assert call(leader, "GET", "a") == b"2", "it leads until the replica does"
         with Couch(leader.http_port) as couch:
             answer = couch.send("PUT", "/db")
-            assert answer.status == 503 and b"given up the lead" in answer.body
+            assert answer.status == 503 and b"is handing over the lead" in answer.body, answer.body
+        assert call(leader, "FAILOVER", "ABORT") == b"OK"
+        wait_until("the verdict", lambda: verdicts(leader) == {""})
+    assert call(leader, "SET", "a", 3) == b"OK"
+
+
+def test_a_replica_has_a_setting_as_soon_as_it_has_shown_a_later_write(new_server):
+    leader = new_server().start()
+    replica = follower_of(new_server, leader)
+    for number in range(20):
+        channel = f"log:{number}"
+        assert call(leader, "CONFIG", "SET", "durable-channels", channel, "ack-timeout", 100 + number) == b"OK"
+        assert call(leader, "SET", "number", number) == b"OK"
+        wait_until("the write", lambda number=number: call(replica, "GET", "number") == b"%d" % number)
+        # No second passes between the record and this.
+        assert setting(replica, "durable-channels") == channel
+        refused = error_of(call(replica, "PUBLISH", channel, "x"))
+        assert refused.startswith("READONLY"), refused
 
 
 @pytest.mark.parametrize("with_data", ["with data", "without data"])

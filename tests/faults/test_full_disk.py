@@ -110,6 +110,20 @@ def test_a_kill_on_a_full_disk_loses_no_acknowledged_write(on_volume, volume):
         assert connection.call("SET", "k", "v") == b"OK"
 
 
+def test_a_setting_that_cannot_be_stored_is_refused_as_by_a_full_disk(on_volume, volume):
+    path = "/_node/_local/_config/chttpd/enable_cors"
+    volume.fill()
+    with Couch(on_volume.http_port) as couch:
+        for answer in (couch.send("PUT", path, "true"), couch.send("DELETE", path)):
+            assert (answer.status, answer.json["error"]) == (507, "insufficient_storage"), answer.body
+            assert "settings.toml" in answer.json["reason"], answer.body
+        assert couch.send("PUT", path, "perhaps").status == 400, "not a value"
+        assert couch.get(path).json == "false"
+        volume.release()
+        couch.ok("PUT", path, "true")
+        assert couch.get(path).json == "true"
+
+
 def test_documents_that_could_not_be_saved_are_saved_when_there_is_room(on_volume, volume):
     def metric(couch: Couch, name: str) -> float:
         lines = couch.get("/metrics").body.decode().splitlines()

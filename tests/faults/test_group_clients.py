@@ -207,6 +207,27 @@ def test_over_http_a_follower_says_where_the_leader_is(new_server):
         wait_until("a majority", lambda: couch.get("/_up").status == 200)
 
 
+def test_a_feed_at_a_follower_that_is_behind_waits_instead_of_beginning_anew(new_server):
+    servers = group_of(new_server)
+    leader = servers[0]
+    follower = others(servers, leader)[0]
+    with Couch(leader.http_port) as couch, Couch(follower.http_port) as behind:
+        assert couch.send("PUT", "/notes").status == 201
+        for name in ("a", "b"):
+            assert couch.send("PUT", f"/notes/{name}", {}).status == 201
+        last = couch.ok("GET", "/notes/_changes")["last_seq"]
+        wait_until("the follower to have it", lambda: behind.ok("GET", "/notes/_changes")["last_seq"] == last)
+        # What a consumer would have read at the leader before the follower gets it.
+        number, _, database = last.partition("-")
+        later = f"{int(number) + 1}-{database}"
+        answer = behind.ok("GET", f"/notes/_changes?since={later}")
+        assert (answer["results"], answer["last_seq"]) == ([], later)
+        assert couch.send("PUT", "/notes/c", {}).status == 201
+        assert couch.send("PUT", "/notes/d", {}).status == 201
+        [row] = behind.ok("GET", f"/notes/_changes?since={later}&feed=longpoll")["results"]
+        assert row["id"] == "d"
+
+
 def test_without_a_majority_reads_are_refused_unless_old_data_may_be_shown(new_server):
     servers = group_of(new_server)
     leader = servers[0]

@@ -27,7 +27,7 @@ from harness.replicas import call, error_of, has_role, info, is_following
 from harness.resp import UNREACHABLE
 from harness.server import ANY_PORTS, Server, free_port, run_sheaf
 from harness.volume import MIB, Volume
-from harness.waiting import wait_until
+from harness.waiting import PATIENCE_S, wait_until
 
 pytestmark = pytest.mark.sheaf_only
 
@@ -120,23 +120,65 @@ def test_without_a_majority_writes_are_refused_and_reads_may_go_on(new_server):
 def test_a_leader_without_a_majority_acknowledges_nothing(new_server):
     servers = group_of(new_server)
     leader = servers[0]
-    assert call(leader, "SET", "k", "v") == b"OK"
+    acknowledged = [0]
+    assert call(leader, "SET", "k", 0) == b"OK"
+
+    def count_up() -> None:
+        with contextlib.suppress(*UNREACHABLE), leader.connect() as connection:
+            while connection.call("SET", "k", acknowledged[-1] + 1) == b"OK":
+                acknowledged.append(acknowledged[-1] + 1)
+
+    # Some write is on its way whenever the majority is lost.
+    writer = threading.Thread(target=count_up)
+    writer.start()
     for server in others(servers, leader):
         server.kill()
-    answers = []
-    with contextlib.suppress(*UNREACHABLE), leader.connect() as connection:
-        for _ in range(3):
-            answers.append(connection.call("SET", "k", "lost"))
-    assert b"OK" not in answers
+    before = len(acknowledged)
+    writer.join(PATIENCE_S)
+    # The majority may have had one whose answer was on its way.
+    assert len(acknowledged) <= before + 1
     # Writes that it has and no majority had must leave its memory.
     wait_until("it to restart", lambda: RESTARTING in leader.log())
     for server in others(servers, leader):
         server.start()
     new = wait_leader(servers)
-    assert call(new, "GET", "k") in (b"v", b"lost")
+    assert int(call(new, "GET", "k")) in (acknowledged[-1], acknowledged[-1] + 1)
     for server in others(servers, new):
         wait_until("all to have the same", lambda one=server: call(one, "GET", "k") == call(new, "GET", "k"))
     assert STEPPED_DOWN not in leader.log()
+
+
+def uptime_s(server: Server) -> int:
+    return int(call(server, "INFO", "server").split(b"uptime_in_seconds:")[1].split()[0])
+
+
+def test_documents_that_no_majority_has_are_not_saved_in_files(new_server):
+    servers = group_of(new_server)
+    leader = servers[0]
+    with Couch(leader.http_port) as couch:
+        assert couch.send("PUT", "/notes").status == 201
+        assert couch.send("PUT", "/notes/all", {}).status == 201
+        for server in others(servers, leader):
+            server.kill()
+        # On the disk of the leader alone.
+        with contextlib.suppress(*UNREACHABLE):
+            assert couch.send("PUT", "/notes/one", {}).status != 201
+    leader.kill()
+    leader.start()
+    # After ten seconds changes of documents are due to be saved.
+    wait_until("a save to be due", lambda: uptime_s(leader) > 12)
+    with leader.frozen():
+        for server in others(servers, leader):
+            server.start()
+        new = wait_leader(others(servers, leader))
+        with Couch(new.http_port) as couch:
+            assert couch.send("PUT", "/notes/two", {}).status == 201
+    wait_until("it to follow", lambda: is_following(leader))
+    # The tail of its log is cut, and its files go on with the rest.
+    assert "its tail is cut" in leader.log() and "copying everything" not in leader.log()
+    with Couch(leader.http_port) as couch:
+        wait_until("the new document", lambda: couch.send("GET", "/notes/two").status == 200)
+        assert [couch.send("GET", f"/notes/{name}").status for name in ("all", "one")] == [200, 404]
 
 
 def test_a_leader_whose_log_is_committed_goes_on_with_its_memory(new_server):
@@ -351,6 +393,8 @@ def test_invalid_members_are_refused(new_server, tmp_path):
         for words, reason in [
             (("GROUP", "JOIN", 2, NAME, "00000000000000aa", "h", 1, 2), "version 2"),
             (("GROUP", "JOIN", 1, NAME, "0000000000000000", "h", 1, 2), "no id of a member"),
+            (("GROUP", "JOIN", 1, NAME, fields(first, "GROUP", "INFO")["leader"], "h", 1, 2), "copy of this server's directory"),
+            (("GROUP", "JOIN", 1, "other", "00000000000000aa", "h", 1, 2), "not to 'other': join it with --group shop"),
             (("GROUP", "REMOVE", "00000000000000aa"), "no member has this id"),
             (("GROUP", "TRANSFER"), "no other voter"),
         ]:
@@ -457,6 +501,32 @@ def fill_leaving(volume: Volume, left_bytes: int) -> None:
         volume.fill()
 
 
+def test_a_new_leader_commits_with_a_member_that_must_copy_everything_first(new_server):
+    small = ("--replica-retention-bytes", "1mb", "--replica-retention-seconds", "1")
+    servers = group_of(new_server, log_segment_bytes="1mb", extra=small)
+    leader = servers[0]
+    away, other = others(servers, leader)
+    away.kill()
+
+    def has_cut_its_log(server: Server) -> bool:
+        # A snapshot is taken only if something was written since the last one.
+        assert call(leader, "SET", "changed", "x") == b"OK"
+        assert call(server, "SAVE") == b"OK"
+        return len(list(server.directory.glob("log-*.seg"))) < 5
+
+    for number in range(70):
+        assert call(leader, "SET", f"k{number}", "x" * 100_000) == b"OK"
+    wait_until("the log that the member lacks to be gone", lambda: all(map(has_cut_its_log, (leader, other))))
+    assert call(leader, "SET", "k", "v") == b"OK"
+    leader.kill()
+    away.start()
+    # The new leader has committed nothing yet: for a majority it needs the member that has no log of use.
+    new = wait_leader([away, other])
+    assert new is other and call(new, "GET", "k") == b"v"
+    assert "copying everything from the leader" in away.log()
+    wait_until("the copy to be shown", lambda: call(away, "GET", "k") == b"v")
+
+
 @pytest.mark.parametrize("left_bytes", [3 * MIB, 0])
 def test_a_follower_with_a_full_disk_lives_on_and_follows_again(new_server, tmp_path, left_bytes):
     first = member(new_server, log_segment_bytes="1mb").start()
@@ -526,14 +596,108 @@ def test_a_leader_with_a_full_disk_hands_over_to_a_member_with_room(new_server, 
         new = wait_leader(with_room)
         assert call(new, "GET", "k") == b"v"
         assert call(new, "SET", "k", "w") == b"OK"
-        if left_bytes == 0:
-            full.wait_for_log("waits until its disk has room")
-            for words in (("GET", "k"), ("SET", "k", "x")):
-                assert refuses(full, *words), words
-        assert full.is_running()
+        # What a follower has to write fits into its reserve.
+        full.wait_for_log(STEPPED_DOWN)
+        for words in (("GET", "k"), ("SET", "k", "x")):
+            wait_until(f"{words} to be refused", lambda one=words: refuses(full, *one))
+        assert full.is_running() and RESTARTING not in full.log()
         volume.release()
         wait_until("it to follow", lambda: is_following(full), 60)
         wait_until("it to have it", lambda: call(full, "GET", "k") == b"w")
+
+
+def test_a_group_whose_disks_are_all_full_has_a_leader_and_shows_its_data(new_server, tmp_path):
+    with contextlib.ExitStack() as stack:
+        volumes = [stack.enter_context(small_volume(tmp_path / name, 100 * MIB)) for name in ("one", "two", "three")]
+        servers = []
+        for _, directory in volumes:
+            join = servers[0] if servers else None
+            servers.append(member(new_server, join, directory=directory, log_segment_bytes="1mb").start())
+            wait_leader(servers)
+        wait_voters(servers, 3)
+        for server in servers:
+            wait_until("it to have its reserve", lambda one=server: (one.directory / "reserve").exists())
+        assert call(servers[0], "SET", "k", "v") == b"OK"
+
+        def shows(one: Server) -> bool:
+            with contextlib.suppress(*UNREACHABLE):
+                return has_role(one, "master") and call(one, "GET", "k") == b"v"
+            return False
+
+        def wait_shown(candidates: list[Server]) -> Server:
+            return wait_until("data to be shown", lambda: next((one for one in candidates if shows(one)), None))
+
+        for volume, _ in volumes:
+            fill_leaving(volume, 0)
+        for _ in range(3):
+            # Each election writes a vote on every disk, and what a deposed leader has to write.
+            lost = wait_shown(servers)
+            with lost.frozen():
+                wait_shown(others(servers, lost))
+            wait_until("it to be deposed", lambda one=lost: not shows(one))
+            wait_shown(servers)
+        assert all(server.is_running() for server in servers)
+        for volume, _ in volumes:
+            # None of that costs the leader.
+            volume.release()
+            wait_shown(servers)
+        new = wait_leader(servers)
+        assert call(new, "GET", "k") == b"v"
+
+
+def error_or_closed(server: Server, *words) -> str:
+    """The error of a command; none if the connection was closed."""
+    try:
+        return error_of(call(server, *words))
+    except UNREACHABLE:
+        return ""
+
+
+def test_a_new_leader_that_commits_nothing_refuses_clients(new_server, tmp_path):
+    first = member(new_server, log_segment_bytes="1mb").start()
+    wait_leader([first])
+    with small_volume(tmp_path / "small", 100 * MIB) as (volume, directory):
+        full = member(new_server, first, directory=directory, log_segment_bytes="1mb").start()
+        third = member(new_server, first, log_segment_bytes="1mb").start()
+        wait_voters([first, full, third], 3)
+        assert call(first, "CONFIG", "SET", "ack-timeout", "1") == b"OK"
+        fill_leaving(volume, 3 * MIB)
+        with first.connect() as connection:
+            while "the disk has no room for the log" not in full.log():
+                assert connection.call("SET", "k", "x" * 100_000) == b"OK"
+            assert connection.call("SET", "k", "v") == b"OK"
+        end = int(info(first)["master_repl_offset"])
+        wait_until("the third to have it", lambda: int(info(third)["slave_repl_offset"]) >= end)
+        first.kill()
+        third.wait_for_log("this server leads the group")
+        # The other voter hears it, and takes nothing: it commits nothing in its term, and has no lease.
+        refused = "CLUSTERDOWN The group commits nothing"
+        for words in (("GET", "k"), ("SET", "k", "w"), ("GET", "k")):
+            wait_until("an error", lambda one=words: error_or_closed(third, *one).startswith(refused))
+        with Couch(third.http_port) as couch:
+            assert couch.send("GET", "/notes/d").status == 503
+        assert "writes and reads are refused" in third.log()
+        volume.release()
+        wait_until("it to be shown", lambda: call(third, "GET", "k") == b"v")
+        assert call(third, "SET", "k", "w") == b"OK"
+
+
+def test_a_member_whose_directory_was_rolled_back_is_told(new_server, tmp_path):
+    servers = group_of(new_server)
+    leader, follower = servers[0], servers[1]
+    wait_until("it to follow", lambda: is_following(follower))
+    assert follower.stop() == 0
+    shutil.copytree(follower.directory, tmp_path / "older")
+    follower.start()
+    wait_until("it to follow again", lambda: is_following(follower))
+    assert call(leader, "SET", "k", "v") == b"OK"
+    wait_until("it to have it", lambda: call(follower, "GET", "k") == b"v")
+    assert follower.stop() == 0
+    assert "lost a part of the log" not in leader.log(), "a restart alone loses nothing"
+    shutil.rmtree(follower.directory)
+    shutil.copytree(tmp_path / "older", follower.directory)
+    follower.start()
+    leader.wait_for_log("a member has lost a part of the log that it had acknowledged")
 
 
 @pytest.mark.parametrize("durability", ["strict", "commit"])

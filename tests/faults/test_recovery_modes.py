@@ -1,12 +1,14 @@
 """Damage and its handling: found while the server runs, avoided by an older snapshot, skipped."""
 
 import json
+import shutil
 from functools import partial
 
 import pytest
 import redis
 from redis.crc import key_slot
 
+from harness.couch import Couch
 from harness.server import ANY_PORTS, Server, run_sheaf
 from harness.waiting import PATIENCE_S, wait_until
 
@@ -190,6 +192,117 @@ def test_a_hole_in_the_log_is_passed_over_and_reported(with_snapshots):
     assert server.stop() == 0
     server.start()
     assert redis.Redis(port=server.port).get("log:50") == b"again"
+
+
+def test_readers_of_durable_channels_learn_that_a_forced_recovery_has_lost_their_messages(with_snapshots):
+    server = with_snapshots
+    server.start()
+    with server.connect() as publisher, server.connect() as reader:
+        assert publisher.call("CONFIG", "SET", "durable-channels", "orders audit") == b"OK"
+        assert reader.call("XSUBSCRIBE", "orders", "FROM", "-")[0] == b"xsubscribe"
+        for number in range(3):
+            publisher.call("PUBLISH", "orders", number)
+        publisher.call("PUBLISH", "audit", "intact")
+        seen = [reader.read()[2] for _ in range(3)]
+        assert publisher.call("SAVE") == b"OK"
+        assert publisher.call("SET", "behind", "hole" * 100) == b"OK"
+        assert publisher.call("PUBLISH", "orders", "behind the snapshot") == 1
+    server.kill()
+    segment = segment_with(server, b"hole" * 100)
+    flip_bit(segment, segment.read_bytes().index(b"hole" * 100))
+    start_once(server, "--force-recovery")
+    lost = json.loads((server.directory / "recovery-report.json").read_text())["durable_channels"]
+    assert lost["messages"] == 5 and lost["perhaps_more_in_damaged_parts"] is True, lost
+    assert {of["channel"]: of["messages"] for of in lost["channels"]} == {"orders": 4, "audit": 1}
+    first, last = lost["channels"][1]["lsns"]
+    assert first < int(seen[1].split(b":")[1]) < last
+    server.wait_for_log("drops all messages of durable channels")
+    with server.connect() as client:
+        assert "must be confirmed first" in client.call("XSUBSCRIBE", "orders", "FROM", seen[0]).text
+        assert client.call("CONFIG", "SET", "force-recovery", "confirmed") == b"OK"
+    server.wait_for_log("all earlier messages of durable channels are lost")
+
+    def readers_are_told() -> bytes:
+        """The oldest position, at which a reader can go on."""
+        with server.connect() as reader:
+            refused = reader.call("XSUBSCRIBE", "orders", "FROM", seen[0]).text
+            assert refused.startswith(f"LOST position {seen[0].decode()} is no longer kept: a forced recovery"), refused
+            assert reader.call("XSUBSCRIBE", "orders", "FROM", "-")[0] == b"xsubscribe"
+            verb, channel, oldest, left = reader.read()
+            assert (verb, channel, left) == (b"xlost", b"orders", 0)
+            assert refused.endswith(f"the oldest position, {oldest.decode()}")
+            assert reader.call("XSUBSCRIBE", "orders", "FROM", oldest)[:3] == [b"xsubscribe", b"orders", oldest]
+        return oldest
+
+    oldest = readers_are_told()
+    server.kill()
+    server.start()
+    with server.connect() as publisher, server.connect() as reader:
+        assert publisher.call("PUBLISH", "orders", "new") == 0
+        assert readers_are_told() == oldest
+        assert reader.call("XSUBSCRIBE", "orders", "FROM", oldest)[0] == b"xsubscribe"
+        assert reader.read()[3] == b"new"
+    server.kill()
+    assert run_sheaf("check", str(server.directory)).returncode == 0
+
+
+def document_numbers(server: Server) -> dict[str, int]:
+    with Couch(server.http_port) as couch:
+        rows = couch.ok("GET", "/db/_all_docs?include_docs=true")["rows"]
+        return {row["id"]: row["doc"]["n"] for row in rows}
+
+
+@pytest.fixture
+def with_documents(new_server) -> Server:
+    """A server with 20 saved documents, 100 keys behind them in the log, and 20 documents behind these; killed."""
+    server = new_server(log_segment_bytes="1mb").start()
+    with Couch(server.http_port) as couch:
+        couch.ok("PUT", "/db")
+        for number in range(20):
+            couch.put("db", {"_id": f"saved-{number}", "n": number})
+    assert server.stop() == 0
+    client = client_of(server.start())
+    for index in range(100):
+        client.set(f"log:{index}", f"{index}" * 1000)
+    with Couch(server.http_port) as couch:
+        for number in range(20):
+            couch.put("db", {"_id": f"log-{number}", "n": number})
+    server.kill()
+    return server
+
+
+def test_a_confirmation_that_fails_leaves_the_directory_as_it_was(with_documents):
+    """Documents are saved, and the control file is replaced, only once the snapshot of memory exists."""
+    server = with_documents
+    segment = segment_with(server, b"log:50")
+    flip_bit(segment, segment.read_bytes().index(b"log:50"))
+    client = start_once(server, "--force-recovery")
+    control = (server.directory / "control").read_bytes()
+    trees = {path.name: path.read_bytes() for path in (server.directory / "documents").iterdir() if path.is_file()}
+    # The new log begins after the last segment. A directory stands in the way of a part of the snapshot there.
+    end = max(int(path.stem.removeprefix("log-"), 16) for path in server.directory.glob("log-*.seg")) + (1 << 20)
+    in_the_way = server.directory / "snapshots" / f"snap-{end:016x}.0.part"
+    in_the_way.mkdir(parents=True)
+    with pytest.raises(redis.ResponseError, match="the forced recovery is not confirmed"):
+        client.config_set("force-recovery", "confirmed")
+    assert (server.directory / "control").read_bytes() == control
+    now = {path.name: path.read_bytes() for path in (server.directory / "documents").iterdir() if path.is_file()}
+    assert now == trees
+    in_the_way.rmdir()
+    server.kill()
+    assert segment.name in refused_start(server)
+    client = start_once(server, "--force-recovery")
+    documents = document_numbers(server)
+    assert documents == {f"{kind}-{number}": number for kind in ("saved", "log") for number in range(20)}
+    assert client.config_set("force-recovery", "confirmed") is True
+    with Couch(server.http_port) as couch:
+        couch.put("db", {"_id": "new", "n": 1})
+    server.kill()
+    server.start()
+    assert document_numbers(server) == documents | {"new": 1}
+    shutil.rmtree(server.directory / "documents")
+    server.kill()
+    assert "documents" in refused_start(server)
 
 
 def test_without_damage_forcing_does_nothing(with_snapshots):

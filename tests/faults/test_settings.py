@@ -366,10 +366,10 @@ def test_the_error_of_a_bad_value_names_its_place(tmp_path, name, value, environ
         (("--workers", "-1"), "must be a number from 0 to 128"),
         (("--log-segment-bytes", "63mb"), "must be a power of two"),
         (("--maxmemroy", "1gb"), "a similar argument exists: '--maxmemory'"),
-        (("--appendfsync", "always"), "--appendfsync is not known here: use --durability"),
+        (("--daemonize", "yes"), "--daemonize is not known here: the server stays in the foreground"),
         (("--save", "900", "1"), "every write is in the log"),
         (("--appendonly", "no"), "can only be yes: every write is in the log"),
-        (("redis.conf",), "in a file given by --config FILE"),
+        (("--config", "/nowhere/redis.conf"), "cannot read the settings of /nowhere/redis.conf"),
     ],
 )
 def test_a_wrong_value_has_an_exit_status_of_its_own(tmp_path, flags, said):
@@ -442,3 +442,34 @@ def test_a_door_that_is_open_to_others_is_warned_of(new_server, flags, said):
     server = new_server(bind="0.0.0.0", extra=flags if password is None else (), requirepass=password).start()
     assert ("bind goes beyond this machine" in server.log()) == (said is not None)
     assert said is None or said in server.log()
+
+
+def test_a_file_of_redis_is_read_as_redis_server_reads_it(new_server, tmp_path):
+    included, file = tmp_path / "included.conf", tmp_path / "redis.conf"
+    included.write_text("maxmemory 1gb\nhz 50\n")
+    lines = f"# a comment\nsave 900 1\nrequirepass 'it\\'s'\ninclude {included}\ndaemonize no\nappendfsync everysec\n"
+    file.write_text(lines)
+    server = new_server(requirepass="it's", durability="commit", extra=("--config", str(file))).start()
+    shown = {name: call(server, "CONFIG", "GET", name)[1] for name in ("maxmemory", "hz", "requirepass", "durability")}
+    assert shown == {"maxmemory": b"1073741824", "hz": b"50", "requirepass": b"it's", "durability": b"commit"}
+    told = next(line for line in server.log().splitlines() if "have no effect here" in line)
+    assert all(name in told for name in ("save", "hz", "daemonize", "appendfsync")), told
+    assert call(server, "CONFIG", "SET", "maxmemory", "2gb") == b"OK"
+    assert "sheaf config convert" in error_of(call(server, "CONFIG", "REWRITE"))
+    assert file.read_text() == lines
+    # Read again at a signal, with those that it includes.
+    included.write_text("maxmemory 3gb\nhz 50\n")
+    os.kill(server.pid, signal.SIGHUP)
+    wait_until("the new value", lambda: call(server, "CONFIG", "GET", "maxmemory")[1] == b"3221225472")
+
+
+def test_a_file_of_redis_is_converted_and_a_wrong_one_refused(tmp_path):
+    file = tmp_path / "redis.conf"
+    file.write_text('port 7001\nrename-command FLUSHALL ""\n')
+    converted = run_sheaf("config", "convert", str(file))
+    assert converted.returncode == 0 and "\nport = 7001\n" in converted.stdout, converted
+    assert "line 2: unknown setting 'rename-command': commands keep their names" in converted.stdout
+    # As in `redis-server redis.conf`: the file comes first.
+    refused = run_sheaf(str(file), "--dir", str(tmp_path / "data"))
+    assert refused.returncode == 2 and f"{file}, line 2: unknown setting 'rename-command'" in refused.stderr, refused.stderr
+    assert not (tmp_path / "data").exists()

@@ -190,11 +190,16 @@ def test_a_certificate_logs_its_user_in(new_tls_server, certificates):
         assert alice.call("SET", "b", 1).text.startswith("NOPERM")
         assert b"user=alice" in alice.call("CLIENT", "INFO")
         assert alice.call("AUTH", "bob", "anything").text.startswith("WRONGPASS"), "that is not its certificate"
-        assert alice.call("RESET") == b"RESET"
-        assert alice.call("ACL", "WHOAMI") == b"alice", "as after it has connected"
         # Its rights are those of the moment.
         assert alice.call("ACL", "SETUSER", "alice", "-set") == b"OK"
         assert alice.call("SET", "a", 1).text.startswith("NOPERM")
+    # RESET makes it the default user, as in Redis; then it has to log in like any other client.
+    with Encrypted(server.tls_port, certificates.context("alice")) as alice:
+        assert alice.call("ACL", "WHOAMI") == b"alice"
+        assert alice.call("RESET") == b"RESET"
+        assert alice.call("GET", "a").text.startswith("NOAUTH")
+        assert alice.call("AUTH", "secret") == b"OK"
+        assert alice.call("ACL", "WHOAMI") == b"default"
     # No such user, one that is disabled, and no certificate: they have to log in.
     for shown in ("nobody", "off", None):
         with Encrypted(server.tls_port, certificates.context(shown)) as other:

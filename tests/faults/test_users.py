@@ -440,3 +440,49 @@ def test_an_unacknowledged_change_of_a_user_holds_up_only_that_user(new_server):
             assert default.call("PING") == b"PONG"
             assert default.call("GET", "a") is None
             assert default.call("ACL", "WHOAMI") == b"default"
+
+
+def test_a_replica_is_disconnected_when_its_user_loses_the_right(new_server):
+    leader = new_server().start()
+    rules = ("on", f">{PASSWORD}", "+replicate")
+    assert call(leader, "ACL", "SETUSER", "servers", *rules) == b"OK"
+    replica = new_server(extra=("--masteruser", "servers", "--masterauth", PASSWORD)).start()
+    assert call(replica, "REPLICAOF", "127.0.0.1", leader.port) == b"OK"
+
+    def follows() -> bool:
+        return "master_link_status:up" in call(replica, "INFO", "replication").decode()
+
+    wait_until("the replica to follow", follows)
+    for taken, given in (("-replicate", "+replicate"), (None, "+replicate")):
+        change = ("DELUSER", "servers") if taken is None else ("SETUSER", "servers", taken)
+        assert call(leader, "ACL", *change) in (b"OK", 1)
+        wait_until("the replica to be disconnected", lambda: not follows())
+        assert call(leader, "SET", "secret", taken or "deleted") == b"OK"
+        assert call(leader, "ACL", "SETUSER", "servers", *rules) == b"OK"
+        wait_until("the replica to follow again", follows)
+        wait_same(leader, replica)
+
+
+def test_a_session_goes_on_at_the_next_leader(new_server):
+    servers = group_of(new_server)
+    leader = wait_leader(servers)
+    assert call(leader, "ACL", "SETUSER", "anna", "on", f">{PASSWORD}", "~*", "+@all") == b"OK"
+    for server in servers:
+        # Without an admin, everybody is one, whatever cookie they show.
+        assert call(server, "CONFIG", "SET", "admin-password", PASSWORD) == b"OK"
+    with Couch(leader.http_port) as couch:
+        answer = couch.send("POST", "/_session", {"name": "anna", "password": PASSWORD})
+        assert answer.status == 200
+    cookie = answer.headers["Set-Cookie"].partition(";")[0]
+    rest = others(servers, leader)
+    leader.kill()
+    leader = wait_leader(rest)
+    with Couch(leader.http_port) as couch:
+
+        def who() -> str | None:
+            answer = couch.get("/_session", Cookie=cookie)
+            return answer.json["userCtx"]["name"] if answer.status == 200 else None
+
+        wait_until("the session at the next leader", lambda: who() == "anna")
+        assert call(leader, "ACL", "SETUSER", "anna", "resetpass", f">{PASSWORD}-2") == b"OK"
+        wait_until("the session to end with the password", lambda: who() is None)

@@ -65,7 +65,8 @@ def read(log: Path) -> Output:
             repeat = f"{target}/test-venv/bin/pytest -c tests/pytest.ini{options} {test}"
             output.failed.append((match[1], repeat))
         elif (match := NODE_FAILED.match(line)) and not match[1].endswith(".js"):
-            repeat = f"node --test --test-force-exit --test-name-pattern {shlex.quote(match[1])} tests/clients/node"
+            pattern = re.escape(match[1])
+            repeat = f"node --test --test-force-exit --test-name-pattern {shlex.quote(pattern)} tests/clients/node"
             output.failed.append((match[1], f"NODE_PATH={target}/node-clients/node_modules {repeat}"))
         elif match := PYTEST_TIME.match(line):
             output.times.append((float(match[1]), match[2]))

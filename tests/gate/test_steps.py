@@ -131,13 +131,15 @@ class StepsTest(unittest.TestCase):
         if (self.room / "stubborn").exists():
             self.assert_is_gone("stubborn")
 
-    def failing_once(self, test: str, repeats_that_fail: int, more: str = "") -> Step:
+    def failing_once(
+        self, test: str, repeats_that_fail: int, more: str = "", ends_with: str = "&& echo 1 passed in 0.01s"
+    ) -> Step:
         """A step of pytest's words whose test failed; its repeats fail until there were this many."""
         runs = self.room / "target/test-venv/bin/pytest"
         runs.parent.mkdir(parents=True, exist_ok=True)
         runs.write_text(f"""#!/bin/bash
             echo "$PYTEST_ADDOPTS" "$@" >>{self.room}/repeats
-            [ $(wc -l <{self.room}/repeats) -gt {repeats_that_fail} ]
+            [ $(wc -l <{self.room}/repeats) -gt {repeats_that_fail} ] {ends_with}
         """)
         runs.chmod(0o755)
         mock = unittest.mock.patch.dict(os.environ, {"CARGO_TARGET_DIR": str(self.room / "target")})
@@ -159,6 +161,18 @@ class StepsTest(unittest.TestCase):
         self.assertEqual(status, 1)
         self.assertIn("failed: faults/test_x.py::test_x", text)
         self.assertNotIn("UNSTEADY", text)
+
+    def test_a_repeat_that_runs_no_test_fails_the_run(self) -> None:
+        step = self.failing_once("faults/test_x.py::test_x", 0, ends_with="")
+        status, text = self.run_lanes([step])
+        self.assertEqual(status, 1)
+        self.assertNotIn("UNSTEADY", text)
+
+    def test_a_name_with_the_letters_of_a_pattern_is_repeated_as_it_is(self) -> None:
+        log = self.room / "logs" / "x.log"
+        log.write_text("not ok 3 - what (a+b) is\n")
+        [(_, alone)] = outputs.read(log).failed
+        self.assertIn(r"'what\ \(a\+b\)\ is'", alone)
 
     def test_a_crash_of_the_server_is_never_chance(self) -> None:
         step = self.failing_once("faults/test_x.py::test_x", 0, more="thread main panicked at crates/engine")

@@ -11,8 +11,8 @@
 //! | selectors | their number, without the root; then the root and each of them |
 //! | roles | their number; each is `bytes` |
 //!
-//! A password: kind 1, SHA-256, has 32 bytes. Kind 2, PBKDF2, is there once at most, and the last one: the
-//! hash function (one byte), iterations, `bytes` of the salt, `bytes` of the key.
+//! A password: kind 1, SHA-256, has 32 bytes. Kind 2, PBKDF2, is there at most once, and comes last: the hash
+//! function (one byte), iterations, `bytes` of the salt, `bytes` of the key.
 //!
 //! A selector:
 //!
@@ -89,8 +89,8 @@ impl User {
         out
     }
 
-    /// A digest that changes with the passwords, and with nothing else: a signature over it ends when one of
-    /// them changes.
+    /// A digest that changes with the passwords, and with whether one is needed, but with nothing else: a
+    /// signature over it becomes invalid when one of them changes.
     pub fn passwords_digest(&self) -> [u8; 32] {
         let mut passwords = vec![mark(self.needs_no_password, NEEDS_NO_PASSWORD)];
         self.put_passwords(&mut passwords);

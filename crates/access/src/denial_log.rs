@@ -1,8 +1,8 @@
 //! The log of denials: refused calls and failed logins, for ACL LOG.
 //!
-//! What it is: a short list in memory, newest first. A denial that equals one of the newest entries, and
-//! comes within a minute of it, is counted there, so that a client in a loop does not push out all other
-//! entries. What it is not: durable, or shared by the members of a group.
+//! What it is: a short list in memory, newest first. A denial with the same reason, context, object and user
+//! as one of the newest entries, within a minute of it, is counted there, so that a client in a loop does not
+//! push out all other entries. What it is not: durable, or shared by the members of a group.
 //!
 //! Invariants
 //! - The log has at most as many entries as its limit; a limit of 0 turns it off.
@@ -89,12 +89,12 @@ impl Denial {
     }
 }
 
-/// One or more equal denials.
+/// One or more denials that differ at most in their clients.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LogEntry {
     /// The number of the entry, counted from 0. Removed entries count, too.
     pub id: u64,
-    /// The number of denials that are this entry.
+    /// The number of denials that the entry counts.
     pub count: u64,
     /// The newest of these denials.
     pub denial: Denial,

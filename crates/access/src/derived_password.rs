@@ -20,7 +20,8 @@ pub const ITERATIONS_DEFAULT: u32 = 600_000;
 /// The maximum number of iterations.
 pub const ITERATIONS_MAX: u32 = 10_000_000;
 
-/// The maximum bytes of a salt.
+/// The maximum bytes of a salt; a derived password with a longer one is refused, also in a record from
+/// elsewhere.
 pub const SALT_BYTES_MAX: usize = 256;
 
 /// The bytes of a derived key: at least half of a SHA-256, and no more than a SHA-512.
@@ -88,10 +89,8 @@ pub struct DerivedPassword {
 }
 
 impl DerivedPassword {
-    /// Derives a password with SHA-256. Takes long with many iterations.
-    ///
-    /// # Errors
-    /// The salt is too long, or the iterations are none or too many.
+    /// Derives a password with SHA-256; `None` if the salt is too long, or the iterations are none or too
+    /// many. Takes long with many iterations.
     pub fn derive(password: &[u8], salt: &[u8], iterations: u32) -> Option<DerivedPassword> {
         let mut derived = DerivedPassword::new(Prf::Sha256, iterations, salt, &[0; 32])?;
         let algorithm = derived.prf.algorithm();

@@ -8,8 +8,8 @@
 //! user: after the wait the right password is accepted, however many guesses have failed.
 //!
 //! Invariants
-//! - An attempt takes its time before its password is looked at, or before what was found out about it
-//!   counts. So an address with many connections guesses no faster than with one.
+//! - An attempt sets the wait of the next one before its password is looked at, or before the verdict on its
+//!   password counts. So an address with many connections guesses no faster than with one.
 //! - A success forgets the failures of its own user alone. So the owner of one user cannot guess the password
 //!   of another one without waiting.
 //! - At most [`ADDRESSES_MAX`] addresses are known; the one that has failed longest ago is forgotten first.
@@ -27,16 +27,16 @@ pub const ADDRESSES_MAX: usize = 4096;
 /// for all others together.
 const USERS_MAX: usize = 4;
 
-/// Bytes of a user's name that tell it from others.
+/// The number of first bytes of a user's name by which it is told from others.
 const NAME_BYTES_MAX: usize = 64;
 
-/// The time after its last failure when an address is as if it had never failed.
+/// How long after its last failure an address counts as one that has never failed.
 pub const FORGOTTEN_AFTER_MS: u64 = 10 * 60_000;
 
 /// The period in which at most one line about an address is logged, and at most [`LINES_MAX`] about all.
 const LINES_PERIOD_MS: u64 = 60_000;
 
-/// Lines in a period.
+/// The maximum number of lines in a period.
 const LINES_MAX: u32 = 10;
 
 /// How attempts slow down: `free` failures cost nothing, the next one `first_ms`, each further one twice as
@@ -111,7 +111,7 @@ fn network_of(address: IpAddr) -> IpAddr {
 /// What a line of the log says about failed logins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FailedLoginLine {
-    /// Failures of this address lately.
+    /// The failures of this address that are not forgotten.
     pub failures: u32,
     /// Failures of all addresses since the last line.
     pub unlogged: u64,
@@ -153,7 +153,7 @@ impl FailedLogins {
         if now_ms.saturating_sub(entry.failed_ms) >= FORGOTTEN_AFTER_MS {
             return 0;
         }
-        // After a step back of the clock, nobody waits longer than that.
+        // Even after a step back of the clock, nobody waits longer than the wait for its failures.
         entry.next_ms.saturating_sub(now_ms).min(Pace::of(network).wait_ms(entry.total()))
     }
 
@@ -193,12 +193,12 @@ impl FailedLogins {
         }
     }
 
-    /// Addresses that have failed lately.
+    /// The number of known addresses.
     pub fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// Whether none has.
+    /// Whether no address is known.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }

@@ -1,8 +1,8 @@
 //! Lines of users: an ACL file.
 //!
-//! As in Redis, a line is `user NAME rule ...` with one or more spaces between words, empty lines are
-//! skipped, and a comment is an error. All errors of a file are reported together. If there is an error, no
-//! user of the file is taken.
+//! As in Redis, a line is `user NAME rule ...` with one space before the name and one or more between further
+//! words, empty lines are skipped, and a comment is an error. All errors of a file are reported together. If
+//! there is an error, no user of the file is taken.
 
 use std::collections::BTreeMap;
 

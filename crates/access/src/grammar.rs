@@ -36,7 +36,7 @@ impl Grammar<'_> {
     /// The user after these rules.
     ///
     /// # Errors
-    /// The first rule that is refused.
+    /// The first rule that is refused, or a selector that does not end.
     pub fn apply<'r>(
         &self,
         user: &User,

@@ -28,7 +28,8 @@ pub struct KeyUse<'a> {
 pub struct ChannelUse<'a> {
     /// The channel or pattern.
     pub name: &'a [u8],
-    /// Whether this is a pattern of PSUBSCRIBE, which is permitted only if a rule has the same pattern.
+    /// Whether this is a pattern of PSUBSCRIBE: it is permitted only if all channels are, or if a rule has
+    /// the same pattern.
     pub is_pattern: bool,
 }
 

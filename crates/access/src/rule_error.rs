@@ -1,6 +1,6 @@
 //! Why rules are refused, with the exact texts of Redis.
 //!
-//! No text shows a password: the words of rules that add or remove one are replaced.
+//! No text shows a password: in a word that adds or removes one (`>`, `<`), it is replaced. Hashes are shown.
 
 use crate::words::up_to_null;
 

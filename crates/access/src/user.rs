@@ -93,9 +93,9 @@ impl User {
         self.accepts_at_once(password).unwrap_or_else(derived)
     }
 
-    /// Whether the user can log in with this password, as far as a thread that serves clients can tell:
-    /// `None` if that depends on the derived password. Takes the same time whichever of the other passwords
-    /// it is.
+    /// Whether the user can log in with this password; `None` if only the derived password can tell, whose
+    /// check takes too long for a thread that serves clients. The time taken does not depend on which of
+    /// `passwords` is the given one.
     pub fn accepts_at_once(&self, password: &[u8]) -> Option<bool> {
         let given = PasswordHash::of(password);
         let fits = |fits: Choice, known: &PasswordHash| fits | known.ct_eq(&given);

@@ -193,7 +193,8 @@ pub struct Copied {
     pub copied_bytes: u64,
 }
 
-/// Copies the server's data into `dir`, resuming an interrupted copy, and verifies it.
+/// Copies the server's data into `dir`, resuming an interrupted copy or, with [`Onto::Backup`], bringing a
+/// backup up to date, and verifies it.
 pub fn copy_server(
     remote: &Remote,
     dir: &Path,

@@ -166,7 +166,7 @@ pub struct Restored {
 }
 
 /// Restores from `source`. The end of its log is known to be the server's state at the time `known_until_ms`.
-/// Both directories must be locked.
+/// `dir` must be locked, and the source as well unless it is a backup.
 ///
 /// # Errors
 /// [`RestoreError`].

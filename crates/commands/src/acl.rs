@@ -4,8 +4,8 @@
 //! has the data has the users; see `engine::users`.
 //! What it is not: the language of rules, or any judgement: that is the crate `access`.
 //!
-//! Invariant: no reply shows a user's password. Only ACL GETUSER and LIST show its hash; ACL SAVE writes the
-//! hash to the file.
+//! Invariant: no reply of these commands shows a user's password. Only ACL GETUSER and LIST show its hash;
+//! ACL SAVE writes the hash to the file.
 
 mod change;
 mod file;
@@ -40,7 +40,7 @@ fn grammar(cx: &Context<'_, '_>) -> Grammar<'static> {
     Grammar { commands: users.commands(), all_channels: users.settings().all_channels }
 }
 
-/// All users by their names, including the changes of this unit.
+/// The users that the data have, including the changes of this unit, and the default user, by their names.
 fn all_users(cx: &mut Context<'_, '_>) -> BTreeMap<Box<[u8]>, User> {
     let data = cx.unit.data_settings();
     let decoded = |record: &[u8]| User::decode(record).unwrap_or_else(|_| User::initial(false));

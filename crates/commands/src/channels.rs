@@ -3,11 +3,11 @@
 //! What it is: the commands. What it is not: the register of subscribers, nor delivery (see [`pubsub`]).
 //!
 //! Invariants
-//! - A confirmation is written after all messages that were delivered to the client before it, so no message
-//!   follows the confirmation that ends its subscription.
-//! - A message waits for nothing, unless it is published in a transaction or script, or its channel is
-//!   durable. Then it waits for the log record of its unit, and later messages of the same client wait behind
-//!   it.
+//! - Outside of transactions, a confirmation is written after all messages that were delivered to the client
+//!   before it, so no message follows the confirmation that ends its subscription.
+//! - A message is delivered at once, unless it is published in a transaction or script, or its channel is
+//!   durable. Then it is a notice of its unit (see [`engine::Notice`]), and so are all later messages of the
+//!   same client, which stay behind it.
 //! - CLIENT REPLY OFF and SKIP suppress no confirmation and no message, because these are no replies. They
 //!   suppress an error, which is a reply.
 

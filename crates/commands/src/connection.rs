@@ -5,7 +5,7 @@
 //! ([`Session::closing`](engine::Session), a killed client's signal); the server closes it.
 //!
 //! Invariants
-//! - None of these commands touches a key; none waits for the log.
+//! - None of these commands touches a key.
 
 mod attributes;
 mod client;

@@ -1,7 +1,7 @@
 //! Document commands: DOC.PUT, DOC.GET, DOC.DEL.
 //!
-//! They access the documents that HTTP serves, one at a time, so that a transaction can write documents, keys
-//! and messages as one record. Replication and the creation of databases need HTTP.
+//! Each of them accesses one of the documents that HTTP serves. With them a transaction can write documents,
+//! keys and messages as one record. Replication and the creation of databases need HTTP.
 //!
 //! Invariants
 //! - An error about documents begins with CouchDB's name for it, in capitals and without underscores, then

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! MEMBERS, INFO               from this member's view, at once
-//! JOIN, REMOVE, TRANSFER      to the group; it replies once the change is committed, or refused
+//! JOIN, REMOVE                to the group; it replies once the change is committed, or refused
+//! TRANSFER                    to the group; it replies once the new leader is being elected, or refused
 //! PEER                        the connection becomes one between members, and speaks RESP no longer
 //! ```
 //!

@@ -19,8 +19,8 @@ pub(super) fn help(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Comma
     Ok(())
 }
 
-/// The handler of a container's own row. It is never reached without a subcommand, because the arity rules
-/// that out.
+/// The handler in a container's own row. It never runs: the arity of the container requires a subcommand, and
+/// a call with one runs the handler of the subcommand, or is refused.
 pub(super) fn no_subcommand(_cx: &mut Context<'_, '_>, _args: Args<'_>) -> Result<(), CommandError> {
     Err(CommandError::Syntax)
 }

@@ -4,7 +4,8 @@
 //! What it is not: sorting in place.
 //!
 //! Invariants
-//! - A call with patterns has locked every slot: which keys it reads depends on the elements.
+//! - A call with a pattern that names keys has locked every slot: which keys it reads depends on the
+//!   elements.
 
 mod options;
 mod pattern;

@@ -653,7 +653,7 @@ impl TestHost {
             Signal::Close => {}
         });
         let (peer, local) = ("127.0.0.1:50001".to_string(), "127.0.0.1:6379".to_string());
-        self.clients.register(Connected { peer, local, fd: 8, now_ms: START_MS, signaller })
+        self.clients.register(Connected { peer, peer_uid: None, local, fd: 8, now_ms: START_MS, signaller })
     }
 
     /// Takes the pushes to a client, in the notation of [`notation`], and their newest gate.

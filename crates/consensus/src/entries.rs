@@ -101,10 +101,10 @@ impl Entries {
         self.kept.push_back(Reference { term, end: Lsn::ZERO });
     }
 
-    /// Notes the end of an entry's batch.
+    /// Notes the end of an entry's batch, if the entry is still kept.
     ///
     /// # Panics
-    /// If the entry does not exist, or is another batch.
+    /// If the entry does not exist yet, or is another batch.
     pub(crate) fn place(&mut self, batch: &Batch) {
         let index = index_of(batch.number);
         let Some(at) = index.checked_sub(self.before.0 + 1) else { return };

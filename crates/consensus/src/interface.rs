@@ -93,7 +93,7 @@ pub struct Link {
 /// Why batches are not accepted. The connection on which they came must be closed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Refused {
-    /// The sender does not lead any more.
+    /// This member does not follow the sender in the term of the connection.
     #[error(
         "term {known} has begun, or another leader is known, since the connection of term {link} was made"
     )]

@@ -38,8 +38,8 @@ impl Lease {
         self.void_until_us = now_us + RELEASE_US / 9 * 10;
     }
 
-    /// The time up to which the lease holds among these voters, of which `own` is this member; 0 if there is
-    /// no lease.
+    /// The time up to which the lease holds among these voters, of which `own` is this member: without end if
+    /// it is the only one, 0 if there is no lease.
     pub(crate) fn until_us(&self, own: MemberId, voters: &[MemberId], now_us: u64) -> u64 {
         if now_us < self.void_until_us || !voters.contains(&own) {
             return 0;

@@ -24,9 +24,10 @@
 //! - A member campaigns only if its memory has every change of members that it knows to be committed.
 //! - A lease ([`Member::lease_until_us`]) ends before any voter that granted it can elect another leader.
 //!   There is no lease during a transfer, nor until all releases of the transfer have expired.
-//! - For one election timeout after its start, a member votes for nobody, because it may have granted a lease
-//!   before. There is one exception: it votes for a candidate for whom its leader has released it. That
-//!   leader then has no lease, and no lease of an earlier term was left when it was elected.
+//! - For one election timeout after its start, a member votes for no other member, because it may have
+//!   granted a lease before. There is one exception: it votes for a candidate for whom its leader has
+//!   released it. That leader then has no lease, and no lease of an earlier term was left when the leader was
+//!   elected.
 //! - A witness (a voter that keeps the log and has no data) campaigns later than the other members, and so
 //!   normally wins only if it has batches that all others lack. It forgets no log that a member may still
 //!   lack ([`Member::held_by_all`]).

@@ -112,8 +112,8 @@ fn ids(of: &[MemberId]) -> Vec<u64> {
 }
 
 impl Member {
-    /// A member at its start, which follows nobody. If there is no other voter, it leads after its next tick;
-    /// if it has taken part in a term before, only after an election timeout, because it may have granted a
+    /// A member at its start, which follows nobody. If it is the only voter, it leads after its next tick; if
+    /// it has taken part in a term before, only after an election timeout, because it may have granted a
     /// lease.
     pub fn start(start: Start<'_>) -> Member {
         let Start { id, is_witness, members, configured_up_to, .. } = start;
@@ -522,6 +522,12 @@ impl Member {
         self.lease.until_us(self.id, &self.members.voters, self.now_us)
     }
 
+    /// Whether this member leads, and a majority has answered it so lately that no other member can have been
+    /// elected; also before it has committed a batch of its own term.
+    pub fn is_heard(&self) -> bool {
+        self.leads() && self.lease.until_us(self.id, &self.members.voters, self.now_us) > self.now_us
+    }
+
     /// The progress of the other members; empty unless this member leads.
     pub fn progress(&self) -> Vec<Progress> {
         if !self.leads() {
@@ -537,7 +543,7 @@ impl Member {
     }
 
     /// The position up to which all members, including learners, have the log durably, as far as this member
-    /// knows. Nobody will ever request the log before it. `None` if no such position is known, or the known
+    /// knows. None of them will request the log before it. `None` if no such position is known, or the known
     /// one is too old.
     pub fn held_by_all(&self) -> Option<Lsn> {
         let told = if self.leads() { self.least_of_all() } else { self.held_by_all };
@@ -547,7 +553,7 @@ impl Member {
         self.engine.store().end_of(index).filter(|_| index > 0)
     }
 
-    /// The lowest index up to which any member has the log, as far as this leader knows.
+    /// The index up to which every member has the log, as far as this leader knows.
     fn least_of_all(&self) -> u64 {
         let all = self.engine.raft.prs().iter();
         all.map(|(_, progress)| progress.matched).min().unwrap_or(0).min(self.durable)

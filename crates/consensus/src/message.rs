@@ -15,11 +15,12 @@
 //!                                    RELEASE: the id of the candidate; HEARTBEAT: the index
 //!                                    up to which all members have the log, as far as the leader knows
 //! 40  u64  term of the entry there   votes only
-//! 48  u64  committed index
+//! 48  u64  committed index           HEARTBEAT: no more than the receiver is known to have
 //! 56  u64  term of the entry there   votes and their answers only
 //! 64  u64  when it was sent: microseconds of the sender's clock, which
 //!                                    also counts while its machine is suspended
-//! 72  u64  the newest such time of the receiver that the sender knows of; 0 for none
+//! 72  u64  such a time of the receiver, repeated; 0 for none. HEARTBEAT ANSWER and ACCEPTED: of its newest
+//!                                    heartbeat in this term. Others: of its last message that arrived
 //! 80  u32  zero
 //! 84  u32  crc32c of bytes 0..84
 //! ```
@@ -97,19 +98,20 @@ pub struct Message {
     pub from: MemberId,
     /// The receiver.
     pub to: MemberId,
-    /// The term of the sender; in a pre-vote, the term that the sender would begin.
+    /// The term of the sender; in a pre-vote and an answer that grants it, the term that the candidate would
+    /// begin.
     pub term: u64,
     /// See the table.
     pub index: u64,
     /// See the table.
     pub index_term: u64,
-    /// The index up to which the sender knows the log to be committed.
+    /// An index up to which the log is committed; see the table.
     pub commit: u64,
     /// See the table.
     pub commit_term: u64,
     /// When the message was sent.
     pub sent_us: u64,
-    /// The newest [`Message::sent_us`] of the receiver that the sender knows of.
+    /// The [`Message::sent_us`] of a message of the receiver, repeated; see the table.
     pub echo_us: u64,
 }
 

@@ -1,10 +1,10 @@
 //! Authentication and authorisation of HTTP clients.
 //!
 //! Users are the same for both protocols (`engine::users`), and `admin-user` with `admin-password` is one
-//! more, an admin. While neither that password nor one for `default` is set, every client that is served is
-//! an admin; while `protected-mode` is on, these are only the clients on this machine. With an admin, a
-//! database is open to admins only, unless its `_security` permits more; `/metrics` and `/_backup` are always
-//! for admins only, and for users with the right to INFO and to REPLICATE.
+//! more, an admin. While that password is not set, and `default` needs none and may do everything, every
+//! client that is served is an admin; while `protected-mode` is on, these are only the clients on this
+//! machine. Otherwise a database is open to admins only, unless its `_security` permits more; `/metrics` and
+//! `/_backup` are always for admins, and for users with the right to INFO or REPLICATE, respectively.
 //!
 //! A client that is trusted for being on this machine must have addressed it by a name of this machine:
 //! `localhost`, an address, or one of `http-hosts`. Otherwise a page of any site whose name is made to
@@ -24,6 +24,8 @@ use settings::Key;
 use super::{
     failure::Failure,
     host::{Account, Host, LogIn, Resource},
+    proxy_auth::WrongToken,
+    refusal::Refusal,
     thread::HttpThread,
     user::{Shown, TOO_EARLY, User, WRONG_PASSWORD},
 };
@@ -58,7 +60,7 @@ pub(super) async fn admit_admin(
     identify(thread, headers, peer).await?.require_admin()
 }
 
-/// Admits admins, and users with the right to this resource.
+/// Admits admins, and users with the right to this resource who give their name and password (Basic).
 pub(super) async fn admit_to(
     thread: &HttpThread,
     peer: &SocketAddr,
@@ -74,8 +76,8 @@ pub(super) async fn admit_to(
     }
 }
 
-/// Whether the `Host` header names this machine; `names` are its additional names. A request without `Host`
-/// does not come from a browser.
+/// Whether each `Host` header names this machine; `names` are its additional names. A request without `Host`
+/// passes: it does not come from a browser.
 fn names_this_machine(headers: &HeaderMap, names: &str) -> bool {
     headers.get_all(header::HOST).iter().all(|host| host.to_str().is_ok_and(|host| is_ours(host, names)))
 }
@@ -97,7 +99,8 @@ fn is_ours(host: &str, names: &str) -> bool {
 /// Identifies the sender of these headers.
 ///
 /// # Errors
-/// If there are admins, and the name and the password that are given are wrong.
+/// If clients have to authenticate, and what is given is wrong (name and password, a token, the headers of a
+/// proxy), or the address has to wait.
 pub(super) async fn identify(
     thread: &HttpThread,
     headers: &HeaderMap,
@@ -107,6 +110,9 @@ pub(super) async fn identify(
         // Any credentials are as good as none.
         return Ok(User::anonymous(true));
     }
+    if let Some(user) = vouched_for(thread.host(), headers, peer)? {
+        return Ok(user);
+    }
     if let Some((name, password)) = credentials(headers) {
         let account = log_in(thread.host(), peer, (&name, &password), None).await?;
         return Ok(User::known(&name, account, Shown::Password));
@@ -114,11 +120,35 @@ pub(super) async fn identify(
     Ok(thread.front.sessions.user(thread.host(), headers).unwrap_or_else(|| User::anonymous(false)))
 }
 
+/// The user whom another server has authenticated, if this server trusts one: the issuer of tokens, or a
+/// proxy.
+fn vouched_for(host: &Host, headers: &HeaderMap, peer: &SocketAddr) -> Result<Option<User>, Failure> {
+    let trusted = host.access.trusted_issuers();
+    if let (Some(jwt), Some(token)) = (&trusted.jwt, bearer_token(headers)) {
+        let claimed = jwt.judge(token, host.unix_ms() / 1000);
+        let claimed = claimed.inspect_err(|_| host.access.note_refused(peer.ip()))?;
+        let shown = Shown::Token { ends_s: claimed.ends_s };
+        return Ok(Some(User::vouched_for(claimed.name, claimed.roles, shown)));
+    }
+    let Some(secret) = &trusted.proxy else { return Ok(None) };
+    let named = secret.judge(headers).map_err(|WrongToken| {
+        host.access.note_refused(peer.ip());
+        Failure::Unauthorized("The token of the proxy is missing or wrong.")
+    })?;
+    Ok(named.map(|named| User::vouched_for(named.name, named.roles, Shown::Proxy)))
+}
+
+/// The token of a request that shows one.
+pub(super) fn bearer_token(headers: &HeaderMap) -> Option<&str> {
+    let (scheme, token) = headers.get(header::AUTHORIZATION)?.to_str().ok()?.split_once(' ')?;
+    scheme.eq_ignore_ascii_case("bearer").then_some(token.trim())
+}
+
 /// The user with this name and password, who has the right to this resource. A password that takes long to
 /// check is checked on a thread that serves no clients.
 ///
 /// # Errors
-/// There is none, or the address has to wait.
+/// There is no such user, or the address has to wait.
 pub(super) async fn log_in(
     host: &Host,
     peer: &SocketAddr,
@@ -129,6 +159,7 @@ pub(super) async fn log_in(
         match host.access.log_in(peer.ip(), name, password, resource) {
             LogIn::Accepted(account) => return Ok(account),
             LogIn::Wrong => return Err(Failure::Unauthorized(WRONG_PASSWORD)),
+            LogIn::Loading => return Err(Refusal::Loading.into()),
             LogIn::TooEarly => return Err(Failure::Forbidden(TOO_EARLY)),
             // The outcome is known when it is asked for again, even if the work has panicked: then it begins
             // anew.
@@ -140,10 +171,20 @@ pub(super) async fn log_in(
 
 /// The user as of now, for a reply that goes on for long; `None` if it may not log in any more.
 pub(super) fn still(host: &Host, user: &User) -> Option<User> {
-    match &user.name {
-        None => Some(User::anonymous(!host.access.has_admins())),
-        Some(name) => Some(User::known(name, host.access.account(name)?, user.shown.clone())),
+    match (&user.name, &user.shown) {
+        (None, _) => Some(User::anonymous(!host.access.has_admins())),
+        // What it was told to trust, it trusts until the next request.
+        (Some(_), Shown::Proxy) => Some(user.clone()),
+        (Some(_), Shown::Token { ends_s }) => {
+            ends_s.is_none_or(|ends_s| host.unix_ms() / 1000 < ends_s).then(|| user.clone())
+        }
+        (Some(name), _) => Some(User::known(name, host.access.account(name)?, user.shown.clone())),
     }
+}
+
+/// The name that a request gives with a password, whether it is right or not.
+pub(super) fn named(headers: &HeaderMap) -> String {
+    credentials(headers).map(|(name, _)| name).unwrap_or_default()
 }
 
 /// Name and password of HTTP Basic authentication, if given.

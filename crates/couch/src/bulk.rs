@@ -28,7 +28,7 @@ use super::{
     user_documents,
 };
 
-/// The maximum number of documents in one batch: each takes some memory beside its bytes.
+/// The maximum number of documents in one request: each takes some memory beside its bytes.
 const DOCUMENTS_MAX: usize = 100_000;
 
 /// A parsed request of `_bulk_docs`.
@@ -37,11 +37,11 @@ struct Batch {
     new_edits: bool,
 }
 
-/// The state of a document in the request whose edit is not made, or not made yet.
+/// The state of a document of the request.
 enum Row {
     /// Its edit is submitted.
     Submitted,
-    /// The user may not edit it.
+    /// Its edit was refused before it was submitted.
     NotAllowed(Failure),
     /// It breaks a rule for documents.
     Refused(RefusedDocument),

@@ -16,6 +16,7 @@ mod form;
 use std::{rc::Rc, sync::Arc};
 
 use documents::{ChangeRow, Database, DbId, Direction, DocError, Found, Snapshot, json::put_string};
+use engine::replication::RoleView;
 use http::HeaderName;
 use tokio::{
     sync::watch,
@@ -47,15 +48,21 @@ const ROWS_PER_CHECK: u64 = 256;
 /// The start of a feed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Since {
-    Seq(u64),
+    Seq {
+        seq: u64,
+        /// Whether it names the database that it is of.
+        is_named: bool,
+    },
     Now,
 }
 
 impl Since {
+    const START: Since = Since::Seq { seq: 0, is_named: false };
+
     fn parse(text: &str, db: DbId) -> Result<Since, Failure> {
         let text = text.trim().trim_matches('"');
         if matches!(text, "" | "0") {
-            return Ok(Since::Seq(0));
+            return Ok(Since::START);
         }
         if text == "now" {
             return Ok(Since::Now);
@@ -65,20 +72,22 @@ impl Since {
         let seq = number.parse().map_err(|_| malformed())?;
         // The sequence is of an earlier database of the same name: all rows here are new.
         if of.is_some_and(|of| of != db.to_string()) {
-            return Ok(Since::Seq(0));
+            return Ok(Since::START);
         }
-        Ok(Since::Seq(seq))
+        Ok(Since::Seq { seq, is_named: of.is_some() })
     }
 }
 
 /// The sequence after which a feed begins. A `since` above `update_seq` refers to writes that this server
-/// does not have: a crash has lost them (with the durability `interval` or `none`), or they were read from
-/// another server. Other edits may get their numbers, so the feed restarts from 0.
-fn begin(since: Since, update_seq: u64) -> u64 {
+/// does not have. Mostly a crash has lost them (with the durability `interval` or `none`), or they were read
+/// from a server of another log: other edits may get their numbers, so the feed restarts from 0. But a member
+/// of a group that follows (`may_lag`) gets these writes later, with the same numbers, if another member has
+/// shown them.
+fn begin(since: Since, update_seq: u64, may_lag: bool) -> u64 {
     match since {
         Since::Now => update_seq,
-        Since::Seq(seq) if seq > update_seq => 0,
-        Since::Seq(seq) => seq,
+        Since::Seq { seq, is_named } if seq > update_seq && !(may_lag && is_named) => 0,
+        Since::Seq { seq, .. } => seq,
     }
 }
 
@@ -100,7 +109,7 @@ impl FeedRequest {
         let query = &call.query;
         let event_id = call.header(HeaderName::from_static("last-event-id"));
         let since = query.text("last-event-id").or(event_id).or(query.text("since"));
-        let since = since.map_or(Ok(Since::Seq(0)), |text| Since::parse(text, database.id()))?;
+        let since = since.map_or(Ok(Since::START), |text| Since::parse(text, database.id()))?;
         let descending = query.flag("descending")?;
         Ok(FeedRequest {
             form: Form::of(query)?,
@@ -140,7 +149,10 @@ pub(super) async fn changes(call: &mut Call, database: &Arc<Database>) -> Result
     }
     // Subscribe before the first read, so that nothing is missed.
     let news = call.thread.feeds().subscribe(database.id());
-    let since = begin(asked.since, call.snapshot(database).await?.update_seq());
+    let update_seq = call.snapshot(database).await?.update_seq();
+    let replication = &call.thread.host().replication;
+    let may_lag = replication.is_in_group() && matches!(replication.role(), RoleView::Replica { .. });
+    let since = begin(asked.since, update_seq, may_lag);
     let (thread, database, user) = (call.thread.clone(), database.clone(), call.user.clone());
     let body = chunks(&call.idle_timer, async move |writer: ChunkWriter| {
         let feed = Feed { thread, database, user, asked, writer, since, sent: 0, beat_due: Instant::now() };
@@ -310,13 +322,18 @@ mod tests {
     fn a_position_is_of_one_database() {
         let db = DbId::new(Lsn::new(0xab8));
         let parse = |text: &str| Since::parse(text, db);
-        assert_eq!(parse("7-0000000000000ab8"), Ok(Since::Seq(7)));
-        assert_eq!(parse("\"7-0000000000000ab8\""), Ok(Since::Seq(7)));
-        assert_eq!(parse("7-0000000000000ab0"), Ok(Since::Seq(0)), "of another that had its name");
-        assert_eq!(parse("7"), Ok(Since::Seq(7)));
+        let seq = |seq, is_named| Since::Seq { seq, is_named };
+        assert_eq!(parse("7-0000000000000ab8"), Ok(seq(7, true)));
+        assert_eq!(parse("\"7-0000000000000ab8\""), Ok(seq(7, true)));
+        assert_eq!(parse("7-0000000000000ab0"), Ok(Since::START), "of another that had its name");
+        assert_eq!(parse("7"), Ok(seq(7, false)));
         assert_eq!(parse("now"), Ok(Since::Now));
-        assert_eq!(parse(""), Ok(Since::Seq(0)));
-        assert_eq!((begin(Since::Now, 9), begin(Since::Seq(9), 9), begin(Since::Seq(10), 9)), (9, 9, 0));
+        assert_eq!(parse(""), Ok(Since::START));
+        for (since, at_leader, at_follower) in
+            [(Since::Now, 9, 9), (seq(9, true), 9, 9), (seq(10, true), 0, 10), (seq(10, false), 0, 0)]
+        {
+            assert_eq!((begin(since, 9, false), begin(since, 9, true)), (at_leader, at_follower));
+        }
         assert!(parse("x").is_err() && parse("-1").is_err() && parse("x-0000000000000ab8").is_err());
     }
 }

@@ -9,9 +9,9 @@
 //! of a worker. It is not shared: each thread has its own, with an appender of its own.
 //!
 //! Invariants
-//! - A wait ends with success only when its position is committed. Nothing waits while replies wait neither
-//!   for the disk nor for replicas (durability `interval` or `none`). When the log fails, every wait ends
-//!   with [`LogFailed`].
+//! - A wait ends with success only when its position is committed. No wait for a position begins while
+//!   replies wait neither for the disk nor for replicas (durability `interval` or `none`). When the log
+//!   fails, every wait ends with [`LogFailed`].
 //! - While any task waits, a wake-up is requested from the log: at the lowest of the positions or, while a
 //!   task waits for room, at any progress. `release` checks again after the request, so no movement is
 //!   missed.
@@ -67,7 +67,7 @@ impl CommitGate {
         }
     }
 
-    /// Appends with the thread's own appender. `append` must not block.
+    /// Appends with the thread's own appender. `append` must not use this gate.
     pub(crate) fn append<R>(&self, append: impl FnOnce(&mut Appender) -> R) -> R {
         append(&mut self.appender.borrow_mut())
     }

@@ -21,6 +21,7 @@ const NAMES: &[(&str, &str, Key)] = &[
     ("chttpd", "max_http_request_size", Key::HttpBodyBytesMax),
     ("chttpd", "port", Key::HttpPort),
     ("chttpd", "require_valid_user", Key::HttpRequireValidUser),
+    ("chttpd_auth", "public_fields", Key::UsersPublicFields),
     ("chttpd_auth", "same_site", Key::HttpSessionSameSite),
     ("chttpd_auth", "timeout", Key::HttpSessionTimeout),
     ("cors", "credentials", Key::CorsCredentials),
@@ -31,6 +32,8 @@ const NAMES: &[(&str, &str, Key)] = &[
     ("couch_httpd_auth", "timeout", Key::HttpSessionTimeout),
     ("couchdb", "max_document_size", Key::MaxDocumentSize),
     ("httpd", "enable_cors", Key::Cors),
+    ("jwt_auth", "required_claims", Key::JwtRequiredClaims),
+    ("jwt_auth", "roles_claim_path", Key::JwtRolesClaimPath),
     ("log", "level", Key::Loglevel),
 ];
 
@@ -55,12 +58,10 @@ pub(super) async fn config(call: &mut Call, path: &[&str]) -> Result<Reply, Fail
     match call.method() {
         "GET" | "HEAD" => {}
         "PUT" => match call.json().await? {
-            Value::String(text) => {
-                call.thread.host().config.set_and_keep(setting, Some(&text)).map_err(Failure::bad_request)?
-            }
+            Value::String(text) => call.thread.host().config.set_and_keep(setting, Some(&text))?,
             _ => return Err(Failure::bad_request("Config values must be strings")),
         },
-        "DELETE" => call.thread.host().config.set_and_keep(setting, None).map_err(Failure::bad_request)?,
+        "DELETE" => call.thread.host().config.set_and_keep(setting, None)?,
         _ => return Err(Failure::MethodNotAllowed("GET,HEAD,PUT,DELETE")),
     }
     Ok(reply::value(StatusCode::OK, &before))

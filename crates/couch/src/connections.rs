@@ -98,6 +98,7 @@ impl Connections {
         let id = self.last.get() + 1;
         self.last.set(id);
         let idle_timer = Rc::new(IdleTimer::new(self.now_s.clone()));
+        idle_timer.set_stranger(self.thread.host().access.has_admins());
         self.idle_timers.borrow_mut().insert(id, idle_timer.clone());
         let connections = self.clone();
         tokio::task::spawn_local(async move {
@@ -119,7 +120,12 @@ impl Connections {
             let drops_replies = self.thread.host().replication.drops_replies();
             let idle_timers = self.idle_timers.borrow();
             let over = idle_timers.values().filter(|idle_timer| drops_replies || idle_timer.is_over());
-            over.for_each(|idle_timer| idle_timer.ended.notify_one());
+            for idle_timer in over {
+                if idle_timer.awaits_login() {
+                    self.thread.host().traffic.login_timed_out();
+                }
+                idle_timer.ended.notify_one();
+            }
         }
     }
 

@@ -41,7 +41,7 @@ use crate::{Account, Host};
 pub(super) const SESSION_KEY: &[u8] = b"http:session-key";
 /// The bytes of a key.
 const KEY_BYTES: usize = 32;
-/// A cookie is renewed at this part of its time.
+/// A cookie is renewed once this part of its time, a tenth, is over.
 const RENEWED_AT: u64 = 10;
 /// The maximum bytes of a cookie, which holds the name of a user.
 const COOKIE_BYTES_MAX: usize = 4 << 10;
@@ -56,9 +56,9 @@ type SigningKey = [u8; KEY_BYTES];
 
 /// Issues and verifies cookies.
 pub(super) struct Sessions {
-    /// The key while the data have none, and this server may not write one.
+    /// The key while the data have none.
     own_key: SigningKey,
-    /// That of the data, which never changes.
+    /// The key in the data, once it was read: it never changes.
     key_of_data: OnceLock<SigningKey>,
     logged_out: Mutex<LoggedOut>,
 }

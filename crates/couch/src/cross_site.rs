@@ -21,7 +21,7 @@ const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 /// The media type of JSON.
 const JSON: &str = "application/json";
 
-/// Refuses changes by pages of other origins.
+/// Refuses changes by pages of other origins, unless CORS permits the origin.
 pub(super) fn check(settings: &Settings, method: &Method, headers: &HeaderMap) -> Result<(), Failure> {
     if is_harmless(method) || !is_foreign(headers) || cors::grant(settings, headers).is_some() {
         return Ok(());

@@ -30,7 +30,12 @@ pub(super) async fn database(call: &mut Call, name: &str, path: &[&str]) -> Resu
     }
     let database = &call.thread.database(name)?;
     match name {
-        USERS_DATABASE => user_documents::admit(call, path)?,
+        USERS_DATABASE => {
+            if let Some(reply) = user_documents::public_part(call, database, path).await? {
+                return Ok(reply);
+            }
+            user_documents::admit(call, path)?
+        }
         _ => security::check_member(&call.user, database)?,
     }
     match path {

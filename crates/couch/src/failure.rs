@@ -1,11 +1,12 @@
 //! Failed requests, and the one table of their status, error and reason.
 //!
-//! The texts are those of CouchDB, exactly: PouchDB and others compare them.
+//! The texts of CouchDB's own errors are exactly those of CouchDB: PouchDB and others compare them.
 
 use std::borrow::Cow;
 
 use documents::DocError;
 use http::StatusCode;
+use settings::NotStored;
 
 use super::{commit_gate::LogFailed, redis_limits::Broken, refusal::Refusal};
 
@@ -18,11 +19,11 @@ pub(super) enum Failure {
     MethodNotAllowed(&'static str),
     /// The path does not exist; with the reason in the reply.
     NotFound(&'static str),
-    /// The client must authenticate. Whether the reply has a `WWW-Authenticate` header, with which browsers
-    /// open their own log-in window, is decided in `route`; those for tools (`/metrics`, `/_backup`) have
-    /// one.
+    /// The client must authenticate, or authenticate as another user. Whether the reply has a
+    /// `WWW-Authenticate` header, with which browsers open their own log-in window, is decided in `route`;
+    /// those for tools (`/metrics`, `/_backup`) have one.
     Unauthorized(&'static str),
-    /// The authenticated client lacks the permission.
+    /// The client may not do this, whether it has authenticated or not.
     Forbidden(&'static str),
     /// The body does not have this required content type.
     BadContentType(&'static str),
@@ -30,9 +31,10 @@ pub(super) enum Failure {
     BadContentEncoding,
     /// The bytes of an attachment do not have the digest of the header `Content-MD5`.
     DigestMismatch,
-    /// The body is larger than `http-body-bytes-max`.
+    /// The body is larger than its limit (`http-body-bytes-max`, or less for some requests and clients), or
+    /// has too many queries.
     TooLarge,
-    /// Bodies of other requests take all memory for bodies.
+    /// There is no memory left for the body, or a password could not be derived.
     Busy,
     /// The revisions given in the body and in the query or `If-Match` differ.
     RevMismatch,
@@ -161,6 +163,15 @@ impl From<LogFailed> for Failure {
 impl From<Broken> for Failure {
     fn from(broken: Broken) -> Failure {
         Failure::Commands(broken)
+    }
+}
+
+impl From<NotStored> for Failure {
+    fn from(error: NotStored) -> Failure {
+        match error {
+            NotStored::NoRoom(reason) => Failure::Refused(Refusal::DiskFull(reason)),
+            NotStored::Refused(reason) => Failure::bad_request(reason),
+        }
     }
 }
 

@@ -15,10 +15,10 @@ use http::Request;
 use hyper::body::Incoming;
 use keyspace::Keyspace;
 use parking_lot::RwLockReadGuard;
-use settings::{Key, Settings};
+use settings::{Key, NotStored, Settings};
 use storage::Log;
 
-use crate::{Feeds, Reply, Traffic};
+use crate::{Feeds, Jwt, ProxySecret, Reply, Traffic};
 
 /// The parts and interfaces that the front uses.
 pub struct Host {
@@ -77,7 +77,7 @@ pub struct Store {
     pub keyspace: Arc<Keyspace>,
     /// The log that changes are appended to.
     pub log: Log,
-    /// The threads of the log.
+    /// The thread that flushes the log.
     pub driver: Arc<dyn LogDriver>,
 }
 
@@ -94,8 +94,8 @@ pub trait HttpSettings: Send + Sync {
     /// Gives a setting a value, or its default, for now and for the next start.
     ///
     /// # Errors
-    /// In words for a client: the value is not valid, or the change cannot be stored.
-    fn set_and_keep(&self, key: Key, value: Option<&str>) -> Result<(), String>;
+    /// The value is not valid, or the change cannot be stored.
+    fn set_and_keep(&self, key: Key, value: Option<&str>) -> Result<(), NotStored>;
     /// The maximum number of connections to the HTTP port.
     fn connections_max(&self) -> u64;
 }
@@ -104,7 +104,7 @@ pub trait HttpSettings: Send + Sync {
 pub trait Accounts: Send + Sync {
     /// Whether only clients on this machine are served, all of them as admins.
     fn trusts_this_machine(&self) -> bool;
-    /// Whether there is an admin with a password. Otherwise, clients need not authenticate.
+    /// Whether clients have to authenticate to be admins. Otherwise every client is an admin.
     fn has_admins(&self) -> bool;
     /// The password of the user `default`, if it comes from a setting.
     fn default_password(&self) -> Option<String>;
@@ -112,6 +112,24 @@ pub trait Accounts: Send + Sync {
     fn account(&self, name: &str) -> Option<Account>;
     /// Judges a name and a password which a client at this address gives, for this resource if any.
     fn log_in(&self, address: IpAddr, name: &str, password: &str, resource: Option<Resource>) -> LogIn;
+    /// The other servers whose word about users is trusted.
+    fn trusted_issuers(&self) -> TrustedIssuers {
+        TrustedIssuers::default()
+    }
+    /// Notes that a client at this address has shown a token that is refused. It could not be guessed, so the
+    /// address is not slowed down.
+    fn note_refused(&self, _address: IpAddr) {}
+    /// Notes a request (method and path) that only administrators make, for the audit.
+    fn note_request(&self, _client: SocketAddr, _user: &str, _request: (&str, &str), _succeeded: bool) {}
+}
+
+/// Other servers whose word about users is trusted.
+#[derive(Debug, Clone, Default)]
+pub struct TrustedIssuers {
+    /// The issuers of tokens.
+    pub jwt: Option<Arc<Jwt>>,
+    /// The proxy in front of this server.
+    pub proxy: Option<Arc<ProxySecret>>,
 }
 
 /// A user that may log in.
@@ -130,19 +148,21 @@ pub type Work = Box<dyn FnOnce() + Send>;
 
 /// A judgement about a name and a password.
 pub enum LogIn {
-    /// They are those of a user, who may use the resource.
+    /// The name and the password are those of a user who may log in and use the resource.
     Accepted(Account),
-    /// They are not.
+    /// They are not those of such a user.
     Wrong,
-    /// Others at this address have failed: it has to wait.
+    /// Log-ins from this address have failed: the client has to wait.
     TooEarly,
-    /// That takes long to find out: ask again when this work is done.
+    /// The server loads its data, and does not know the user.
+    Loading,
+    /// The check of the password takes long: run this work, then ask again.
     Begins(Work),
-    /// That is being found out: ask again a little later.
+    /// This password is being checked, or as many others as may be at a time: ask again a little later.
     Later,
 }
 
-/// What is for users with a right of their own, too.
+/// A resource for admins, and for other users with a right to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Resource {
     /// `/metrics`: those who may run INFO.
@@ -177,7 +197,7 @@ pub struct Fault {
 pub trait Status: Send + Sync {
     /// The progress of recovery; `None` once it is done.
     fn loading(&self) -> Option<Progress>;
-    /// The fault for which the server takes no writes, if there is one.
+    /// The fault for which the server takes no writes, if there is one; loading is one.
     fn fault(&self) -> Option<Fault>;
 }
 
@@ -216,7 +236,7 @@ pub trait Redis: Send + Sync {
     /// with the address `peer`.
     ///
     /// # Errors
-    /// In words for a client: no further client is served.
+    /// Why the client is not served, in words for it.
     fn connect(&self, peer: SocketAddr) -> Result<UnixStream, String>;
     /// The table of its commands.
     fn commands(&self) -> &'static CommandTable;
@@ -225,9 +245,10 @@ pub trait Redis: Send + Sync {
 /// The future of a reply.
 pub type Answer = Pin<Box<dyn Future<Output = Reply>>>;
 
-/// The paths of the HTTP port that are not CouchDB's, such as `/metrics`; they are for admins.
+/// The paths of the HTTP port that are not CouchDB's, such as `/metrics`; they are for admins, and for users
+/// with the right to the resource.
 pub trait Tools: Send + Sync {
-    /// Whether paths with this first segment are tools.
+    /// The resource to which paths with this first segment belong; `None` if they are no tools.
     fn serves(&self, first_segment: &str) -> Option<Resource>;
     /// Answers a request that was admitted.
     fn answer(&self, request: Request<Incoming>) -> Answer;

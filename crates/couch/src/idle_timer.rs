@@ -1,8 +1,8 @@
 //! Timeouts of HTTP clients.
 //!
-//! Every connection records the phase that it is in, in whole seconds of its thread's clock; the thread
-//! checks all connections once a second. So a request needs no timer of its own. A client that sends a head
-//! or a body too slowly, or receives a reply too slowly, is disconnected.
+//! Every connection records its phase and when the phase began, in whole seconds of its thread's clock; the
+//! thread checks all connections once a second. So a request needs no timer of its own. A client that sends a
+//! head or a body too slowly, or receives a reply too slowly, is disconnected.
 //!
 //! Invariants
 //! - A fast start does not excuse a slow rest: a body holds memory until it is complete.
@@ -19,6 +19,9 @@ use tokio::sync::Notify;
 
 use super::body_memory::Claim;
 
+/// Seconds that a client which has to log in, and has not, may be idle, take for the head of a request, or
+/// send nothing of its body.
+pub(super) const LOGIN_S_MAX: u32 = 10;
 /// Seconds that a connection may be idle between requests.
 const IDLE_S_MAX: u32 = 120;
 /// Seconds that the head of a request may take.
@@ -34,6 +37,8 @@ const TAKE_STALL_S_MAX: u32 = 60;
 
 #[derive(Clone, Copy)]
 enum Phase {
+    /// No byte has arrived since the connection was made.
+    New,
     /// Between requests.
     Idle,
     /// Bytes of a request's head have arrived.
@@ -71,6 +76,8 @@ pub(super) struct IdleTimer {
     now_s: Rc<Cell<u32>>,
     phase: Cell<Phase>,
     since_s: Cell<u32>,
+    /// Whether the client has to log in, and its last request was that of nobody.
+    is_stranger: Cell<bool>,
     stall: RefCell<Option<Stall>>,
     /// The memory claim of the request's body, until it is answered.
     held: RefCell<Option<Claim>>,
@@ -81,9 +88,24 @@ pub(super) struct IdleTimer {
 impl IdleTimer {
     pub(super) fn new(now_s: Rc<Cell<u32>>) -> IdleTimer {
         let since_s = Cell::new(now_s.get());
-        let phase = Cell::new(Phase::Idle);
+        let (phase, is_stranger) = (Cell::new(Phase::New), Cell::new(false));
         let (stall, held) = (RefCell::default(), RefCell::default());
-        IdleTimer { now_s, phase, since_s, stall, held, ended: Notify::new() }
+        IdleTimer { now_s, phase, since_s, is_stranger, stall, held, ended: Notify::new() }
+    }
+
+    /// Says whether the client has to log in, and has not.
+    pub(super) fn set_stranger(&self, is_stranger: bool) {
+        self.is_stranger.set(is_stranger);
+    }
+
+    /// Whether the client has to log in, and has not.
+    pub(super) fn is_stranger(&self) -> bool {
+        self.is_stranger.get()
+    }
+
+    /// Whether the client is one that has to log in, and has sent no whole request yet.
+    pub(super) fn awaits_login(&self) -> bool {
+        self.is_stranger.get() && matches!(self.phase.get(), Phase::New | Phase::Head)
     }
 
     fn enter(&self, phase: Phase) {
@@ -93,7 +115,7 @@ impl IdleTimer {
 
     /// Bytes were read from the socket.
     pub(super) fn read(&self) {
-        if matches!(self.phase.get(), Phase::Idle) {
+        if self.is_idle() {
             self.enter(Phase::Head);
         }
     }
@@ -153,7 +175,7 @@ impl IdleTimer {
 
     /// Whether no byte of the next request has arrived.
     pub(super) fn is_idle(&self) -> bool {
-        matches!(self.phase.get(), Phase::Idle)
+        matches!(self.phase.get(), Phase::New | Phase::Idle)
     }
 
     /// Whether the server began to read the body and has not reached its end.
@@ -175,11 +197,13 @@ impl IdleTimer {
             return true;
         }
         match self.phase.get() {
-            Phase::Idle => waited_s > IDLE_S_MAX,
+            Phase::New | Phase::Idle | Phase::Head if self.is_stranger.get() => waited_s > LOGIN_S_MAX,
+            Phase::New | Phase::Idle => waited_s > IDLE_S_MAX,
             Phase::Head => waited_s > HEAD_S_MAX,
             Phase::Body { window_s, bytes, came_s: None } => {
                 let elapsed_s = now_s.saturating_sub(window_s);
-                waited_s > BODY_STALL_S_MAX || elapsed_s > BODY_WINDOW_S && is_too_slow(bytes, elapsed_s)
+                let stall_s_max = if self.is_stranger.get() { LOGIN_S_MAX } else { BODY_STALL_S_MAX };
+                waited_s > stall_s_max || elapsed_s > BODY_WINDOW_S && is_too_slow(bytes, elapsed_s)
             }
             Phase::Body { came_s: Some(_), .. } => false,
             Phase::Busy => false,
@@ -216,6 +240,28 @@ mod tests {
         }
         pass(&clock, 1);
         assert!(idle_timer.is_over());
+    }
+
+    #[test]
+    fn a_client_that_has_to_log_in_has_less_time() {
+        let (clock, idle_timer) = connection();
+        idle_timer.set_stranger(true);
+        pass(&clock, LOGIN_S_MAX);
+        assert!(idle_timer.awaits_login() && !idle_timer.is_over());
+        pass(&clock, 1);
+        assert!(idle_timer.is_over(), "it says nothing");
+        idle_timer.read();
+        pass(&clock, LOGIN_S_MAX + 1);
+        assert!(idle_timer.awaits_login() && idle_timer.is_over(), "its head does not end");
+        idle_timer.begin();
+        pass(&clock, 100_000);
+        assert!(!idle_timer.is_over(), "the server may take its time");
+        idle_timer.set_stranger(false);
+        idle_timer.end();
+        pass(&clock, LOGIN_S_MAX + 1);
+        assert!(!idle_timer.is_over(), "it has logged in");
+        idle_timer.set_stranger(true);
+        assert!(idle_timer.is_over() && !idle_timer.awaits_login(), "another one uses the connection now");
     }
 
     #[test]

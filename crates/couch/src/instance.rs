@@ -1,10 +1,9 @@
-//! Routes of the server as a whole: identity, health, metrics, ids, tasks.
+//! Routes of the server as a whole: identity, health, ids, tasks.
 
 use http::{HeaderValue, StatusCode, header};
 use serde_json::json;
 
 use super::{
-    body::Body,
     failure::Failure,
     ids::{NODE, new_uuid},
     mango,
@@ -18,23 +17,22 @@ const COUCHDB_VERSION: &str = "3.5.0";
 /// Limit of `count` in `/_uuids`.
 const UUIDS_MAX: u64 = 1000;
 
-/// `/_up`. As in CouchDB: 200 `{"status":"ok"}` when requests are served, and 404 (with progress) while the
-/// server recovers. 503 with the reason when a fault prevents writes; a replica is healthy.
+/// `/_up`: 200 `{"status":"ok"}` as in CouchDB, or 503 with the reason while a fault prevents writes, and
+/// with the progress while the server recovers. A replica is healthy.
 pub(super) fn up(host: &Host) -> Reply {
-    if let Some(Progress { percent, eta_seconds, bytes, total_bytes }) = host.status.loading() {
-        let eta = eta_seconds.map_or("null".into(), |seconds| format!("{seconds:.1}"));
-        let body = format!(
-            "{{\"status\":\"loading\",\"percent\":{percent:.1},\"eta_seconds\":{eta},\"bytes\":{bytes},\"total_bytes\":{total_bytes}}}\n"
-        );
-        return reply::json(StatusCode::NOT_FOUND, Body::from(body));
+    let progress = host.status.loading();
+    let Some(Fault { name, reason }) = host.status.fault() else {
+        return reply::value(StatusCode::OK, &json!({ "status": "ok" }));
+    };
+    let mut told = json!({ "status": "read_only", "error": name, "reason": reason });
+    if let Some(Progress { percent, eta_seconds, bytes, total_bytes }) = progress {
+        let tenths = |value: f64| (value * 10.0).round() / 10.0;
+        told["status"] = json!("loading");
+        told["percent"] = json!(tenths(percent));
+        told["eta_seconds"] = json!(eta_seconds.map(tenths));
+        (told["bytes"], told["total_bytes"]) = (json!(bytes), json!(total_bytes));
     }
-    match host.status.fault() {
-        None => reply::value(StatusCode::OK, &json!({ "status": "ok" })),
-        Some(Fault { name, reason }) => {
-            let told = json!({ "status": "read_only", "error": name, "reason": reason });
-            reply::value(StatusCode::SERVICE_UNAVAILABLE, &told)
-        }
-    }
+    reply::value(StatusCode::SERVICE_UNAVAILABLE, &told)
 }
 
 /// `/`: the greeting by which clients detect CouchDB. Its uuid is that of the log, which stays with the data:

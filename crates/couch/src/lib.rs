@@ -17,7 +17,7 @@
 //!   together (`body_memory`), results are rendered in chunks and only as fast as they are taken.
 //! - A reply leaves only when the log has committed all that it shows, unless replies wait neither for the
 //!   disk nor for replicas (durability `interval` or `none`).
-//! - Nothing is changed for pages of other origins: see `cross_site`.
+//! - Nothing is changed for pages of other origins that CORS does not permit: see `cross_site`.
 //! - An idle connection is closed: see `idle_timer`.
 
 #![forbid(unsafe_code)]
@@ -46,9 +46,12 @@ mod host;
 mod idle_timer;
 mod ids;
 mod instance;
+mod jwt;
+mod jwt_keys;
 mod listing;
 mod mango;
 mod page;
+mod proxy_auth;
 mod query;
 mod range;
 mod redis;
@@ -79,8 +82,10 @@ pub use self::{
     front::{ConnectionPermit, Front},
     host::{
         Account, Accounts, Acks, Answer, Compaction, Fault, Host, HttpSettings, LogDriver, LogIn, Progress,
-        Redis, Resource, Running, Status, Store, Tools, Work,
+        Redis, Resource, Running, Status, Store, Tools, TrustedIssuers, Work,
     },
+    jwt::{Jwt, JwtError, is_jwt},
+    proxy_auth::ProxySecret,
     range::ByteRange,
     reply::{Reply, set_header},
     socket::Socket,

@@ -18,7 +18,7 @@ use super::{
     show::{Show, send_document},
 };
 
-/// Queries in one request to `_all_docs/queries`.
+/// The maximum number of queries in one request to `_all_docs/queries`.
 const QUERIES_MAX: usize = 1000;
 
 /// Skipped rows between two yields to other connections.

@@ -213,7 +213,7 @@ fn design_document(snapshot: &Snapshot, id: &str) -> Result<Option<Found>, DocEr
     }
 }
 
-/// Writes a design document, or deletes it without a body.
+/// Writes a design document with this body; without one, deletes the document.
 async fn replace(
     call: &Call,
     database: &Arc<Database>,

@@ -53,7 +53,7 @@ const VALUES_MAX: usize = 256 << 10;
 const RUN_TIME_MAX: Duration = Duration::from_secs(30);
 /// The longest time that a request waits for a message.
 const WAIT_MS_MAX: u64 = 25_000;
-/// How long it gathers further messages after the first.
+/// How long a request gathers further messages after the first.
 const GATHER_TIME: Duration = Duration::from_millis(20);
 /// Messages of one reply.
 const MESSAGES_MAX: usize = 500;
@@ -114,7 +114,8 @@ async fn run(thread: &HttpThread, body: &Bytes, peer: SocketAddr) -> Result<Repl
     Ok(private(&all.iter().map(JsonReply).collect::<Vec<_>>()))
 }
 
-/// `POST /_redis/channel`: the messages after a position, at once if there are any, or when the first comes.
+/// `POST /_redis/channel`: the messages after a position, at once if there are any, or when the first comes;
+/// none if the wait is over before.
 async fn follow(thread: &HttpThread, body: &Bytes, peer: SocketAddr) -> Result<Reply, Failure> {
     let malformed = "The body must be {\"channel\": name, \"from\": position, \"wait_ms\": milliseconds}.";
     let Follow { channel, from, wait_ms } = Follow::parse(body).ok_or(Failure::bad_request(malformed))?;

@@ -1,9 +1,11 @@
 //! The reasons for refusing a change of documents before it is tried, or for showing no documents.
 
-use engine::replication::{Availability, NO_LEADER, READ_REMOVED, READ_WITNESS, WriteRefusal};
+use engine::replication::{
+    Availability, COMMITS_NOTHING, NO_LEADER, READ_DEPOSED, READ_REMOVED, READ_WITNESS, WriteRefusal,
+};
 use storage::{Admission, Log};
 
-/// Why a change was refused; the `Display` text is sent to the client.
+/// Why a change was refused, or why no documents are shown; the `Display` text is sent to the client.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Refusal {
     /// The server is recovering.
@@ -27,10 +29,17 @@ pub(crate) enum Refusal {
     /// It leads its group, and no majority takes its log.
     #[error("The group commits nothing: no majority of its members takes the leader's log. Try again.")]
     NotCommitted,
-    /// The server follows a leader, and does not know yet how many of its own records that leader has.
+    /// The server follows a leader and shows no data: it does not know what of its data is committed, or is
+    /// far behind.
     #[error("This server follows a leader that it has not caught up with yet; try again, or ask the leader.")]
     Stale,
-    /// It is the leader, but must not write for this reason.
+    /// The server has given up the lead.
+    #[error("This server has given up the lead: another server leads, or is being told to; ask that one.")]
+    Deposed,
+    /// The server hands over the lead.
+    #[error("This server is handing over the lead to a replica: try again, or send writes to that one.")]
+    HandingOver,
+    /// It follows nobody, but must not write for this reason.
     #[error("{0}")]
     Leader(&'static str),
     /// The disk has no room for the log.
@@ -63,9 +72,9 @@ impl Refusal {
             WriteRefusal::Removed => Refusal::Removed,
             WriteRefusal::NoLeader => Refusal::NoMajority,
             WriteRefusal::NotCommitted => Refusal::NotCommitted,
-            WriteRefusal::Deposed | WriteRefusal::SettingsOwed | WriteRefusal::TooFewReplicas => {
-                Refusal::Leader(reason.error())
-            }
+            WriteRefusal::Deposed => Refusal::Deposed,
+            WriteRefusal::HandingOver => Refusal::HandingOver,
+            WriteRefusal::SettingsOwed | WriteRefusal::TooFewReplicas => Refusal::Leader(reason.error()),
         })
     }
 
@@ -75,17 +84,19 @@ impl Refusal {
         Some(match reason {
             READ_WITNESS => Refusal::Witness,
             READ_REMOVED => Refusal::Removed,
+            READ_DEPOSED => Refusal::Deposed,
             NO_LEADER => Refusal::NoMajority,
+            COMMITS_NOTHING => Refusal::NotCommitted,
             _ => Refusal::Stale,
         })
     }
 
-    /// The seconds after which a client should try again, if an election, or the end of a script,
-    /// ends this state.
+    /// The seconds after which a client should try again, if this state probably ends soon.
     pub(super) fn retry_after_s(&self) -> Option<&'static str> {
         let ends_soon = matches!(
             self,
             Refusal::Follower
+                | Refusal::HandingOver
                 | Refusal::NoMajority
                 | Refusal::NotCommitted
                 | Refusal::Stale

@@ -1,4 +1,4 @@
-//! Replies: JSON with a final newline, and the headers of all replies.
+//! Replies: JSON with a final newline, and the headers that they share.
 
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header};
 use serde::Serialize;
@@ -104,7 +104,7 @@ pub(super) fn set_etag(reply: &mut Reply, tag: &str) {
     set_header(reply, header::ETAG, &format!("\"{tag}\""));
 }
 
-/// Adds the headers of all replies.
+/// Adds the headers of all replies but those of tools.
 pub(super) fn finish(reply: &mut Reply, accept: Option<&HeaderValue>, request_id: u64) {
     let headers = reply.headers_mut();
     headers.insert(header::SERVER, SERVER);

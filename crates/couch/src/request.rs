@@ -27,7 +27,7 @@ pub(super) struct Call {
     pub(super) body: Option<RequestBody>,
 }
 
-/// Among the extensions of a request that came over TLS.
+/// The mark of a request that came over TLS, among its extensions.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Encrypted;
 

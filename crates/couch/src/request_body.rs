@@ -6,6 +6,7 @@ use std::{
     io::{self, Write},
     pin::Pin,
     rc::Rc,
+    time::Duration,
 };
 
 use bytes::Bytes;
@@ -13,11 +14,18 @@ use flate2::write::GzDecoder;
 use http::{HeaderMap, header};
 use http_body::Body as HttpBody;
 use hyper::body::Incoming;
+use tokio::time::timeout;
 
-use super::{body_memory::Claim, failure::Failure, idle_timer::IdleTimer};
+use super::{
+    body_memory::Claim,
+    failure::Failure,
+    idle_timer::{IdleTimer, LOGIN_S_MAX},
+};
 
 /// Limit for reading and dropping an unwanted body.
 const DRAINED_BYTES_MAX: u64 = 256 << 10;
+/// The same, of a client that has to log in, and has not.
+const DRAINED_OF_STRANGER_BYTES_MAX: u64 = 64 << 10;
 /// The first allocation for a body is no larger than this, however large the announced length.
 const RESERVED_BYTES_MAX: usize = 1 << 20;
 /// Compressed bytes between two checks of the memory limit: they inflate to a thousand times their size at
@@ -114,16 +122,25 @@ impl RequestBody {
 
     /// Reads and drops an unwanted body, so that the connection can be reused. Returns false if the body is
     /// longer than [`DRAINED_BYTES_MAX`], or broken.
-    pub(super) async fn drain(mut self) -> bool {
-        if self.announced_bytes().is_some_and(|bytes| bytes > DRAINED_BYTES_MAX) {
+    pub(super) async fn drain(self) -> bool {
+        self.drain_at_most(DRAINED_BYTES_MAX).await
+    }
+
+    /// As [`RequestBody::drain`], for a client that has to log in, and has not: within a lower limit, and not
+    /// for long.
+    pub(super) async fn drain_of_stranger(self) -> bool {
+        let limit = Duration::from_secs(LOGIN_S_MAX.into());
+        timeout(limit, self.drain_at_most(DRAINED_OF_STRANGER_BYTES_MAX)).await.unwrap_or(false)
+    }
+
+    async fn drain_at_most(mut self, bytes_max: u64) -> bool {
+        if self.announced_bytes().is_some_and(|bytes| bytes > bytes_max) {
             return false;
         }
         let mut bytes = 0;
         while !self.incoming.is_end_stream() {
             match self.piece().await {
-                Ok(Some(piece)) if bytes + piece.len() as u64 <= DRAINED_BYTES_MAX => {
-                    bytes += piece.len() as u64
-                }
+                Ok(Some(piece)) if bytes + piece.len() as u64 <= bytes_max => bytes += piece.len() as u64,
                 Ok(None) => return true,
                 _ => return false,
             }

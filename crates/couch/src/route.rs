@@ -2,6 +2,7 @@
 
 use std::{net::SocketAddr, rc::Rc};
 
+use documents::USERS_DATABASE;
 use engine::replication::Address;
 use http::{
     HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode, Uri, Version, header, request::Parts,
@@ -48,7 +49,7 @@ pub(super) async fn answer(
         reply::finish(&mut reply, request.headers().get(header::ACCEPT), thread.front.request_id());
         reply
     } else if let Some(resource) = first.and_then(|first| thread.host().tools.serves(first)) {
-        by_tools(&thread, request, peer, resource).await
+        by_tools(&thread, request, peer, (resource, &idle_timer)).await
     } else {
         let (head, incoming) = request.into_parts();
         answer_documents(&thread, head, incoming, peer, &idle_timer).await
@@ -96,8 +97,9 @@ async fn by_tools(
     thread: &HttpThread,
     mut request: Request<Incoming>,
     peer: SocketAddr,
-    resource: Resource,
+    (resource, idle_timer): (Resource, &IdleTimer),
 ) -> Reply {
+    idle_timer.set_stranger(thread.host().access.has_admins());
     if let Err(failure) = admit_to_tools(thread, request.method(), request.headers(), peer, resource).await {
         let mut reply = reply::failed(failure);
         if reply.status() == StatusCode::UNAUTHORIZED {
@@ -105,8 +107,17 @@ async fn by_tools(
         }
         return reply;
     }
+    idle_timer.set_stranger(false);
     *request.uri_mut() = without_empty_segments(request.uri());
-    thread.host().tools.answer(request).await
+    let begins_backup = resource == Resource::Backup && request.method() == Method::POST;
+    let user = access::named(request.headers());
+    let (method, path) = (request.method().clone(), request.uri().path().to_owned());
+    let reply = thread.host().tools.answer(request).await;
+    if begins_backup {
+        let succeeded = reply.status().is_success();
+        thread.host().access.note_request(peer, &user, (method.as_str(), &path), succeeded);
+    }
+    reply
 }
 
 async fn admit_to_tools(
@@ -168,6 +179,7 @@ async fn answer_documents(
             let claim = Claim::new(&thread.front.bodies, true, body_bytes_max as u64);
             let body = RequestBody::new(incoming, idle_timer.clone(), body_bytes_max, claim);
             let uri = head.uri.clone();
+            idle_timer.set_stranger(thread.host().access.has_admins());
             let (answered, unread) = admit_and_route(thread, head, body, peer, idle_timer).await;
             let mut reply = answered.unwrap_or_else(|failure| match url_at_leader(thread, &uri, &failure) {
                 Some(url) => reply::elsewhere(&url),
@@ -177,6 +189,7 @@ async fn answer_documents(
                 ask_for_password(thread, asked_scheme, &mut reply);
             }
             let is_read = match unread {
+                Some(body) if idle_timer.is_stranger() => body.drain_of_stranger().await,
                 Some(body) => body.drain().await,
                 None => !idle_timer.is_in_body(),
             };
@@ -197,7 +210,8 @@ async fn answer_documents(
 const ASKED_SCHEME: HeaderName = HeaderName::from_static("x-couchdb-www-authenticate");
 
 /// Has browsers ask for a password, as CouchDB does: if the client wants that, or if every request needs a
-/// user. Otherwise they would open their own window over a page that has a log-in form.
+/// user. In other cases the reply does not ask: browsers would open their own window over a page that has a
+/// log-in form.
 fn ask_for_password(thread: &HttpThread, asked_scheme: Option<HeaderValue>, reply: &mut Reply) {
     let default = || requires_valid_user(thread).then(|| HeaderValue::from_static("Basic realm=\"server\""));
     if let Some(scheme) = asked_scheme.or_else(default) {
@@ -215,7 +229,7 @@ fn url_at_leader(thread: &HttpThread, uri: &Uri, failure: &Failure) -> Option<St
     let leader = group.leader()?;
     let address = Address { port: leader.http_port, ..leader.address.clone() };
     let path = uri.path_and_query().map_or("/", |path| path.as_str());
-    // Then members tell each other the port of HTTP over TLS.
+    // With `tls-replication`, members tell each other the port of HTTP over TLS.
     let scheme = if host.settings().switch(Key::TlsReplication) { "https" } else { "http" };
     Some(format!("{scheme}://{address}{path}"))
 }
@@ -245,13 +259,16 @@ async fn admit_and_route(
     if let [redis::FOLDER, below @ ..] = &path[..] {
         let mut body = Some(body);
         let answered = redis::answer(thread, &head, below, &mut body, peer).await;
+        idle_timer.set_stranger(idle_timer.is_stranger() && answered.is_err());
         return (answered, body);
     }
     let user = match admit(thread, &head, &path, peer).await {
         Ok(user) => user,
         Err(failure) => return (Err(failure), Some(body)),
     };
-    let body = if user.name.is_some() || user.is_admin {
+    let is_known = user.name.is_some() || user.is_admin;
+    idle_timer.set_stranger(!is_known);
+    let body = if is_known {
         let body_bytes_max = thread.host().settings().integer(Key::HttpBodyBytesMax);
         body.claimed_by(Claim::new(&thread.front.bodies, false, body_bytes_max))
     } else {
@@ -264,10 +281,28 @@ async fn admit_and_route(
     let (thread, idle_timer, body) = (thread.clone(), idle_timer.clone(), Some(body));
     let mut call = Call { thread, head, query, user, peer, idle_timer, body };
     let mut answered = route(&mut call, &path).await;
+    if is_audited(&call.head.method, &path) {
+        let succeeded = answered.as_ref().is_ok_and(|reply| reply.status().is_success());
+        let user = call.user.name.as_deref().unwrap_or_default();
+        let request = (call.head.method.as_str(), call.head.uri.path());
+        call.thread.host().access.note_request(peer, user, request, succeeded);
+    }
     if let Ok(reply) = &mut answered {
         call.thread.front.sessions.renew(call.thread.host(), &call.user, reply);
     }
     (answered, call.body)
+}
+
+/// Whether the audit notes a request: it changes settings, users, rights, or the list of databases.
+fn is_audited(method: &Method, path: &[&str]) -> bool {
+    let changes = !matches!(*method, Method::GET | Method::HEAD);
+    let is_database = |name: &str| !name.starts_with('_') || name == USERS_DATABASE;
+    changes
+        && match path {
+            ["_node", ..] | [USERS_DATABASE, ..] | [_, "_security" | "_purge"] => true,
+            [name] => is_database(name) && *method != Method::POST,
+            _ => false,
+        }
 }
 
 /// The user that sends the request, if the server admits it.
@@ -279,8 +314,9 @@ async fn admit(thread: &HttpThread, head: &Parts, path: &[&str], peer: SocketAdd
     }
     thread.require_documents()?;
     let user = match access::identify(thread, headers, &peer).await {
-        // The greeting, logging in and logging out are open to all clients, even with wrong credentials.
-        Err(_) if matches!(path, [] | ["_session"]) => {
+        // The greeting and `/_session` are open to all clients, even with wrong credentials.
+        // A token that is refused says why: nobody types it, and nothing asks for another one.
+        Err(_) if matches!(path, [] | ["_session"]) && access::bearer_token(headers).is_none() => {
             access::identify(thread, &HeaderMap::new(), &peer).await?
         }
         user => user?,
@@ -292,7 +328,8 @@ async fn admit(thread: &HttpThread, head: &Parts, path: &[&str], peer: SocketAdd
     Ok(user)
 }
 
-/// Whether every request needs a user, except for logging in and `/_up`.
+/// Whether requests need a user (`http-require-valid-user`). Those for `/_up` and for the files of the
+/// console, preflight requests, and logging in need none even then.
 fn requires_valid_user(thread: &HttpThread) -> bool {
     thread.host().settings().switch(Key::HttpRequireValidUser)
 }

@@ -45,8 +45,14 @@ pub(super) async fn session(call: &mut Call) -> Result<Reply, Failure> {
 
 fn who_am_i(call: &Call) -> Reply {
     let user = &call.user;
-    let mut info = json!({ "authentication_handlers": ["cookie", "default"] });
+    let trusted = call.thread.host().access.trusted_issuers();
+    let mut handlers = vec!["cookie", "default"];
+    handlers.extend(trusted.jwt.map(|_| "jwt"));
+    handlers.extend(trusted.proxy.map(|_| "proxy"));
+    let mut info = json!({ "authentication_handlers": handlers });
     match user.shown {
+        Shown::Token { .. } => info["authenticated"] = "jwt".into(),
+        Shown::Proxy => info["authenticated"] = "proxy".into(),
         Shown::Cookie { .. } => info["authenticated"] = "cookie".into(),
         Shown::Password => info["authenticated"] = "default".into(),
         Shown::Nothing => {}
@@ -56,7 +62,8 @@ fn who_am_i(call: &Call) -> Reply {
 }
 
 async fn log_in(call: &mut Call) -> Result<Reply, Failure> {
-    let is_form = cross_site::media_type(&call.head.headers) == Some(FORM);
+    let media_type = cross_site::media_type(&call.head.headers);
+    let is_form = media_type.is_some_and(|media_type| media_type.eq_ignore_ascii_case(FORM));
     let body = match call.take_body() {
         // The route is open to all clients: limit the body to the size of a log-in.
         Some(body) => body.at_most(LOGIN_BYTES_MAX).whole(&call.head.headers).await?,
@@ -102,7 +109,7 @@ struct Login {
     password: Option<String>,
 }
 
-/// The name of a log-in, which may be given as either.
+/// The name in a log-in, which may be given as `name`, as `username`, or as both if they are equal.
 fn one_name(name: Option<String>, username: Option<String>) -> Result<String, Failure> {
     match (name, username) {
         (None, None) => Err(Failure::bad_request("request body must contain a username")),

@@ -13,6 +13,8 @@ pub struct Traffic {
     /// Connections that are open.
     pub(crate) connections: AtomicU64,
     responses: [AtomicU64; CLASSES.len()],
+    /// Connections that were closed because no request with a login had come in time.
+    login_timeouts: AtomicU64,
 }
 
 impl Traffic {
@@ -24,6 +26,21 @@ impl Traffic {
     /// (class of status, responses begun) for every class.
     pub fn responses(&self) -> impl Iterator<Item = (&'static str, u64)> {
         CLASSES.into_iter().zip(self.responses.iter().map(|count| count.load(Relaxed)))
+    }
+
+    /// Clients that were disconnected because they had to log in, and sent no whole request in time.
+    pub fn login_timeouts(&self) -> u64 {
+        self.login_timeouts.load(Relaxed)
+    }
+
+    /// Begins to count them anew.
+    pub fn reset_login_timeouts(&self) {
+        self.login_timeouts.store(0, Relaxed);
+    }
+
+    /// Counts one of them.
+    pub(crate) fn login_timed_out(&self) {
+        self.login_timeouts.fetch_add(1, Relaxed);
     }
 
     /// Counts a response.

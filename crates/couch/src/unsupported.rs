@@ -1,5 +1,5 @@
-//! Paths of CouchDB that this server does not support: the reply names an alternative. Documents with stored
-//! functions that would have no effect are refused in `documents`.
+//! Paths of CouchDB that this server does not support: the reply says why, or what to use instead. Documents
+//! with stored functions that would have no effect are refused in `documents`.
 
 use documents::DESIGN_PREFIX;
 

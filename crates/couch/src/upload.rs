@@ -1,7 +1,7 @@
 //! An attachment upload: kept in memory up to [`CHUNK_BYTES`], else stored in the log chunk by chunk.
 //!
 //! Invariants
-//! - No more than one chunk and the bytes received at once is in memory.
+//! - An upload keeps at most one chunk in memory, besides the bytes that are being added.
 //! - An aborted upload leaves nothing: chunks without an edit are discarded.
 
 use std::{rc::Rc, sync::Arc};

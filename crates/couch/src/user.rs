@@ -21,6 +21,10 @@ pub(super) enum Shown {
     Password,
     /// With a session cookie, which the reply renews or not.
     Cookie { session: u64, renew: bool },
+    /// With a JSON Web Token, until the time at which it ends, in seconds.
+    Token { ends_s: Option<u64> },
+    /// With the headers of a proxy.
+    Proxy,
 }
 
 /// The sender of a request.
@@ -43,6 +47,12 @@ impl User {
     pub(super) fn known(name: &str, account: Account, shown: Shown) -> User {
         let Account { roles, is_admin, .. } = account;
         User { name: Some(name.into()), roles, is_admin, shown }
+    }
+
+    /// A user whom another server has authenticated, with the roles that it names.
+    pub(super) fn vouched_for(name: String, roles: Vec<String>, shown: Shown) -> User {
+        let is_admin = roles.iter().any(|role| role == ADMIN_ROLE);
+        User { name: Some(name), roles, is_admin, shown }
     }
 
     /// As in CouchDB, a client that has not logged in is told to, and one that has is told that it may not.

@@ -4,17 +4,23 @@
 //!
 //! Invariants
 //! - No password is stored or returned: it is replaced before the document reaches the database.
-//! - Every edit of a document passes [`guard`], whatever the route.
-//! - Users read and change their own document only. Lists, feeds and queries are for admins.
+//! - Every edit of a user's document passes [`guard`], whatever the route.
+//! - Users read and change their own document only, and read of others what `users-public-fields` names.
+//!   Lists, feeds and queries are for admins.
+
+use std::sync::Arc;
 
 use access::{DerivedPassword, ITERATIONS_DEFAULT, SALT_BYTES_MAX};
-use documents::{BodyHash, DESIGN_PREFIX, Database, DocError, EditRequest, USERS_DATABASE};
+use documents::{BodyHash, DESIGN_PREFIX, Database, DocError, EditRequest, Pick, USERS_DATABASE};
+use http::StatusCode;
 use serde_json::Value;
+use settings::Key;
 
 use super::{
     edit::Edit,
     failure::Failure,
     ids::new_uuid,
+    reply::{self, Reply},
     request::Call,
     users::{Editor, Members, name_of},
 };
@@ -50,6 +56,42 @@ pub(super) fn admit(call: &Call, path: &[&str]) -> Result<(), Failure> {
         }
         _ => Err(Failure::Forbidden("You are not a db or server admin.")),
     }
+}
+
+/// The members of another user's document that are for all who have logged in, if any are, and the request
+/// reads just that document.
+pub(super) async fn public_part(
+    call: &Call,
+    database: &Arc<Database>,
+    path: &[&str],
+) -> Result<Option<Reply>, Failure> {
+    let [id] = path else { return Ok(None) };
+    let is_of_other = name_of(id).is_some_and(|name| call.user.name.as_deref() != Some(name));
+    if call.user.is_admin || call.user.name.is_none() || !is_of_other || !call.is_read() {
+        return Ok(None);
+    }
+    let public = call.thread.host().settings().text(Key::UsersPublicFields).to_owned();
+    let public: Vec<&str> = public.split(',').map(str::trim).filter(|field| !field.is_empty()).collect();
+    if public.is_empty() {
+        return Ok(None);
+    }
+    let snapshot = call.snapshot(database).await?;
+    let found = snapshot.open(id, Pick::Winner)?;
+    let members = members_of(&snapshot.body(found.leaf())?)?;
+    let shown: Members = members.into_iter().filter(|(name, _)| is_public(name, &public)).collect();
+    if shown.is_empty() {
+        return Err(DocError::Missing.into());
+    }
+    let mut all = Members::new();
+    all.insert("_id".into(), (*id).into());
+    all.insert("_rev".into(), found.rev().to_string().into());
+    all.extend(shown);
+    Ok(Some(reply::value(StatusCode::OK, &all)))
+}
+
+/// Whether others may see a member of a user's document: never what a password was replaced by.
+fn is_public(name: &str, public: &[&str]) -> bool {
+    public.contains(&name) && !PASSWORD_FIELDS.contains(&name)
 }
 
 /// The edit as it may be made: that of a user's document has no password, and is checked when it is made.

@@ -168,7 +168,7 @@ fn roles_of(members: &Members) -> Result<Vec<String>, DocError> {
 fn password_of(members: &Members) -> Result<Option<DerivedPassword>, DocError> {
     let text = |name: &str| members.get(name).and_then(Value::as_str);
     let scheme = match members.get("password_scheme") {
-        // Before there were names for it, SHA-1 was the only one.
+        // Before schemes had names, every password was hashed with SHA-1: the scheme `simple`.
         None | Some(Value::Null) if members.contains_key("password_sha") => "simple",
         None | Some(Value::Null) => return Ok(None),
         Some(scheme) => scheme.as_str().unwrap_or("?"),

@@ -13,11 +13,12 @@
 //!
 //! Invariants
 //! - A database is locked from the first read to the reservation in the log: the order of its changes is that
-//!   of the log. Under the lock, only files of the database and room in the log for a record are waited for.
+//!   of the log. Under the lock, only files of the database, room in the log for a record and, for users, the
+//!   slot of the settings are waited for.
 //! - A change of `_users` is in one record with what it means for logging in: the users are settings of the
 //!   data, in a slot that is locked after the database.
-//! - A refused change changes nothing and does not affect others of its batch. Only if a file cannot be read
-//!   do all changes of the batch fail.
+//! - A refused change changes nothing and does not affect others of its batch. All changes of a batch fail
+//!   only if the batch as a whole is refused or a file cannot be read.
 
 use std::{
     cell::{Cell, RefCell},
@@ -63,7 +64,8 @@ type Report = Box<dyn FnOnce(Result<Lsn, BatchFailure>)>;
 enum BatchFailure {
     /// The change was not begun, or not written: nothing was changed, unless the log has failed.
     Refused(Refusal),
-    /// The database was deleted, or cannot be read: reported once the log has committed this position.
+    /// The database was deleted or cannot be read, or there would be too many users: reported once the log
+    /// has committed this position.
     Failed(DocError, Lsn),
 }
 
@@ -113,7 +115,7 @@ impl WriteBatches {
     /// and `bytes` are the approximate size. A submitted change is made even if its request is cancelled.
     ///
     /// # Errors
-    /// If no write is possible: the change was not tried, unless the log has failed.
+    /// If no write is possible: nothing was changed, unless the log has failed.
     pub(crate) async fn submit<T: 'static>(
         self: &Rc<Self>,
         database: &Arc<Database>,
@@ -162,7 +164,8 @@ impl WriteBatches {
         Ok((Ok(()), lsn))
     }
 
-    /// Gives a setting of the data a value, unless it has one. Returns the position of the record.
+    /// Gives a setting of the data a value, unless it has one. Returns the position of the record; `None` if
+    /// it has a value.
     ///
     /// # Errors
     /// As [`WriteBatches::submit`].
@@ -291,7 +294,7 @@ impl WriteBatches {
         self.append(settings, |record| encode_documents_into(change, record), commit)
     }
 
-    /// Appends a record; calls `commit` with its position before any later record can be published.
+    /// Appends a record; calls `commit` with its position before the record is published.
     fn append(
         &self,
         settings: Option<(SlotGuard<'_>, &[SettingChange])>,

@@ -26,7 +26,7 @@ pub struct NewAttachment {
     pub name: String,
     /// Its MIME type.
     pub content_type: String,
-    /// The number of the revision that added it, if given.
+    /// The number of the revision that added it, if given and readable.
     pub revpos: Option<u32>,
     /// Its bytes, or their location.
     pub content: NewContent,

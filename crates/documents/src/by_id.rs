@@ -1,7 +1,7 @@
 //! `ById`: the documents of a layer in the order of their ids.
 //!
-//! The map is immutable, and copies are cheap. An entry holds the first bytes of its id, so that few
-//! comparisons need to read memory outside the node. A hidden document has an entry, too.
+//! Copies of the map share its nodes, so a copy is cheap. An entry holds the first bytes of its id, so that
+//! few comparisons need to read memory outside the node. A hidden document has an entry, too.
 //!
 //! Invariants
 //! - Entries are in the order of whole ids. If the first [`PREFIX_BYTES`] bytes of two ids, padded with
@@ -25,7 +25,7 @@ pub(crate) struct ById {
     entries: OrdSet<Entry>,
 }
 
-/// The entry of an id in a layer: its document, or `None` if the document of the layers below is removed.
+/// The entry of an id in a layer: its document, or `None` if it hides the document of the layers below.
 pub(crate) type Known<'l> = Option<&'l Arc<DocInfo>>;
 
 #[derive(Clone, Debug)]
@@ -66,7 +66,7 @@ impl ById {
         self.entries.iter().map(Entry::parts)
     }
 
-    /// The entries of a range, which must not be empty, in order.
+    /// The entries of a range in order. The range must not be empty.
     pub(crate) fn range(
         &self,
         (from, to): (Bound<&str>, Bound<&str>),

@@ -13,8 +13,9 @@
 //! - The catalog reflects every creation and deletion up to `names_lsn`; `deleted_lsn` is the position of the
 //!   last deletion.
 //! - Every change of a database up to `saved_lsn` is in the checkpoint that the catalog vouches for, so the
-//!   log is needed only behind `saved_lsn`.
-//! - A file name is never used for another file: compaction makes a file of the next generation.
+//!   log is needed only after `saved_lsn`.
+//! - A file name that was in the catalog is not used for another file: compaction makes a file of the next
+//!   generation.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -98,7 +99,7 @@ impl Catalog {
         Catalog::decode(&bytes).map(Some).ok_or_else(|| damaged("its bytes are not those that were written"))
     }
 
-    /// Whether any position in the catalog is behind `limit`.
+    /// Whether any position in the catalog is after `limit`.
     pub(crate) fn reaches_behind(&self, limit: Lsn) -> bool {
         let saved = self.databases.iter().filter_map(|entry| entry.vouched).map(|vouched| vouched.lsn);
         saved.chain([self.names_lsn, self.saved_lsn]).max() > Some(limit)

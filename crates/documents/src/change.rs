@@ -1,9 +1,8 @@
 //! `Change`: the content of a log record about one database, or about the list of databases.
 //!
-//! Documents change in no other way. A change is made under the lock of its database after the request has
-//! been validated, and is applied by the same function live, in recovery and on replicas. A change is not a
-//! request: applying it fails only if it does not fit the current state, and then files or the log are
-//! damaged.
+//! Documents change in no other way. A change is made under the lock of its database or of the catalog, after
+//! the request has been validated. It has the same effect live, in recovery and on replicas. Once it is in
+//! the log, applying it fails only if files or the log are damaged, or a file cannot be read.
 //!
 //! Invariants
 //! - A record has at most one change per database.

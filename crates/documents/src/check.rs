@@ -15,7 +15,8 @@ use crate::metadata::decode_metadata;
 use crate::rows::{self, DOCUMENTS, FEED, TREES};
 use crate::store_error::StoreError;
 
-/// The counts of a check.
+/// What a check has counted. Documents and blobs are counted only in files that were read from the start: see
+/// [`check_behind`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CheckReport {
     /// Databases with files.

@@ -12,9 +12,10 @@
 //! - A file holds only changes that the log has committed, so it never has changes that the log lost in a
 //!   crash.
 //! - Writers continue while a layer is written; readers see the layer until the file has it.
-//! - After an error, the layer stays in memory, and its changes in the log. Before the next write, the file
-//!   is opened again at its previous checkpoint, bypassing the page cache, and all bytes behind that
-//!   checkpoint are cut off, which frees space on a full disk.
+//! - After an error, the layer stays in memory, and its changes in the log. After a failed write, the page
+//!   cache of the file is dropped, the file is opened again at its previous checkpoint, and all bytes after
+//!   that checkpoint are cut off, which frees space on a full disk. Until this has succeeded, nothing is
+//!   written to the file.
 
 use std::sync::Arc;
 
@@ -28,7 +29,7 @@ use crate::state::State;
 use crate::store_error::StoreError;
 use crate::unnamed::Unnamed;
 
-/// A database with this many bytes only in memory is saved.
+/// A database with this many bytes in its fresh layer, as estimated, is saved.
 pub const DIRTY_BYTES_MAX: u64 = 8 << 20;
 /// Changes that have been only in memory for this long are saved.
 pub const DIRTY_AGE_MS_MAX: u64 = 10_000;
@@ -40,17 +41,18 @@ pub const LOG_BYTES_MAX: u64 = 64 << 20;
 pub struct Due {
     /// The time in milliseconds, of any monotonic clock.
     pub now_ms: u64,
-    /// A position that was taken before the call: all records up to it were applied or were being applied
-    /// then.
+    /// A position that was taken before the call: at that time, all records up to it were applied or were
+    /// being applied.
     pub upto: Lsn,
     /// Whether all databases are saved, even if none of the thresholds is reached.
     pub everything: bool,
 }
 
 impl Database {
-    /// Saves the pending changes, if a threshold is reached. Returns the newest checkpoint of the file, and
-    /// the position up to which this database does not need the log: `due.upto`, unless changes remain
-    /// unsaved.
+    /// Saves the pending changes, if a threshold is reached or `due` asks for everything; if an earlier save
+    /// failed, it saves only the layer of that save. Returns the newest checkpoint of the file, and the
+    /// position up to which this database does not need the log: `due.upto`, or the position of the
+    /// checkpoint if changes may remain unsaved.
     pub(crate) fn save_if_due(
         &self,
         shelf: &Shelf,

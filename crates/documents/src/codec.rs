@@ -64,8 +64,8 @@ impl<'a> Input<'a> {
         u32::try_from(self.number()?).ok()
     }
 
-    /// Reads a number of items of at least `item_bytes` bytes each. `None` if the remaining input cannot hold
-    /// them, so that the result may size an allocation.
+    /// Reads the count of items that follow, each of at least `item_bytes` bytes. `None` if the remaining
+    /// input cannot hold them, so that the result may size an allocation.
     pub fn count(&mut self, item_bytes: usize) -> Option<usize> {
         let count = usize::try_from(self.number()?).ok()?;
         (count.checked_mul(item_bytes)? <= self.bytes.len()).then_some(count)

@@ -6,17 +6,17 @@
 //! ```
 //!
 //! A compaction runs in steps, so that the caller can yield or stop between them; if it is dropped before its
-//! last step, it has no effect. A step of the build is bounded; a later step copies all that has changed
-//! since the step before. A compaction has no thread, and does not decide when to run: see
-//! [`Database::wants_compaction`].
+//! last step, it has no effect. A step of the build ends at a limit of rows and bytes; a later step copies
+//! all that has changed since the step before. A compaction has no thread, and does not decide when to run:
+//! see [`Database::wants_compaction`].
 //!
 //! Invariants
 //! - The old file stays until the catalog names the new one. Until then, recovery after a crash uses the old
-//!   file, so the log behind its checkpoint is kept.
+//!   file, so the log after its checkpoint is kept.
 //! - Snapshots that were taken before the switch keep the old file open.
 //! - The places of blobs change for the tree and for the fresh layer at the same time. The new places of the
-//!   fresh layer's blobs are found in rows: the old tree has a row with each of these blobs, and the new tree
-//!   has the same row with the blobs in the same order.
+//!   fresh layer's blobs are found in rows: for each of these blobs, the old tree has a row with it, and the
+//!   new tree has the same row with the blobs in the same order.
 
 use std::collections::HashMap;
 use std::ops::Bound;
@@ -40,7 +40,7 @@ use crate::unnamed::Unnamed;
 
 /// Smaller files are not compacted.
 pub const COMPACTION_FILE_BYTES_MIN: u64 = 16 << 20;
-/// The limits of a step of the build, and of one write while catching up: bytes of blobs, and rows.
+/// A step of the build, and one write while catching up, ends once it has written this many bytes or rows.
 const STEP_BYTES: usize = 1 << 20;
 const STEP_ROWS: usize = 1024;
 /// Before checkpoints are blocked, the new file is brought up to date until at most this many edits are
@@ -54,7 +54,8 @@ pub struct Compaction {
     unnamed: Arc<Unnamed>,
     /// Path of the new file under construction.
     path: PathBuf,
-    /// The state of the old file that the new file has caught up with.
+    /// The state of the old file from which the new file is built; later, the state with which it has caught
+    /// up.
     base: TreeSnapshot,
     stage: Stage,
     rows_copied: u64,
@@ -102,7 +103,7 @@ impl Documents {
             return Ok(None);
         }
         let (shelf, unnamed) = (store.shelf().clone(), store.unnamed().clone());
-        let generation = database.file.lock().generation.wrapping_add(1);
+        let generation = database.file.lock().last_generation.wrapping_add(1);
         let path = crashsafe::tmp_path(&shelf.path_of(database.id(), generation));
         let [documents, deleted, ..] = base.sums(DOCUMENTS).0;
         let mut compaction = Compaction {
@@ -216,7 +217,9 @@ impl Compaction {
         }
         let saved = saved_tree(&database)?;
         catch_up(&mut file, &self.base, &saved)?;
-        let generation = held.generation.wrapping_add(1);
+        let generation = held.last_generation.wrapping_add(1);
+        // If this fails from here on, a file may have the name.
+        held.last_generation = generation;
         let path = self.shelf.path_of(database.id(), generation);
         let placed = file.put_in_place(&*self.shelf.disk, &path);
         self.unnamed.add((database.id(), generation));
@@ -250,7 +253,8 @@ fn seq_of(tree: &TreeSnapshot) -> Result<u64, StoreError> {
     Ok(metadata_of(tree)?.update_seq)
 }
 
-/// Replaces the blobs of a document by those in `moved`; blobs that are not in `moved` are copied by `put`.
+/// Replaces the saved blobs of a document by those in `moved`. A blob that is not in `moved` is copied by
+/// `put`, and then added to `moved`.
 fn moved_document(
     info: &DocInfo,
     moved: &mut Moved,
@@ -268,7 +272,7 @@ fn moved_document(
 }
 
 /// Adds the pointers of a document's blobs in `old` and `new` to `moved`. Both trees have the same row of the
-/// document.
+/// document, or neither has one.
 fn places(old: &TreeSnapshot, new: &TreeSnapshot, id: &str, moved: &mut Moved) -> Result<(), StoreError> {
     if let (Some(old), Some(new)) = (row_of(old, id)?, row_of(new, id)?) {
         let pairs = old.blobs().zip(new.blobs());
@@ -329,8 +333,8 @@ fn all(tree: &TreeSnapshot, id: TreeId) -> Range {
     tree.range(id, Bound::Unbounded, Bound::Unbounded, Direction::Forward)
 }
 
-/// Copies the next documents that changed in `saved` after `since`, and advances `since`. Returns whether
-/// there may be more.
+/// Copies the next documents that changed in `saved` after `since`, and advances `since`. Returns `false` if
+/// there was none.
 fn copy_changes(
     file: &mut TreeFile,
     base: &TreeSnapshot,

@@ -19,7 +19,7 @@ use parking_lot::{ArcMutexGuard, Mutex, RawMutex};
 
 use crate::change::Operations;
 use crate::database_file::DatabaseFile;
-use crate::id::DbId;
+use crate::id::{DbId, UploadId};
 use crate::snapshot::Snapshot;
 use crate::state::State;
 use crate::store_error::StoreError;
@@ -79,8 +79,12 @@ pub struct Database {
 pub(crate) struct Gate {
     /// Whether the database was deleted.
     pub(crate) is_deleted: bool,
-    /// Whether an upload was begun since the server started.
+    /// Whether an upload was begun since this database was opened or created.
     pub(crate) has_uploaded: bool,
+    /// Uploads that the present writer ends; if its change is not committed, nobody else does.
+    pub(crate) ending: Vec<UploadId>,
+    /// Uploads that nobody continues, to be discarded. At most [`UPLOADS_MAX`](crate::UPLOADS_MAX).
+    pub(crate) abandoned: Vec<UploadId>,
 }
 
 impl Database {

@@ -18,7 +18,7 @@ use crate::state::State;
 use crate::unnamed::Unnamed;
 
 /// The size above which a leaf is split, in bytes. Updates change documents in random order, so even a large
-/// batch changes few documents in one leaf. So small leaves mean fewer written bytes per update.
+/// batch changes few documents of one leaf, and small leaves mean fewer written bytes per update.
 const LEAF_BYTES: usize = 1 << 10;
 
 /// The environment of the files of all databases.
@@ -55,22 +55,26 @@ impl Shelf {
 pub(crate) struct DatabaseFile {
     /// `None` before the first checkpoint.
     pub(crate) tree: Option<TreeFile>,
-    /// The generation of the file; compaction makes the next one.
+    /// The generation of the file.
     pub(crate) generation: u32,
+    /// The last generation that a file was named after, also by a compaction that failed afterwards; the next
+    /// compaction makes the next one.
+    pub(crate) last_generation: u32,
     /// A state with a frozen layer that is not saved yet.
     pub(crate) frozen: Option<Arc<State>>,
-    /// The number of failed saves.
+    /// The number of failed saves of this file.
     pub(crate) failures: u32,
-    /// Whether the file may have bytes of a failed save behind its newest checkpoint.
+    /// Whether the file may have bytes of a failed save after its newest checkpoint.
     pub(crate) is_suspect: bool,
-    /// Time at which unsaved changes were first seen.
+    /// The time at which `save_if_due` first saw the unsaved changes.
     pub(crate) dirty_since_ms: Option<u64>,
 }
 
 impl DatabaseFile {
-    /// A file that is up to date.
+    /// A file without a pending or failed save.
     pub(crate) fn new(tree: TreeFile, generation: u32) -> DatabaseFile {
-        DatabaseFile { tree: Some(tree), generation, ..DatabaseFile::default() }
+        let last_generation = generation;
+        DatabaseFile { tree: Some(tree), generation, last_generation, ..DatabaseFile::default() }
     }
 
     /// Whether a frozen layer still waits to be saved.
@@ -84,7 +88,7 @@ impl DatabaseFile {
             let lsn = tree.snapshot().applied_lsn();
             let (path, wanted) = (shelf.path_of(db, self.generation), Wanted { at_least: lsn, at_most: lsn });
             let mut opened = TreeFile::open(&*shelf.disk, &path, shelf.options(), wanted)?;
-            // Cuts off the bytes behind the checkpoint.
+            // Cuts off the bytes after the checkpoint.
             drop(opened.begin()?);
             *tree = opened;
         }

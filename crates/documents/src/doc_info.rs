@@ -1,8 +1,7 @@
-//! `DocInfo`: the metadata of one document: its revisions, the contents of its leaves, and its position in
-//! the feed.
+//! `DocInfo`: the metadata of one document: its revisions with their leaves, and its position in the feed.
 //!
-//! A `DocInfo` is an immutable value, which the newest layer and snapshots share; an edit makes a new one. It
-//! has references to bodies and attachments, not their bytes.
+//! A `DocInfo` is an immutable value that layers and snapshots share; an edit makes a new one. It refers to
+//! bodies and attachments by their blobs.
 //!
 //! Invariants
 //! - `seq` is the update sequence of the last edit or purge; the feed has exactly one row of the document, at
@@ -22,8 +21,8 @@ use crate::id::DocId;
 use crate::rev_tree::RevTree;
 use crate::revision::Rev;
 
-/// The maximum bytes of a chunk of an attachment. Attachments are read by chunks, and one record of the log
-/// has at most one chunk of an upload.
+/// The maximum bytes of a chunk of an attachment. Attachments are read by chunks, and uploads are written to
+/// the log by chunks.
 pub const CHUNK_BYTES: usize = 256 * 1024;
 
 /// The maximum bytes of an attachment.
@@ -49,7 +48,7 @@ pub struct DocLeaf {
     pub seq: u64,
     /// Its attachments.
     pub attachments: Arc<[Attachment]>,
-    /// Minified JSON, without the members that begin with an underscore.
+    /// Minified JSON, without the special members.
     pub(crate) body: Blob,
 }
 

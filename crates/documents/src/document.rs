@@ -1,8 +1,8 @@
 //! `NewDocument`: a document as a client sends it, validated and split into special members and content.
 //!
-//! The module reads a JSON object once. Members that begin with an underscore describe the edit; all others
-//! are the body, kept as text without white space, in the order given. [`crate::Writer`] checks whether the
-//! edit's parent exists; `view` renders documents.
+//! The module reads a JSON object once. Special members, which begin with an underscore, describe the edit;
+//! all others, and those of the replicator, are the body, kept as text without white space, in the order
+//! given. [`crate::Writer`] checks whether the edit's parent exists; `view` renders documents.
 //!
 //! The hash of an edit is the first half of the BLAKE3 of: one byte, which is 1 if the edit deletes the
 //! document; the parent as in `revision` (20 bytes, zeros if it has none); the BLAKE3 of the body (32 bytes);
@@ -25,7 +25,7 @@ use crate::limits::Limits;
 use crate::names::check_id;
 use crate::{DocError, Rev, RevError, RevPath};
 
-/// Members beginning with an underscore that belong to the body; CouchDB's replicator writes them.
+/// Members that begin with an underscore but belong to the body; CouchDB's replicator writes them.
 const KEPT: [&str; 5] = [
     "_replication_id",
     "_replication_state",
@@ -80,7 +80,7 @@ pub struct NewDocument {
     pub deleted: bool,
     /// Its `_attachments`, sorted by name.
     pub attachments: Vec<NewAttachment>,
-    /// All other members: the text of an object, without white space.
+    /// Its body: the text of an object, without white space.
     pub body: Bytes,
     /// The hash of the body.
     pub body_hash: BodyHash,
@@ -89,7 +89,7 @@ pub struct NewDocument {
 /// A document that breaks a rule for documents.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RefusedDocument {
-    /// The JSON text of the `_id` as it was sent, if it is a string. This server may be unable to store it.
+    /// The JSON text of the `_id` as it was sent, if it is a string; not checked otherwise.
     pub id: Option<String>,
     /// The JSON text of the `_rev` as it was sent, if it is a string.
     pub rev: Option<String>,
@@ -201,7 +201,8 @@ impl NewDocument {
     }
 }
 
-/// The hash of an edit, which names the revision it makes; the module documentation defines it.
+/// The hash of an edit, and so of the revision that the edit makes; the module documentation defines it.
+/// `attachments` (name, type, digest) must be in the order of names.
 pub fn edit_hash<'a>(
     deleted: bool,
     parent: Option<Rev>,
@@ -283,8 +284,8 @@ impl<'a, 'm> Members<'a, 'm> {
         }
         crate::json::put_string(self.body, key);
         self.body.push(b':');
-        // The copying stops early if the body is too large. The error has no id if `_id` has not been read
-        // yet.
+        // No further member is copied if the body is too large. The error has no id if `_id` has not been
+        // read yet.
         if self.body.len() > limits.document_bytes_max {
             return Err(DocError::DocumentTooLarge(self.id.as_deref().unwrap_or_default().to_owned()));
         }

@@ -4,8 +4,8 @@
 //! no thread; the server decides when files are written.
 //!
 //! Invariants
-//! - A name refers to one database. A deleted database takes no more changes, so the last log record of a
-//!   database is its deletion.
+//! - A name refers to one database at a time. A deleted database takes no more changes, so its deletion is
+//!   its last record in the log.
 //! - Writers lock the catalog first, then databases by id, and the file of a database before its gate. The
 //!   code that applies a record (in recovery and on replicas, where there are no writers) locks the gates
 //!   before the catalog.
@@ -72,8 +72,8 @@ impl Documents {
         self.names.load().by_id.get(&db).cloned()
     }
 
-    /// The position of the last creation or deletion, or a later one up to which the catalog has all of them.
-    /// The list of databases may be shown to clients once this position is committed.
+    /// The position of the last creation or deletion; after opening, a position up to which the catalog has
+    /// all of them. The list of databases may be shown to clients once this position is committed.
     pub fn names_lsn(&self) -> Lsn {
         self.names.load().lsn
     }
@@ -88,7 +88,7 @@ impl Documents {
         CatalogWriter { documents: self.clone(), catalog: self.catalog.lock_arc(), prepared: None }
     }
 
-    /// Applies a record that ends at `lsn`, in recovery. Changes that the files already have are skipped.
+    /// Applies a record that ends at `lsn`. Changes that the files already have are skipped.
     ///
     /// # Errors
     /// If the record does not fit the current state. The data must then not be served.
@@ -141,8 +141,6 @@ impl Documents {
                         let gate = held.map_or_else(|| database.gate(), |at| gates.held.swap_remove(at).1);
                         self.delete(&database, gate, lsn);
                     }
-                    // The creation of this database was skipped as well.
-                    None if lsn <= names.deleted_lsn => {}
                     None => return Err(StoreError::UnknownDatabase(db)),
                 }
             }

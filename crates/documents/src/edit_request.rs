@@ -17,11 +17,11 @@ use crate::{DocError, DocRev, NewAttachment, NewContent, NewDocument, RevError};
 pub struct EditRequest {
     /// The id of the document.
     pub id: DocId,
-    /// The revision or path that it is based on.
+    /// Its parent, or the path of the new revision.
     pub history: History,
     /// Whether it deletes the document.
     pub deleted: bool,
-    /// Minified JSON, without the members that begin with an underscore.
+    /// Minified JSON, without the special members.
     pub body: Bytes,
     /// The hash of the body.
     pub body_hash: BodyHash,
@@ -29,7 +29,7 @@ pub struct EditRequest {
     pub attachments: Vec<AttachmentRequest>,
 }
 
-/// The base of an edit.
+/// The place of an edit among the revisions of its document.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum History {
     /// The edit has this parent, which must be a leaf, or no parent if the document is new or deleted. The
@@ -62,7 +62,7 @@ impl AttachmentRequest {
 /// The source of an attachment's bytes.
 #[derive(Clone, Debug)]
 pub enum AttachmentSource {
-    /// Kept from the revision that the edit is based on.
+    /// Kept from the nearest ancestor of the new revision that is a leaf and has an attachment of this name.
     Stub,
     /// Sent inline.
     Inline {
@@ -119,7 +119,7 @@ impl EditRequest {
     ///
     /// # Errors
     /// If `_rev` has the form for `_local` documents, `new_edits` is false without `_rev` or `_revisions`, or
-    /// an announced attachment did not follow.
+    /// an announced attachment did not follow with the announced length and digest.
     pub fn new(
         id: DocId,
         document: NewDocument,

@@ -1,7 +1,7 @@
 //! `DocError`: the errors of document requests with CouchDB's status, `error` and `reason`.
 //!
-//! This is the only table of those texts. Clients compare them, so they are exact. Errors of HTTP itself
-//! (methods, content types, authorization) are in `couch`.
+//! Clients compare these texts, so they are exact. Errors of queries are in `query_error`, errors of HTTP
+//! itself (methods, content types, authorization) in `couch`.
 
 use std::borrow::Cow;
 
@@ -23,7 +23,7 @@ pub enum DocError {
     /// The edit is not based on a leaf of the document.
     #[error("Document update conflict.")]
     Conflict,
-    /// An attachment is put to a revision that does not exist.
+    /// An attachment is put to a revision of a document that does not exist.
     #[error("missing_rev")]
     MissingRev,
     /// A database with this name already exists.
@@ -40,7 +40,7 @@ pub enum DocError {
     /// An illegal id of a document.
     #[error("{0}")]
     IllegalDocId(&'static str),
-    /// An unknown member that begins with an underscore, or a known one with a wrong value.
+    /// A member of a document that is not allowed: an unknown special one, a wrong value, or a duplicate.
     #[error("{0}")]
     DocValidation(Cow<'static, str>),
     /// Any other malformed request.
@@ -49,16 +49,17 @@ pub enum DocError {
     /// A parameter of the query string with a wrong value.
     #[error("{0}")]
     QueryParse(Cow<'static, str>),
-    /// The caller may not do this.
+    /// A rule for documents of users forbids the edit.
     #[error("{0}")]
     Forbidden(Cow<'static, str>),
-    /// The request relies on a feature that this server does not have, and would store without effect.
+    /// The document would be stored without the effect that it has in CouchDB.
     #[error("{0}")]
     NotImplemented(&'static str),
-    /// A document refers to an existing attachment that its base does not have.
+    /// A document has a stub of an attachment that no leaf among its ancestors has.
     #[error("{0}")]
     MissingStub(String),
-    /// The document with this id is larger than allowed.
+    /// The document is larger than allowed, or has too many attachments. The text is its id, if known, or the
+    /// limit.
     #[error("{0}")]
     DocumentTooLarge(String),
     /// The attachment with this name is larger than allowed.

@@ -1,8 +1,7 @@
 //! `Expected`: the documents that are edited next, prefetched together.
 //!
 //! A batch of documents is looked up in one walk through layers and file, in the order of ids, instead of in
-//! one walk from the roots per edit. This is only an optimisation: after a miss, the caller looks up the
-//! document itself.
+//! one walk from the roots per edit. After a miss, the caller looks the document up.
 //!
 //! Invariants
 //! - A hit equals the document in the current state. Therefore all remaining entries are dropped after an
@@ -46,7 +45,8 @@ impl Expected {
         Expected { next }
     }
 
-    /// Takes the entry of the document that is edited now; `None` if it is not prefetched.
+    /// Takes the entry of the document that is edited now; `None` if the document was not looked up. If it is
+    /// not the next one, all entries are dropped.
     pub(crate) fn take(&mut self, id: &str) -> Option<Option<Arc<DocInfo>>> {
         match self.next.pop_front() {
             Some((next, looked)) if *next == *id => match looked {

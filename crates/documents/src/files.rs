@@ -138,7 +138,7 @@ impl Documents {
         self.store().is_some_and(|store| store.written.lock().is_some())
     }
 
-    /// The newest position that is in the files, or was applied to a database since they were opened.
+    /// The newest position that is in the files or was applied to a database that still exists.
     pub fn reached(&self) -> Lsn {
         let written = self.store().and_then(|store| {
             let written = store.written.lock();
@@ -161,9 +161,9 @@ impl Documents {
         self.store().map(|store| &store.shelf.written)
     }
 
-    /// Saves the databases that are due, one after the other. `committed` waits until the log has committed a
-    /// position, and returns false if it will not. One thread must call this about every second, and once
-    /// when the server stops.
+    /// Saves the databases that are due, one after the other, then the catalog. `committed` waits until the
+    /// log has committed a position, and returns false if it has not when the wait ends. Calls must not
+    /// overlap.
     ///
     /// # Errors
     /// I/O errors, [`StoreError::NotCommitted`]: unsaved changes stay in memory and in the log, and a later
@@ -180,7 +180,7 @@ impl Documents {
         };
         let mut failed = None;
         for database in names.by_id.values() {
-            // If a database cannot be saved, the log is not truncated, but the other databases are saved.
+            // If a database cannot be saved, the log after its last checkpoint is kept. The others are saved.
             let saved = database.save_if_due(&store.shelf, &store.unnamed, due, committed);
             let (vouched, saved_lsn) = saved.unwrap_or_else(|error| {
                 failed.get_or_insert(error);

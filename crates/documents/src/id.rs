@@ -3,7 +3,8 @@
 //! They are distinct types, so that they cannot be confused. The rules for names are in `names`.
 //!
 //! Invariants
-//! - A [`DbId`] is the LSN of the record that created the database, so it is never reused.
+//! - A [`DbId`] is the LSN of the record that created the database, so no other database of the same log has
+//!   it.
 //! - An [`UploadId`] is never reused in its database.
 
 use std::fmt;

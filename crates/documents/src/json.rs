@@ -322,7 +322,7 @@ impl<'a> Reader<'a> {
                 }
                 None => self.skip(&mut |_, _| ())?,
             }
-            // The position is behind a value, or at the end of an empty array or object.
+            // The position is after a value, or at the closing bracket of an empty array or object.
             loop {
                 let Some(&close) = open.last() else { return Ok(()) };
                 self.space();
@@ -433,7 +433,7 @@ enum Escape {
     Surrogate,
 }
 
-/// The length of an escaped surrogate.
+/// The length of an escaped surrogate, and of every `\u` escape, in bytes.
 const SURROGATE_BYTES: usize = 6;
 
 /// Decodes the escape sequence at the start of the text; returns its character and its length in bytes.

@@ -6,12 +6,12 @@
 //! tree     is on disk
 //! ```
 //!
-//! A layer consists of immutable maps, so that a snapshot copies only their roots. A layer is not durable,
-//! but the log has everything that is in it.
+//! A layer consists of maps whose copies share their nodes, so that a snapshot copies only the roots. A layer
+//! is not durable, but the log has everything that is in it.
 //!
 //! Invariants
-//! - Rows of `by_seq` are behind `base_seq`, and rows of the layers below are not, so feeds are read one
-//!   layer after the other.
+//! - The sequences in `by_seq` are greater than `base_seq`, and those of the layers below are not, so feeds
+//!   are read one layer after the other.
 //! - `hidden_seqs` are feed rows of the layers below that are no longer in the feed.
 
 use std::sync::Arc;
@@ -55,7 +55,7 @@ pub(crate) struct Layer {
 }
 
 impl Layer {
-    /// An empty layer behind `base_seq`.
+    /// An empty layer for the changes after `base_seq`.
     pub(crate) fn new(base_seq: u64) -> Layer {
         Layer { base_seq, ..Layer::default() }
     }

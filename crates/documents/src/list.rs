@@ -12,7 +12,8 @@ use crate::id::DbId;
 pub(crate) struct Names {
     pub(crate) by_name: imbl::OrdMap<Arc<str>, Arc<Database>>,
     pub(crate) by_id: imbl::OrdMap<DbId, Arc<Database>>,
-    /// The position of the last creation or deletion, or a later one up to which the catalog has all of them.
+    /// The position of the last creation or deletion; after opening, a position up to which the catalog has
+    /// all of them.
     pub(crate) lsn: Lsn,
     /// The position of the last deletion.
     pub(crate) deleted_lsn: Lsn,
@@ -26,7 +27,7 @@ impl Names {
         self.by_id.insert(database.id(), database);
     }
 
-    /// Whether a record up to `lsn` may refer to a database that was deleted later.
+    /// Whether the record at `lsn` may refer to a database whose later deletion this list already has.
     pub(crate) fn covers(&self, lsn: Lsn) -> bool {
         lsn <= self.lsn.max(self.deleted_lsn)
     }

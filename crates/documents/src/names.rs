@@ -1,6 +1,7 @@
 //! The rules for ids of documents and names of databases and attachments.
 //!
-//! An id of a document is any text; only `_design/` and `_local/` ids may begin with an underscore.
+//! An id of a document is any text of 1 to [`ID_BYTES_MAX`] bytes; only ids with [`DESIGN_PREFIX`] or
+//! [`LOCAL_PREFIX`] may begin with an underscore.
 
 use crate::DocError;
 

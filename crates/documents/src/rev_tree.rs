@@ -132,7 +132,7 @@ impl<L: Leaf> RevTree<L> {
         RevPath::new(rev.number(), hashes)
     }
 
-    /// The leaves that descend from the revision, including itself, the best first.
+    /// The leaves that descend from the revision, including the revision if it is a leaf, the best first.
     pub fn leaves_of(&self, rev: Rev) -> Vec<(Rev, &L)> {
         self.leaves().filter(|(leaf, _)| self.ancestors(*leaf).any(|ancestor| ancestor == rev)).collect()
     }
@@ -177,25 +177,23 @@ impl<L: Leaf> RevTree<L> {
         }
     }
 
-    /// Drops all but the newest `limit` (at least one) revisions of each leaf's path. Returns whether any
-    /// were dropped.
-    pub fn stem(&mut self, limit: u32) -> bool {
+    /// Drops the revisions that are not among the newest `limit` (at least one) of any leaf's path.
+    pub fn stem(&mut self, limit: u32) {
         let limit = limit.max(1) as usize;
         if self.branches.iter().all(|branch| self.depth(branch) <= limit) {
-            return false;
+            return;
         }
         if let [branch] = &mut self.branches[..] {
             let surplus = branch.hashes.len() - limit;
             branch.hashes.drain(..surplus);
             branch.first += surplus as u32;
-            return true;
+            return;
         }
         let mut parents = HashMap::new();
         for (leaf, _) in self.leaves() {
             parents.extend(self.ancestors(leaf).zip(self.ancestors(leaf).skip(1)).take(limit - 1));
         }
         self.rebuild(|rev| parents.get(&rev).copied(), |_| true, None);
-        true
     }
 
     /// Removes leaves, with the ancestors that no other leaf has. Returns the removed leaves; revisions that

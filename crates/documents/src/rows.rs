@@ -91,7 +91,7 @@ fn decode_pointer(input: &mut Input<'_>) -> Option<Pointer> {
     Some(Pointer::decode(&input.array()?))
 }
 
-/// Encodes the row of a document whose blobs are all in the file.
+/// Encodes the row of a document. Blobs that are not stored yet get zeros in place of a pointer.
 pub(crate) fn encode_document(info: &DocInfo) -> Vec<u8> {
     let sums = info.sums();
     let mut out = Vec::with_capacity(96);
@@ -142,8 +142,8 @@ impl Leaf for DocLeaf {
     }
 }
 
-/// Encodes the pointer of a blob. A blob that is not stored yet takes the same space, so that the size of a
-/// row is known before its blobs are stored.
+/// Encodes the pointer of a blob, or as many zeros if it is not stored yet, so that the size of a row is
+/// known before its blobs are stored.
 fn encode_blob(blob: &Blob, out: &mut Vec<u8>) {
     out.extend_from_slice(&blob.pointer().map_or([0; Pointer::ENCODED_BYTES], |pointer| pointer.encode()));
 }
@@ -260,7 +260,7 @@ pub(crate) fn chunk_of_row(key: &[u8], value: &[u8]) -> Option<Pointer> {
 }
 
 impl DocInfo {
-    /// The size of the document's row in the file, in bytes, without bodies and attachments.
+    /// The size of the document's row in bytes, which does not include bodies and attachments.
     pub(crate) fn stored_bytes(&self) -> usize {
         encode_document(self).len()
     }

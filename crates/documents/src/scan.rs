@@ -21,7 +21,7 @@ use crate::rows::{self, DOCUMENTS, FEED};
 use crate::state::{State, decoded};
 use crate::store_error::StoreError;
 
-/// The number of rows fetched at once.
+/// The maximum number of rows fetched at once.
 const PAGE_ROWS: usize = 128;
 
 /// The direction of a walk.
@@ -189,7 +189,7 @@ impl Iterator for AllDocs {
     }
 }
 
-/// A row of a layer: the document, or `None` if it is removed.
+/// A row of a layer or of the tree: an id with its document, or with `None` if a layer removes the document.
 type Row = (DocId, Option<Arc<DocInfo>>);
 type Rows<'s> = Box<dyn Iterator<Item = Result<Row, StoreError>> + 's>;
 

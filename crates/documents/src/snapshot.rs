@@ -172,13 +172,13 @@ impl Snapshot {
         Changes::new(self.state.clone(), since, direction)
     }
 
-    /// The number of feed rows after `seq`. Reads the nodes on at most two paths from the root of the feed
-    /// tree to a leaf.
+    /// The number of feed rows after `seq`. Of the file, it reads only the nodes on at most two paths from
+    /// the root of the feed tree to a leaf.
     pub fn pending(&self, seq: u64) -> Result<u64, DocError> {
         Ok(self.state.changes_count(seq)?)
     }
 
-    /// All documents that are not deleted, by id.
+    /// The documents of a range of ids that are not deleted, by id.
     pub fn all_docs(&self, range: IdRange, direction: Direction) -> AllDocs {
         AllDocs::new(self.state.clone(), range, direction)
     }
@@ -194,7 +194,7 @@ impl Snapshot {
         Ok((!missing.is_empty()).then_some(RevsDiff { missing, possible_ancestors }))
     }
 
-    /// The body of a revision: minified JSON, without the members that begin with an underscore.
+    /// The body of a revision: minified JSON, without the special members.
     pub fn body(&self, leaf: &DocLeaf) -> Result<Bytes, DocError> {
         self.blob(&leaf.body)
     }

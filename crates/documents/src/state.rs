@@ -28,7 +28,7 @@ use crate::revision::Rev;
 use crate::rows::{self, DOCUMENTS, FEED, LOCAL};
 use crate::store_error::StoreError;
 
-/// The default number of revisions that a branch keeps.
+/// The default of the number of revisions that a branch keeps.
 pub const REVS_LIMIT: u32 = 1000;
 
 /// The state of a database.
@@ -129,7 +129,7 @@ impl State {
         Ok(Some(Arc::new(LocalDoc { rev, body })))
     }
 
-    /// The bytes of a blob.
+    /// The bytes of a blob: from memory, or from the tree file if they are only there.
     pub(crate) fn read_blob(&self, blob: &Blob) -> Result<Bytes, StoreError> {
         match (blob, &self.tree) {
             (Blob::Unsaved(unsaved), _) => Ok(unsaved.bytes.clone()),

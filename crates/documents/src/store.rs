@@ -3,9 +3,9 @@
 //! Invariants
 //! - Every file in the catalog exists and has the checkpoint that the catalog vouches for; otherwise the
 //!   server does not start.
-//! - A file that is not in the catalog is not needed: the log behind `saved_lsn`, and the file that the
+//! - A file that is not in the catalog is not needed: the log after `saved_lsn`, and the file that the
 //!   catalog names for the database, have all changes, or the database was deleted. Such a file is removed
-//!   when the files are opened or, if it was created later, as soon as no database uses it.
+//!   when the files are opened or, if it was created later, by a checkpoint when no database uses it.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -40,10 +40,10 @@ pub fn directory(data_dir: &Path) -> PathBuf {
 pub(crate) struct Store {
     pub(crate) shelf: Shelf,
     pub(crate) unnamed: Arc<Unnamed>,
-    /// The catalog on disk; `None` before the first database was saved.
+    /// The last catalog that was read or written; `None` before the first one is written.
     pub(crate) written: Mutex<Option<Catalog>>,
-    /// Whether the last attempt to write the catalog failed, so that the disk may have the new or the
-    /// previous catalog.
+    /// Whether the last attempt to write the catalog failed, so that the disk may have the new catalog or the
+    /// previous one.
     pub(crate) catalog_unsure: AtomicBool,
     /// The position after which the log must be applied after opening.
     pub(crate) replay_from: Option<Lsn>,
@@ -77,8 +77,9 @@ impl Store {
         Ok(())
     }
 
-    /// Writes the catalog if its databases have changed, or its saved position has risen by
-    /// [`CATALOG_LOG_BYTES`] (by anything, if everything is due). Notes the files that are no longer in it.
+    /// Writes the catalog if its databases have changed, its saved position has risen by
+    /// [`CATALOG_LOG_BYTES`] (by anything, if everything is due), or the last attempt failed. Notes the files
+    /// that are no longer in it. Does nothing before [`Store::begin_catalog`] has written a catalog.
     pub(crate) fn write(
         &self,
         catalog: Catalog,
@@ -89,7 +90,7 @@ impl Store {
         // must not wait for replicas. The catalog does not change meanwhile, because only the saving thread
         // writes it.
         let Some(before) = self.written.lock().clone() else { return Ok(()) };
-        // A database with changes behind the saved position reports its last checkpoint, which may be older
+        // A database with changes after the saved position reports its last checkpoint, which may be older
         // than that position. All its changes up to the position are saved, so the position does not move
         // back.
         let catalog = Catalog { saved_lsn: catalog.saved_lsn.max(before.saved_lsn), ..catalog };

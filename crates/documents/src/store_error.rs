@@ -17,7 +17,7 @@ pub enum StoreError {
     /// A record has a malformed change of documents.
     #[error(transparent)]
     Change(#[from] ChangeError),
-    /// A record changes a database that was never created.
+    /// A record changes a database that does not exist.
     #[error("a change of document database {0}, which is not there")]
     UnknownDatabase(DbId),
     /// A record does not fit the current state.
@@ -49,15 +49,16 @@ pub enum StoreError {
         /// The cause.
         source: Arc<std::io::Error>,
     },
-    /// The files have changes after the end of the log.
+    /// The files lack a database that was deleted only after the end of the log.
     #[error("document files hold changes up to lsn {files}, behind the end of the log at lsn {log}")]
     AheadOfLog {
-        /// The position that the files have reached.
+        /// The position of the deletion.
         files: Lsn,
         /// The end of the log.
         log: Lsn,
     },
-    /// The changes to be saved will not be committed: the log has failed, or the server stops.
+    /// The log has not committed the changes to be saved: it has failed, the server stops, or the wait for
+    /// the commit has ended.
     #[error("the log has not committed the changes to be stored")]
     NotCommitted,
 }

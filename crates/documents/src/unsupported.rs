@@ -26,7 +26,7 @@ pub(crate) fn refuse(database: &str, edit: &EditRequest) -> Result<(), DocError>
         Some("_replicator") => REPLICATIONS,
         _ => return Ok(()),
     };
-    // Documents that an earlier version stored can be removed, but a user only with its right to log in.
+    // Documents that an earlier version stored can be removed. In `_users`, only `Writer::edit_user` does so.
     let is_removal =
         database != USERS_DATABASE && edit.deleted && &edit.body[..] == b"{}" && edit.attachments.is_empty();
     if is_removal { Ok(()) } else { Err(DocError::NotImplemented(reason)) }

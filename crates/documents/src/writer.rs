@@ -16,6 +16,7 @@
 //! - Requests that would be stored but not honoured are rejected here, and thus for every protocol
 //!   (`unsupported`).
 //! - Readers see no change before [`Writer::commit`].
+//! - An upload that an edit or a discard without a commit was to end is discarded with the next upload.
 
 use std::sync::Arc;
 
@@ -44,7 +45,8 @@ use crate::unsupported;
 /// after this many, so that no client waits for long.
 pub const WRITE_BATCH_DOCUMENTS_MAX: usize = 1024;
 
-/// The recommended maximum of body bytes in one change; a single larger document is allowed.
+/// The recommended bytes of bodies and attachments in one change. A caller that merges requests begins
+/// another change once it has this many, so one large request may exceed this.
 pub const WRITE_BATCH_BYTES_MAX: usize = 1 << 20;
 
 /// The largest security object, in bytes.
@@ -70,6 +72,8 @@ pub struct Writer {
     expected: Expected,
     /// The documents changed so far, if they are wanted.
     changed: Option<Vec<DocId>>,
+    /// Uploads that nobody continues are discarded with this change.
+    has_tidied: bool,
     /// An error after which `next` and the encoded operations may differ.
     failed: Option<StoreError>,
 }
@@ -89,8 +93,9 @@ impl Database {
 }
 
 impl Writer {
-    pub(crate) fn new(database: Arc<Database>, gate: ArcMutexGuard<RawMutex, Gate>) -> Writer {
+    pub(crate) fn new(database: Arc<Database>, mut gate: ArcMutexGuard<RawMutex, Gate>) -> Writer {
         let next = State::clone(&database.state());
+        abandon(&mut gate, &next);
         let encoder = UpdateEncoder::new(next.db, next.update_seq);
         let expected = Expected::default();
         Writer {
@@ -101,6 +106,7 @@ impl Writer {
             encoder,
             expected,
             changed: None,
+            has_tidied: false,
             failed: None,
         }
     }
@@ -110,12 +116,12 @@ impl Writer {
         self.encoder = UpdateEncoder::within(memory, self.next.db, self.since_seq);
     }
 
-    /// Has the documents noted that are changed from here on, for [`Writer::changed`].
+    /// From here on, notes which documents are changed, for [`Writer::changed`].
     pub fn note_changes(&mut self) {
         self.changed = Some(Vec::new());
     }
 
-    /// The documents changed since [`Writer::note_changes`], some of them maybe more than once.
+    /// The documents changed since [`Writer::note_changes`] without `_local` ones, some maybe more than once.
     pub fn changed(&self) -> &[DocId] {
         self.changed.as_deref().unwrap_or_default()
     }
@@ -161,6 +167,7 @@ impl Writer {
         let uploads: Vec<UploadId> =
             request.attachments.iter().filter_map(AttachmentRequest::upload).collect();
         let edited = check(self, &request).and_then(|()| self.edit_or_refuse(request));
+        self.gate.ending.extend(&uploads);
         uploads.into_iter().try_for_each(|upload| self.discard_upload(upload))?;
         edited
     }
@@ -253,14 +260,19 @@ impl Writer {
         self.push(Operation::SetRevsLimit(limit))
     }
 
-    /// Begins an upload. The first call after a start of the server discards unfinished uploads of earlier
-    /// runs.
+    /// Begins an upload. Discards uploads that nobody continues: the first call since the database was opened
+    /// or created, all unfinished ones, which are of an earlier run or of another leader.
     pub fn begin_upload(&mut self) -> Result<UploadId, DocError> {
-        if !self.gate.has_uploaded && !self.next.uploads.is_empty() {
-            let to = self.next.next_upload;
-            self.push(Operation::Discard { from: UploadId(0), to })?;
+        if !self.has_tidied {
+            self.has_tidied = true;
+            if self.gate.has_uploaded {
+                let abandoned = self.gate.abandoned.clone();
+                abandoned.into_iter().try_for_each(|upload| self.discard_upload(upload))?;
+            } else if !self.next.uploads.is_empty() {
+                let to = self.next.next_upload;
+                self.push(Operation::Discard { from: UploadId(0), to })?;
+            }
         }
-        self.gate.has_uploaded = true;
         if self.next.uploads.len() >= UPLOADS_MAX {
             return Err(DocError::TooLarge);
         }
@@ -283,17 +295,20 @@ impl Writer {
         self.push(Operation::Chunk { upload, bytes })
     }
 
-    /// Discards an unfinished upload.
+    /// Discards an unfinished upload; does nothing if there is none with this id.
     pub fn discard_upload(&mut self, upload: UploadId) -> Result<(), DocError> {
         if !self.next.uploads.contains_key(&upload) {
             return Ok(());
         }
+        self.gate.ending.push(upload);
         self.push(Operation::Discard { from: upload, to: UploadId(upload.0.saturating_add(1)) })
     }
 
     /// Discards all changes; the writer continues with the state at the time of locking.
     pub fn undo(&mut self) {
         self.next = State::clone(&self.database.state());
+        abandon(&mut self.gate, &self.next);
+        self.has_tidied = false;
         self.encoder = UpdateEncoder::new(self.next.db, self.since_seq);
         self.expected.forget();
         self.changed.iter_mut().for_each(Vec::clear);
@@ -316,7 +331,12 @@ impl Writer {
 
     /// Makes the change visible. The record with the change ends at `lsn`.
     pub fn commit(self, lsn: Lsn) {
-        let Writer { database, gate, mut next, since_seq, .. } = self;
+        let Writer { database, mut gate, mut next, since_seq, has_tidied, .. } = self;
+        gate.ending.clear();
+        if has_tidied {
+            gate.has_uploaded = true;
+            gate.abandoned.clear();
+        }
         next.last_lsn = lsn;
         let notice = Notice::Updated { db: next.db, update_seq: next.update_seq, lsn };
         let has_news = next.update_seq != since_seq;
@@ -406,6 +426,16 @@ impl Writer {
                 Err(DocError::BadRequest(format!("Duplicate attachment: {}", twice.name).into()))
             }
             None => Ok(decided),
+        }
+    }
+}
+
+/// Notes that nobody continues the uploads that were to be ended by a change that was not committed.
+fn abandon(gate: &mut Gate, state: &State) {
+    let Gate { ending, abandoned, .. } = gate;
+    for upload in ending.drain(..) {
+        if state.uploads.contains_key(&upload) && !abandoned.contains(&upload) {
+            abandoned.push(upload);
         }
     }
 }

@@ -5,19 +5,20 @@
 //! a call                 check_call                        its demand
 //! a command is queued    check_call                        its demand
 //! EXEC                   check_call                        the demands of all queued commands together
-//! a waiter is served     Rules::admit_waiter               Rules::admit_waiter
+//! a waiter is served     refuse_waiter, admit_waiter       Rules::admit_waiter
 //! a script's command     scripts::Caller                   as found for the script before it began
 //! ```
 //!
-//! Order of the checks, as in Redis: known, arity, protected, authenticated, monitoring, subscribed, loading,
-//! stale, redirected, paused, log, memory. The rules hold for a round ([`Rules`](crate::rules::Rules)). A
-//! check that depends on the client alone belongs in `check_call`.
+//! Order of the checks: known, arity, protected, authenticated, permitted, monitoring, subscribed, loading,
+//! stale, redirected, paused, wrapped, log, memory. The rules hold for a round
+//! ([`Rules`](crate::rules::Rules)).
 //!
 //! Invariants
 //! - Nothing changes data that was not admitted in the round in which it runs: neither queued commands nor
 //!   those of waiting clients rely on an earlier admission.
-//! - Commands that free memory, or only read, are never refused for want of memory, alone or in a
-//!   transaction. Those that only read are not refused for want of disk space either.
+//! - Commands that free memory, or only read, are never refused for want of memory, unless they are in one
+//!   transaction with commands that add data. Those that only read are not refused for want of disk space
+//!   either, unless they are in one transaction with commands that write.
 
 use access::Context as DenialContext;
 use storage::Admission;
@@ -195,7 +196,9 @@ impl Executor {
         {
             return Err(CommandError::SlotTaken { pause_ms: pause.retry_ms() });
         }
-        if !row.flags.has(Flags::STALE) {
+        // A write that is refused shows nothing, and its error leaves without a lease.
+        let is_refused = self.rules.refusal.is_some() && row.flags.has(Flags::WRITE);
+        if !row.flags.has(Flags::STALE) && !(is_refused && !row.flags.has(Flags::WRAPS)) {
             session.shows_data.set(true);
         }
         Ok(())
@@ -216,8 +219,10 @@ impl Executor {
             session.authenticated |= admits_everybody;
             if !self.rules.loading && session.login.settle() {
                 session.authenticated = admits_everybody;
-                // When it connected, nobody knew whom its certificate names.
-                session.log_in_by_certificate(&self.users);
+                if !session.login.is_chosen() {
+                    // When it connected, nobody knew whom its certificate names.
+                    session.log_in_by_certificate(&self.users);
+                }
             }
             if !session.authenticated {
                 return if found.row.flags.has(Flags::NO_AUTH) { Ok(()) } else { Err(CommandError::NoAuth) };
@@ -262,7 +267,7 @@ impl Executor {
 
     /// Asks the log whether a write may be executed; `false`: not now.
     pub(crate) fn admit_write(&mut self, bytes: u64) -> Result<bool, CommandError> {
-        // `begin_round` resets the admission, so the first write of every round passes this check.
+        // `begin_round` resets the admission, so the log is asked at the first write of every round.
         let is_admitted = self.rules.admit_write(self.appender.as_ref(), bytes)?;
         if is_admitted {
             self.admitted_bytes = ADMITTED_BYTES;

@@ -7,8 +7,8 @@
 //!
 //! This module begins the waits of clients. A wait itself is in `wait` and `clients`, the registry of waiters
 //! in `interest`, the order of serving in `serve`. The family of a command decides the reply.
-//! It is not a thread or a task that waits. A blocked client is an entry in the registry and a conversation
-//! that takes no command.
+//! No thread or task waits: a blocked client is an entry in the registry and a conversation that takes no
+//! command.
 //!
 //! Invariants
 //! - A client begins to wait under the locks of all its keys: nothing can happen between looking at the keys

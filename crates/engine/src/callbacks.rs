@@ -1,7 +1,4 @@
-//! The functions of a command, as its row and its waits name them.
-//!
-//! Rows and waits are data below the executor; the functions that they name run above it, on a [`Context`].
-//! These types are the only place where the lower files know the upper ones.
+//! The types of the functions that the row of a command, and its waits, name.
 
 use keyspace::DbId;
 use wire::Args;
@@ -15,7 +12,7 @@ pub type Handler = fn(&mut Context<'_, '_>, Args<'_>) -> Result<(), CommandError
 /// reply. The arguments are the blocked command's.
 ///
 /// # Errors
-/// The error becomes the reply; nothing may have changed.
+/// The error becomes the reply; the function must have changed nothing.
 pub type Serve = fn(cx: &mut Context<'_, '_>, key: &[u8], args: Args<'_>) -> Result<(), CommandError>;
 
 /// Whether a client that blocked with these arguments can be served from the key.

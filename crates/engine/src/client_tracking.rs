@@ -15,7 +15,7 @@ use crate::{
 #[derive(Debug)]
 pub struct ClientTracking {
     interests: Arc<Interests>,
-    /// Receives the invalidations.
+    /// The client as other workers see it.
     pub tracker: Arc<Tracker>,
     /// Which keys are tracked.
     pub mode: Mode,

@@ -8,9 +8,10 @@
 //! Invariants
 //! - Ids start at 1, grow with every connection and are never used again.
 //! - Fields that change with every command are relaxed stores: no lock, no shared counter, no
-//!   read-modify-write. The worker of the connection is the only writer of those fields; readers see slightly
-//!   stale values.
-//! - Killing only signals: the worker closes the connection when the signal reaches it.
+//!   read-modify-write. Each of them has one writer at a time: the worker of the connection, or the thread of
+//!   its long unit. Readers see slightly stale values.
+//! - Killing ends a wait for a key at once, but closes nothing itself: the worker closes the connection when
+//!   the signal reaches it.
 
 mod filter;
 mod line;
@@ -61,6 +62,8 @@ const NO_TRANSACTION: u32 = u32::MAX;
 pub struct Connected {
     /// The address of the other side as CLIENT LIST shows it, such as `127.0.0.1:52001`.
     pub peer: String,
+    /// The user of the operating system on the other side of a Unix socket.
+    pub peer_uid: Option<u32>,
     /// The address it connected to.
     pub local: String,
     /// The number of the file descriptor.
@@ -80,7 +83,7 @@ pub enum ClientKind {
     Master,
     /// Replicates this server.
     Replica,
-    /// Has subscribed to a channel or pattern.
+    /// Has a subscription of any kind.
     PubSub,
 }
 
@@ -133,6 +136,7 @@ pub struct Labels {
 pub struct Client {
     id: u64,
     peer: Box<str>,
+    peer_uid: Option<u32>,
     local: Box<str>,
     fd: i32,
     created_ms: u64,
@@ -178,10 +182,11 @@ pub struct Client {
 
 impl Client {
     fn new(id: u64, connected: Connected) -> Client {
-        let Connected { peer, local, fd, now_ms, signaller } = connected;
+        let Connected { peer, peer_uid, local, fd, now_ms, signaller } = connected;
         Client {
             id,
             peer: peer.into(),
+            peer_uid,
             local: local.into(),
             fd,
             created_ms: now_ms,
@@ -233,9 +238,15 @@ impl Client {
         self.peer.parse().map_or(Ipv4Addr::LOCALHOST.into(), |peer: SocketAddr| peer.ip().to_canonical())
     }
 
-    /// Whether it runs on the machine of the server.
+    /// Whether it has connected from a loopback address.
     pub fn is_local(&self) -> bool {
-        self.peer.parse().is_ok_and(|peer: SocketAddr| peer.ip().to_canonical().is_loopback())
+        self.peer_uid.is_some()
+            || self.peer.parse().is_ok_and(|peer: SocketAddr| peer.ip().to_canonical().is_loopback())
+    }
+
+    /// The user of the operating system on the other side, if it came through a Unix socket.
+    pub fn peer_uid(&self) -> Option<u32> {
+        self.peer_uid
     }
 
     /// The address it connected to.
@@ -490,6 +501,7 @@ pub(crate) mod tests {
     pub(crate) fn connected(peer: &str) -> Connected {
         Connected {
             peer: peer.to_string(),
+            peer_uid: None,
             local: "127.0.0.1:6379".to_string(),
             fd: 8,
             now_ms: 1_000,

@@ -12,10 +12,11 @@
 //! - Once per command and key, as in Redis: HSET of five fields is one `hset`, also if no value differs.
 //! - A collection that has become empty: `cx.notify(EventClass::GENERIC, "del", key)` after the event that
 //!   emptied it.
-//! - Not reported by families, because they are detected where effects are applied: `new`, `expired`,
-//!   `evicted`, and `keymiss` for keys looked up with [`Unit::read`], [`Unit::inspect`] or [`Unit::touch`]. A
-//!   command that replaces a key by removing it first (RENAME, COPY REPLACE, RESTORE REPLACE) reports `new`
-//!   by itself, as Redis does.
+//! - Not reported by families: `new` and `expired`, which the unit notes when it applies an effect;
+//!   `evicted`, which eviction reports; and `keymiss`, which [`Unit::read`], [`Unit::inspect`] and
+//!   [`Unit::touch`] note.
+//!   But a command that replaces a key by removing it first (RENAME, COPY REPLACE, RESTORE REPLACE) reports
+//!   `new` by itself, as Redis does.
 //! - An error reports no event: a failed command has changed nothing.
 
 use keyspace::{Applied, DbId, KeyOp, Keyspace};
@@ -24,7 +25,7 @@ use storage::{CHAIN_BYTES_MAX, Durability};
 use wire::{Args, ReplyWriter};
 
 use crate::{
-    CommandError, EventClass, Flags, Host, Row, Session, Unit, clients::append_line,
+    CommandError, EventClass, Flags, Host, Row, Session, Unit, audit::Action, clients::append_line,
     deferred_reply::DeferredReply, error::LockContended, long_units::LONG_ELEMENTS, row::ResolvedCommand,
     rules::Rules, script_machine::Scripting, shown_args::shown_args,
 };
@@ -33,8 +34,7 @@ use crate::{
 pub const EFFECT_BYTES_BESIDE_ARGS: usize = 64 << 10;
 
 /// Argument bytes that are executed on one admission by the log: asking the log for every command would make
-/// the workers contend for its positions. This also bounds by how much a worker may exceed the log's limit of
-/// unwritten bytes.
+/// the workers contend for its positions.
 pub(crate) const ADMITTED_BYTES: u64 = 16 << 10;
 
 /// Above this size of a record, each further write of a unit first makes sure that the log has room for the
@@ -57,7 +57,7 @@ pub enum Retry {
     AllSlots,
     /// The command must be offloaded.
     OwnThread,
-    /// A long unit must release a slot.
+    /// A long unit must release a slot, or the client must wait.
     Slot(LockContended),
 }
 
@@ -96,7 +96,8 @@ pub struct Context<'a, 'k> {
     pub durability: Durability,
     /// Longest string a command may build, in bytes.
     pub bulk_bytes_max: usize,
-    /// Whether the command is one of several in its unit: it must not block.
+    /// Whether the command must not block: it is part of a transaction, a script or IDEMP, or is served after
+    /// it was blocked.
     pub in_transaction: bool,
     /// Whether a script runs it.
     pub in_script: bool,
@@ -223,6 +224,8 @@ impl Context<'_, '_> {
     pub fn handle(&mut self, row: &'static Row, args: Args<'_>) -> Result<bool, Retry> {
         let is_inner = self.in_transaction;
         self.row = Some(row);
+        // It may be the command that ends the audit.
+        let is_audited = row.flags.has(Flags::AUDITED) && self.host.users.audit.is_on();
         let result = self.attempt(|cx| {
             if row.flags.has(Flags::WALKS) || args.len() > LONG_ELEMENTS {
                 cx.require_short_walk(row, args)?;
@@ -232,7 +235,22 @@ impl Context<'_, '_> {
         if self.session.tracking.is_some() {
             self.track(row, args, is_inner);
         }
+        if let Ok(succeeded) = result
+            && is_audited
+        {
+            self.note_audited(row, args, succeeded);
+        }
         result
+    }
+
+    /// Notes an action of an administrator.
+    #[cold]
+    fn note_audited(&self, row: &'static Row, args: Args<'_>, succeeded: bool) {
+        let (user, client) = (self.session.login.name(), self.session.client.peer());
+        let name = row.name.as_bytes();
+        let action = Action { name, user, client, succeeded, now_ms: self.host.clock.unix_ms() };
+        let words_of_name = row.name.split('|').count();
+        self.host.users.audit.note(action, shown_args(row, args).skip(words_of_name));
     }
 
     /// As [`Context::handle`], for a part of a command.
@@ -309,9 +327,9 @@ impl Context<'_, '_> {
         }
     }
 
-    /// Runs a command as a part of this unit, which has locked all its keys, and appends its reply: a value
-    /// or an error, or a null for a command without a reply. Monitors see `origin` as its source; `None`: the
-    /// client. Returns whether it succeeded.
+    /// Runs a command as a part of this unit, which has locked all keys of the command, and appends its
+    /// reply: a value or an error, or a null for a command without a reply. Monitors see `origin` as its
+    /// source; `None`: the client. Returns whether it succeeded.
     ///
     /// # Errors
     /// To be passed on, once the effects of the unit are undone: [`CommandError::NeedsOwnThread`].

@@ -7,17 +7,19 @@
 //! ```
 //!
 //! Invariants
-//! - Bytes that were not turned into executed commands stay in `pending`, in order.
+//! - Bytes that were not turned into executed commands stay in `pending`, in order, until the conversation
+//!   closes.
 //! - After a protocol error or QUIT nothing more is parsed; the executed commands are answered, then the
 //!   connection ends.
 //! - While the outbox is above its limit ([`Conversation::outbox_bytes_allowed`], and for a subscriber at
-//!   least 32 MiB) nothing is parsed, so memory per connection is bounded.
+//!   least 32 MiB) no command is executed, so a client that takes no replies causes no more of them.
 //! - After a message for subscribers that do not receive fast enough, nothing is executed until the caller
 //!   resumes the conversation.
 //! - While a command runs on another thread nothing is parsed, and the parts of the session that this command
 //!   has taken along are not touched.
 //! - While a command is blocked nothing is parsed. The wait ends with [`Conversation::answer`],
-//!   [`Conversation::time_out`] or the end of the connection, whichever comes first.
+//!   [`Conversation::notify`], [`Conversation::time_out`] or the end of the connection, whichever comes
+//!   first.
 
 use std::sync::Arc;
 
@@ -40,15 +42,15 @@ const GROUP: usize = 32;
 const RUN_LEN_MIN: usize = 4;
 /// Commands executed before other connections get their turn.
 const COMMANDS_PER_TURN_MAX: usize = 1024;
-/// The microseconds for which scripts of a connection run before other connections get their turn: one script
-/// can take as long as many commands.
+/// The microseconds after the first script or EXEC of a connection's turn, after which other connections get
+/// their turn: one script can take as long as many commands.
 const SCRIPTS_PER_TURN_US: u64 = 2_000;
 /// Unsent reply bytes above which the commands of a client wait, unless it is allowed more.
 pub const OUTBOX_BYTES_MAX: usize = 1 << 20;
 /// As [`OUTBOX_BYTES_MAX`], for a subscriber: its UNSUBSCRIBE must not wait for all the messages before it.
 const SUBSCRIBER_OUTBOX_BYTES_MAX: usize = 32 << 20;
-/// The maximum request bytes that are kept while a command is blocked. A client that has sent more is not
-/// read, so its disconnection is noticed only later.
+/// While a command is blocked, input is read until this many request bytes are kept. After that the client is
+/// not read, so its disconnection is noticed only later.
 const PENDING_WHILE_BLOCKED_BYTES_MAX: usize = 1 << 20;
 /// An idle connection keeps no larger input buffer.
 const PENDING_BYTES_KEPT_MAX: usize = 16 << 10;
@@ -87,7 +89,8 @@ pub enum ConversationState {
     WaitForSubscribers,
     /// Paused for [`Session::pause_ms`].
     Paused,
-    /// The command waits until a key holds something for it, for at most [`Conversation::wait_timeout_ms`].
+    /// The command waits for a key or for the answer of another thread, for at most
+    /// [`Conversation::wait_timeout_ms`].
     Blocked,
     /// The command runs on another thread, until [`Conversation::return_from_thread`]. Pass the result of
     /// [`Conversation::take_long_unit`] to that thread.
@@ -114,8 +117,8 @@ pub struct Conversation {
     outbox_bytes_max: usize,
     /// The conversation is closing because the client has sent a line of HTTP.
     spoke_http: bool,
-    /// The time at which other connections get their turn; `None` before the first script of this
-    /// connection's turn.
+    /// The time at which other connections get their turn; `None` until the first script or EXEC of this
+    /// connection's turn has run.
     turn_ends_us: Option<u64>,
     /// A command runs elsewhere.
     is_away: bool,
@@ -148,7 +151,7 @@ impl Conversation {
         self.spoke_http
     }
 
-    /// Bytes held over from before.
+    /// Request bytes that were received and not executed yet.
     pub fn pending_bytes(&self) -> usize {
         self.pending.len()
     }
@@ -231,8 +234,8 @@ impl Conversation {
         }
     }
 
-    /// Appends the reply to the blocked command, held until `gate` is committed, after which the next command
-    /// may run. Does nothing if no command is blocked.
+    /// Appends the reply to the blocked command, held until `gate` is committed. The next command may run at
+    /// once. Does nothing if no command is blocked.
     pub fn answer(&mut self, bytes: &[u8], gate: Lsn, committed: Lsn) {
         if self.session.wait.take().is_some() {
             self.append(bytes, gate, committed);
@@ -550,7 +553,8 @@ mod tests {
     fn conversation() -> Conversation {
         let (peer, local) = ("127.0.0.1:50001".to_string(), "127.0.0.1:6379".to_string());
         let signaller = Box::new(|_, _| {});
-        let client = Clients::new().register(Connected { peer, local, fd: 8, now_ms: 0, signaller });
+        let client =
+            Clients::new().register(Connected { peer, peer_uid: None, local, fd: 8, now_ms: 0, signaller });
         Conversation::new(Session::new(client, true))
     }
 

@@ -1,6 +1,7 @@
-//! Client errors: a closed enum, rendered here and nowhere else, with the exact texts of Redis 7.2.
+//! The errors that commands reply with.
 //!
-//! Clients match prefixes and whole texts, so a text is changed only if Redis changes it.
+//! Where Redis 7.2 has the error, this is its exact text: clients match prefixes and whole texts, so such a
+//! text is changed only if Redis changes it.
 
 use std::fmt;
 
@@ -41,11 +42,11 @@ pub enum CommandError {
     WrongType,
     /// Arguments that do not fit together.
     Syntax,
-    /// The argument is not an integer.
+    /// The argument, or in INCR and related commands the value of the key, is not an integer.
     NotAnInteger,
-    /// The argument is not positive.
+    /// The argument is not a valid count: it is negative, or 0 where that is not accepted.
     NotPositive,
-    /// The argument is not a floating point number.
+    /// The argument, or in INCRBYFLOAT and HINCRBYFLOAT the stored value, is not a floating point number.
     NotAFloat,
     /// A number outside its range, where Redis gives no details.
     OutOfRange,
@@ -55,7 +56,8 @@ pub enum CommandError {
     DecrementOverflow,
     /// INCRBYFLOAT would give no finite number.
     NotFinite,
-    /// A deadline of zero or less, or one that overflows, for the command of this name.
+    /// A time to live or a deadline that the command of this name refuses: it is zero or less where it must
+    /// be positive, or outside the range of deadlines.
     InvalidExpire(&'static str),
     /// A string would exceed `proto-max-bulk-len`.
     StringTooLong,
@@ -85,7 +87,7 @@ pub enum CommandError {
     Unblocked,
     /// The server is still loading.
     Loading,
-    /// The memory limit is reached and no key may be evicted.
+    /// The data exceeds the memory limit, and eviction has not made enough room.
     OutOfMemory,
     /// The log has no room. The text is the reason, from the operating system.
     DiskFull(String),
@@ -123,7 +125,7 @@ pub enum CommandError {
     Busy,
     /// As [`CommandError::Busy`], for a function.
     BusyFunction,
-    /// Any other text that belongs to exactly one command, prefix included.
+    /// Any other text, prefix included.
     Text(&'static str),
     /// As [`CommandError::Text`], with a part that varies.
     Composed(String),

@@ -1,5 +1,5 @@
 //! Keyspace notifications: events about keys for the clients that subscribe to them. With them, in the same
-//! order, go the messages that are published in transactions.
+//! order, go the messages that are not delivered at once ([`Message`]).
 //!
 //! ```text
 //! handler: cx.notify -> kept with the unit -> commit: gate -> end of the round: Executor::take_notices
@@ -7,13 +7,14 @@
 //! ```
 //!
 //! This module has the classes of events, and the buffer of one worker. It is not delivery: the server holds
-//! notices back until they are committed, and [`pubsub`] knows the subscribers.
+//! notices back until their gates are committed, and [`pubsub`] knows the subscribers.
 //!
 //! Invariants
 //! - While no class is wanted an event costs one branch: the wanted classes are read once per round.
 //! - The events of one worker stand in the order of its units, and the events of one unit in the order in
 //!   which they happened.
-//! - An event has the gate of its unit: it is delivered only when the change that it reports is committed.
+//! - An event has a gate. With durability `strict`, it is delivered only when the change that it reports is
+//!   committed.
 
 use std::{
     cell::{Cell, RefCell},
@@ -154,9 +155,12 @@ pub struct Event {
     pub gate: Lsn,
 }
 
-/// A message that was published in a transaction.
+/// A message that is delivered after its unit: it was published in a transaction or script, to a durable
+/// channel, or by a client that has published such a message before.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Message {
+    /// Whether its channel is durable, so that the message is in the record of its unit.
+    pub is_logged: bool,
     /// A channel or a shard channel.
     pub kind: Kind,
     /// The name of the channel.
@@ -167,12 +171,12 @@ pub struct Message {
     pub gate: Lsn,
 }
 
-/// An event or message that is delivered to other clients once it is committed.
+/// An event or message that is delivered to other clients once its gate is committed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Notice {
     /// An event on a key.
     Event(Event),
-    /// A message published in a transaction.
+    /// A message.
     Message(Message),
 }
 
@@ -185,10 +189,11 @@ impl Notice {
         }
     }
 
-    fn set_gate(&mut self, gate: Lsn) {
+    fn set_gate(&mut self, gates: NoticeGates) {
         match self {
-            Notice::Event(event) => event.gate = gate,
-            Notice::Message(message) => message.gate = gate,
+            Notice::Event(event) => event.gate = gates.shown,
+            Notice::Message(message) if message.is_logged => message.gate = gates.logged,
+            Notice::Message(message) => message.gate = gates.shown,
         }
     }
 
@@ -229,6 +234,16 @@ impl Event {
     }
 }
 
+/// The positions that the notices of a unit wait for; [`Lsn::ZERO`]: none.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct NoticeGates {
+    /// What merely shows the unit's changes, to other clients.
+    pub(crate) shown: Lsn,
+    /// A message that is itself in the record of the unit: it is delivered when it is as durable as its
+    /// publisher is told.
+    pub(crate) logged: Lsn,
+}
+
 /// The notices of one worker that it has not handed on.
 #[derive(Debug, Default)]
 pub struct Events {
@@ -266,19 +281,20 @@ impl Events {
         self.pending.borrow_mut().push(Notice::Event(event));
     }
 
-    /// Notes a message, to be published when the unit is committed and after the notices noted before.
-    pub(crate) fn note_message(&self, kind: Kind, channel: &[u8], payload: &[u8]) {
+    /// Notes a message, to be published after the unit, and behind the notices noted before.
+    pub(crate) fn note_message(&self, kind: Kind, channel: &[u8], payload: &[u8], is_logged: bool) {
         let (channel, payload) = (channel.into(), payload.into());
-        self.pending.borrow_mut().push(Notice::Message(Message { kind, channel, payload, gate: Lsn::ZERO }));
+        let message = Message { is_logged, kind, channel, payload, gate: Lsn::ZERO };
+        self.pending.borrow_mut().push(Notice::Message(message));
     }
 
-    /// A unit has ended: sets `gate` for the notices that it has noted.
+    /// A unit has ended: sets the gates of the notices that it has noted.
     #[inline]
-    pub(crate) fn seal(&self, gate: Lsn) {
+    pub(crate) fn seal(&self, gates: NoticeGates) {
         let mut pending = self.pending.borrow_mut();
         let first = self.sealed.get();
         if first < pending.len() {
-            pending[first..].iter_mut().for_each(|notice| notice.set_gate(gate));
+            pending[first..].iter_mut().for_each(|notice| notice.set_gate(gates));
             self.sealed.set(pending.len());
         }
     }
@@ -358,14 +374,18 @@ mod tests {
         events.forget_unsealed();
         note("first");
         note("second");
-        events.seal(Lsn::new(8));
-        events.seal(Lsn::new(9));
+        events.note_message(Kind::Channel, b"plain", b"", false);
+        events.note_message(Kind::Channel, b"durable", b"", true);
+        let gates = |shown, logged| NoticeGates { shown: Lsn::new(shown), logged: Lsn::new(logged) };
+        events.seal(gates(8, 9));
+        events.seal(gates(10, 10));
         note("third");
         events.note(EventClass::KEY_MISS, "keymiss", DbId::ZERO, b"k");
-        events.seal(Lsn::new(16));
+        events.seal(gates(16, 16));
         let taken: Vec<_> =
             events.take().into_iter().map(|notice| (shown_name(&notice), notice.gate().get())).collect();
-        assert_eq!(taken, [("first", 8), ("second", 8), ("third", 16)]);
+        let expected = [("first", 8), ("second", 8), ("message", 8), ("message", 9), ("third", 16)];
+        assert_eq!(taken, expected);
         assert!(events.take().is_empty());
     }
 }

@@ -1,5 +1,5 @@
-//! The outgoing notices of a worker (keyspace notifications, messages published in transactions), held until
-//! their gates are committed.
+//! The outgoing notices of a worker (keyspace notifications, and messages that are not delivered at once),
+//! held until their gates are committed.
 //!
 //! What it is: the notices of one worker in their order.
 //! What it is not: delivery, which begins when they leave.
@@ -90,7 +90,7 @@ mod tests {
         let mut queue = EventQueue::default();
         let payload = vec![0; HELD_BYTES_MAX].into();
         let (kind, channel, gate) = (pubsub::Kind::Channel, (*b"c").into(), Lsn::new(8));
-        queue.hold(vec![Notice::Message(Message { kind, channel, payload, gate })]);
+        queue.hold(vec![Notice::Message(Message { kind, channel, payload, gate, is_logged: false })]);
         assert!(queue.is_full());
         assert_eq!(released(&mut queue, 8), ["message"]);
         assert!(!queue.is_full());

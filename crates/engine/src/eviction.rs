@@ -8,8 +8,8 @@ use storage::Admission;
 
 use crate::{CommandError, EventClass, Executor, Host, observe::LatencyEvent, unit::LockPolicy};
 
-/// The maximum number of keys evicted for one command: enough to free more than most commands add, without
-/// stopping the worker for long.
+/// The maximum number of keys evicted in one go: enough to free more than most commands add, without stopping
+/// the worker for long.
 const EVICTIONS_MAX: usize = 64;
 
 impl Executor {

@@ -21,6 +21,7 @@ use crate::{
     channel_reader,
     context::{ADMITTED_BYTES, Retry, Surroundings},
     error::LockContended,
+    event::NoticeGates,
     long_units::ThreadRole,
     observe::Watch,
     offload::busy_error,
@@ -47,15 +48,15 @@ const SUBSCRIPTIONS_ENDED_MAX: usize = 16 << 10;
 pub enum Outcome {
     /// The command ran, or was refused with an error reply. The reply may leave once `gate` is committed.
     Done {
-        /// The newest position of anything the reply shows; [`Lsn::ZERO`] if it may leave at once.
+        /// See [`gate`]; [`Lsn::ZERO`] if the reply may leave at once.
         gate: Lsn,
     },
     /// The command takes long on a thread that serves other clients. Nothing happened; take it to another
     /// thread with [`Executor::offload`].
     Long,
-    /// The log cannot take the command now, a long unit holds one of its slots, or clients are paused.
-    /// Nothing happened; execute the command again after [`Session::pause_ms`] or, if that is 0, after the
-    /// next movement of the log.
+    /// The log cannot take the command now, a long unit holds one of its slots, clients are paused, or this
+    /// client has to wait. Nothing happened; execute the command again after [`Session::pause_ms`] or, if
+    /// that is 0, after the next movement of the log.
     Wait,
 }
 
@@ -436,7 +437,7 @@ impl Executor {
             }
         };
         self.wrote |= wrote;
-        self.scratch.seal(BY_SERVER, gate(durability, false, seen));
+        self.scratch.seal(BY_SERVER, notice_gates(durability, seen));
         self.add_pending_serves(later);
         Ok(())
     }
@@ -651,7 +652,7 @@ impl Executor {
             session.last_write = session.last_write.max(seen);
         }
         // Other clients get the events and invalidations: for them the server's durability counts.
-        self.scratch.seal(session.client.id(), gate(durability, false, seen));
+        self.scratch.seal(session.client.id(), notice_gates(durability, seen));
         if !later.is_empty() {
             self.serve_later(later, host);
         }
@@ -668,7 +669,14 @@ fn changes_data(args: Args<'_>, host: &Host) -> bool {
     host.process.loading().is_none() && args.skip(2).iter().step_by(2).any(is_of_data)
 }
 
-/// The position a reply must wait for.
+/// The positions that the notices of a unit must wait for, under the durability of the server.
+#[inline]
+pub(crate) fn notice_gates(durability: Durability, seen: Lsn) -> NoticeGates {
+    NoticeGates { shown: gate(durability, false, seen), logged: gate(durability, true, seen) }
+}
+
+/// The position that must be committed before a reply may leave, if the newest position that the reply could
+/// show is `seen` and its unit `wrote` or did not. [`Lsn::ZERO`]: it may leave at once.
 #[inline]
 pub fn gate(durability: Durability, wrote: bool, seen: Lsn) -> Lsn {
     match durability {

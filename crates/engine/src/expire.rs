@@ -1,21 +1,21 @@
-//! Active expiry: removes expired keys that are not accessed any more, with one logged record per slot.
+//! Active expiry: removes keys, and fields of hashes, whose time is over, with one record per slot.
 //!
 //! An expired key is invisible at once, whether or not it has been removed; active expiry only frees its
-//! memory. While a client imports another server's data (CLIENT IMPORT-SOURCE), nothing is removed: that
-//! server decides which keys have expired. While clients are paused (CLIENT PAUSE), the data stay as
-//! they are.
+//! memory. While a client imports another server's data (CLIENT IMPORT-SOURCE), that client still sees
+//! expired keys and nothing is removed: the other server decides which keys have expired. While clients are
+//! paused (CLIENT PAUSE), nothing is removed either.
 
 use keyspace::SlotId;
 use storage::Admission;
 
 use crate::{Executor, Host, observe::LatencyEvent};
 
-/// The maximum number of keys removed under one slot's lock.
+/// The maximum number of keys, and about the maximum number of fields, removed under one slot's lock.
 const KEYS_PER_SLOT_MAX: usize = 64;
 
 impl Executor {
-    /// Removes expired keys from the slots `from..=to`, at most about `keys_max`. Returns how many; stops
-    /// early when the log cannot take more.
+    /// Removes expired keys and fields from the slots `from..=to`, at most about `keys_max` keys. Returns how
+    /// many keys. Stops early when the log cannot take more.
     pub fn expire_due(&mut self, from: SlotId, to: SlotId, keys_max: usize, host: &Host) -> usize {
         // On a replica, the leader's log removes expired keys.
         if self.rules.read_only || host.clients.has_import_source() || self.rules.pause.is_some() {

@@ -73,7 +73,8 @@ pub struct MemberView {
     pub committed: Option<Lsn>,
     /// Bytes of the leader's log that the member's durable log lacks; only if the leader is asked.
     pub lag_bytes: Option<u64>,
-    /// Milliseconds since the server that is asked has heard from the member; `None` if never.
+    /// Milliseconds since the server that is asked has heard from the member; `None` if never. At a follower,
+    /// 0 for other followers while they are connected.
     pub heard_ms: Option<u64>,
 }
 

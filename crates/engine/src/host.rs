@@ -64,7 +64,7 @@ pub enum DebugAccess {
     /// No client.
     #[default]
     Nobody,
-    /// Clients on the machine of the server.
+    /// Clients that have connected from a loopback address.
     Local,
     /// Every client.
     Everybody,
@@ -193,7 +193,7 @@ pub trait SettingsInForce: Send + Sync {
     fn emulates_cluster(&self) -> bool {
         false
     }
-    /// (name, value) of every setting whose name matches the glob, in table order.
+    /// (name, value) of every setting whose name, or other name, matches the glob.
     fn get(&self, pattern: &[u8]) -> Vec<(&'static str, String)>;
     /// Whether the setting of this name belongs to the data.
     fn is_of_data(&self, setting: &[u8]) -> bool {
@@ -249,7 +249,8 @@ pub trait Persistence: Send + Sync {
     /// Requests a snapshot and returns at once; `responder` is answered when the snapshot is complete.
     ///
     /// # Errors
-    /// The whole error text, if a snapshot is running; the responder is dropped.
+    /// The whole error text, if a snapshot is running, or a forced recovery is not confirmed; the responder
+    /// is dropped.
     fn save_and_respond(&self, responder: Responder) -> Result<(), &'static str>;
     /// The operator accepts the loss of a forced recovery: makes the server take writes again, and then
     /// answers `responder`.

@@ -319,8 +319,8 @@ impl Interests {
         }
     }
 
-    /// Visits a key that holds nothing to pop any more, if a waiter has a condition: nothing else may be met
-    /// by that. Otherwise the key is not visited: if the unit fills it again, its waiters must not be served
+    /// Visits a key from which an effect has taken something away, if a waiter has a condition, which may
+    /// hold now. Otherwise the key is not visited: if the unit fills it again, its waiters must not be served
     /// before those of keys that were filled in between.
     fn made_absent(&self, db: DbId, key: &[u8], mut ready: impl FnMut(DbId, &[u8])) {
         if self.awaits_condition(db, key, 0) {

@@ -113,7 +113,7 @@ impl Context<'_, '_> {
     /// Judges a queued command again: the rights may have changed since it was queued.
     ///
     /// # Errors
-    /// The reply in its place.
+    /// The error for the command's place in the reply of EXEC.
     #[inline]
     pub fn judge_queued(&mut self, found: ResolvedCommand, args: Args<'_>) -> Result<(), CommandError> {
         let Some(principal) = self.session.login.principal().filter(|it| !it.rights.are_unrestricted())

@@ -12,15 +12,17 @@
 //! thread, clock or file. The requests of a command to the process around it go through [`Host`].
 //!
 //! Invariants
-//! - A handler that returns an error has changed nothing; its neighbours in a batch never notice.
-//! - All keys of a command are locked before it runs, in ascending slot order, and until its log position is
-//!   taken: the order in memory is the order in the log.
-//! - Data changes through [`Unit::apply`] only, and everything applied is in the command's one log record.
-//! - Every reply carries a gate: the newest position of anything it could have seen.
+//! - A handler that returns an error has changed nothing.
+//! - All keys that a command names are locked before it runs, in ascending slot order, and until its log
+//!   position is taken: the order in memory is the order in the log.
+//! - Data changes through [`Unit::apply`] only, and everything that a unit applies is in its one log record.
+//! - Every reply carries a gate. With durability `strict` it is the newest position of anything that the
+//!   reply could show; see [`execute::gate`].
 
 #![forbid(unsafe_code)]
 
 pub mod admission;
+pub mod audit;
 pub mod blocking;
 pub mod callbacks;
 pub mod channel_reader;

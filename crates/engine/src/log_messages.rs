@@ -1,10 +1,10 @@
 //! The messages of durable channels in the log: finding positions, and reading on from one.
 //!
-//! The position of a message is the position of its record plus the message's number in the record, so
+//! The position of a message is the start of its record plus the message's number in the record, from 1, so
 //! positions ascend as the log does. A large record is split into pieces, between which other records may
-//! lie. Its messages have the position of its last piece, at which it is assembled; earlier pieces are
-//! skipped, so no incomplete record is kept. A record that has lost its first pieces to retention has no
-//! messages.
+//! lie. The positions of its messages count from the start of its last piece, at which it is assembled;
+//! earlier pieces are skipped, so no incomplete record is kept. A record that has lost its first pieces to
+//! retention has no messages.
 //!
 //! Invariants
 //! - An unreadable part is reported as a gap that ends at the next readable batch, from which a reader can
@@ -33,6 +33,16 @@ pub enum Refused {
         /// The oldest position that is kept.
         oldest: Position,
     },
+    /// The position is in a log that a forced recovery has replaced.
+    #[error(
+        "LOST position {wanted} is no longer kept: a forced recovery has dropped all messages before the oldest position, {oldest}"
+    )]
+    Dropped {
+        /// The requested position.
+        wanted: Position,
+        /// The oldest position that is kept.
+        oldest: Position,
+    },
     /// The position is in a log that has diverged from this one, or in another log.
     #[error("LOST position {0} is not of this log")]
     Foreign(Position),
@@ -44,7 +54,8 @@ pub enum Refused {
         /// The end of the log here.
         end: Lsn,
     },
-    /// The recovered rest of a damaged log is not confirmed yet.
+    /// A forced recovery has left out damaged data, in the log or elsewhere, and the operator has not
+    /// confirmed that yet: no reader begins until then.
     #[error("ERR a forced recovery must be confirmed first: CONFIG SET force-recovery confirmed")]
     Frozen,
     /// The log cannot be read.
@@ -55,6 +66,8 @@ pub enum Refused {
 /// The messages of a log, read for readers of durable channels.
 pub struct LogMessages {
     log: Log,
+    /// The position before which a forced recovery has dropped all messages.
+    lost_before: Option<Lsn>,
     /// The cursors used last, the newest last.
     cursors: Vec<LogCursor>,
 }
@@ -62,7 +75,12 @@ pub struct LogMessages {
 impl LogMessages {
     /// The messages of this log.
     pub fn new(log: &Log) -> LogMessages {
-        LogMessages { log: log.clone(), cursors: Vec::new() }
+        LogMessages { log: log.clone(), lost_before: None, cursors: Vec::new() }
+    }
+
+    /// Tells readers that all messages before this position were lost.
+    pub fn without_messages_before(self, lost_before: Option<Lsn>) -> LogMessages {
+        LogMessages { lost_before, ..self }
     }
 
     /// Closes the cursors, when no reader will read for a while.
@@ -70,8 +88,9 @@ impl LogMessages {
         self.cursors.clear();
     }
 
-    /// The position to begin at, and the place between batches to read from. `tail` is the position of the
-    /// readers that have caught up, if there are any: a reader that begins with new messages begins there.
+    /// The position to begin at, and the end of a batch, at or before it, to read from. `tail` is the
+    /// position of the readers that have caught up, if there are any: a reader that begins with new messages
+    /// begins there.
     ///
     /// # Errors
     /// See [`Refused`].
@@ -80,7 +99,15 @@ impl LogMessages {
             return Err(Refused::Frozen);
         }
         match from {
-            From::Oldest => self.oldest().map(|oldest| (oldest, oldest.lsn)),
+            From::Oldest => {
+                let oldest = self.oldest()?;
+                if self.lost_before != Some(oldest.lsn) {
+                    return Ok((oldest, oldest.lsn));
+                }
+                // The reader begins before the loss, and so is told of it.
+                let before = Lsn::new(oldest.lsn.get().saturating_sub(1));
+                Ok((Position { lsn: before, ..oldest }, before.align_down(self.log.segment_bytes())))
+            }
             From::Now => {
                 let lsn = tail.unwrap_or(self.log.shippable_lsn());
                 match self.log.batch_ending_at(lsn)? {
@@ -99,6 +126,9 @@ impl LogMessages {
             let is_possible = wanted.epoch <= oldest.epoch && wanted.reign <= oldest.reign;
             return match is_possible {
                 false => Err(Refused::Foreign(wanted)),
+                true if self.lost_before.is_some_and(|lost| wanted.lsn < lost) => {
+                    Err(Refused::Dropped { wanted, oldest })
+                }
                 true if wanted.lsn < oldest.lsn => Err(Refused::Forgotten { wanted, oldest }),
                 true => Ok((wanted, wanted.lsn)),
             };
@@ -157,8 +187,8 @@ impl LogMessages {
         Read::Forgotten(position.unwrap_or_else(|_| self.position_of(None, lsn)))
     }
 
-    /// The position `lsn` in a batch; without a batch, the position at which this server's next batch will
-    /// be.
+    /// The position `lsn` for readers, with the epoch and the reign of its batch; without a batch, with those
+    /// of this server.
     fn position_of(&self, batch: Option<BatchInfo>, lsn: Lsn) -> Position {
         let (epoch, reign) =
             batch.map_or_else(|| (self.log.epoch(), self.log.reign()), |batch| (batch.epoch, batch.reign));

@@ -14,8 +14,9 @@
 //!
 //! Invariants
 //! - A command that is neither slow nor sampled costs one flag here, read once per round.
-//! - Every instrument holds a bounded amount, which no client can raise.
-//! - No password is ever shown: arguments come only through [`shown_args`](crate::shown_args::shown_args).
+//! - Every instrument holds a bounded amount, which only settings can raise.
+//! - No password is ever shown: the arguments of a command that has one come only through
+//!   [`shown_args`](crate::shown_args::shown_args).
 
 mod hot_keys;
 mod latency;

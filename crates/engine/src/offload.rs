@@ -122,8 +122,8 @@ impl Executor {
         }
     }
 
-    /// Runs `run`, which executes a command. On a thread for long units, other threads see the slots of the
-    /// command meanwhile.
+    /// Runs `run`, which executes the command of a long unit. Other threads see the command's slots
+    /// meanwhile.
     pub(crate) fn holding_visibly<R>(
         &mut self,
         runs_scripts: bool,

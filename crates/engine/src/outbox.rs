@@ -236,8 +236,8 @@ impl Outbox {
     }
 
     /// Puts an error in the place of each reply that waits for a gate up to `up_to`: they leave now. Pushes
-    /// stay. Returns the number of errors; `None`: the bytes cannot be divided into replies, and nothing has
-    /// changed.
+    /// stay. Returns the number of errors; `None`: the bytes cannot be divided into replies, or a block lies
+    /// among them, and nothing has changed.
     pub fn fail_held(&mut self, up_to: Lsn, error: &[u8]) -> Option<u64> {
         let count = self.segments.iter().take_while(|segment| segment.gate <= up_to).count();
         let Some(last) = count.checked_sub(1).and_then(|last| self.segments.get(last)) else {

@@ -18,7 +18,7 @@ use crate::{
 };
 
 impl Executor {
-    /// Executes a command of a client that has begun a transaction.
+    /// Queues a command of a client that has begun a transaction, or runs it at once.
     #[inline(never)]
     pub(crate) fn execute_in_transaction(
         &mut self,

@@ -1,7 +1,8 @@
 //! Sends clients of a cluster to the leader (`cluster-emulation`): MOVED, as a node of Redis Cluster replies
 //! it. All slots belong to the leader.
 //!
-//! Commands without keys are not redirected: they run here, or get READONLY as on any replica.
+//! A command that names neither a key nor a shard channel is not redirected: it runs here, or gets READONLY
+//! as on any replica.
 
 use keyspace::slot_of;
 use wire::Args;
@@ -12,7 +13,8 @@ use crate::{CommandError, Flags, Host, Keys, Row, Session, replication::RoleView
 const HANDING_OVER: CommandError =
     CommandError::Text("CLUSTERDOWN The lead is being handed over to another server. Try again.");
 
-/// The error for a command with keys on a server that takes no writes; `None`: it is not redirected.
+/// The error for a command with keys or shard channels on a follower, or on a leader that hands over; `None`:
+/// the command runs here.
 #[cold]
 pub(crate) fn redirect(row: &Row, args: Args<'_>, session: &Session, host: &Host) -> Option<CommandError> {
     let key = match row.keys {

@@ -14,7 +14,7 @@
 //!   all the same, as on the leader.
 //! - An invalidation waits at the same gate as a reply that shows the same keys.
 
-use keyspace::{Effect, slot_of};
+use keyspace::{Effect, KeyOp, slot_of};
 use lsn::Lsn;
 
 use crate::{
@@ -55,6 +55,11 @@ impl ReplayObservers {
         let interests = self.executor.interests();
         let tracking = interests.tracking();
         interests.made_ready(effect, |db, key| note_ready(&mut self.ready, db, key));
+        // A StreamPutGroup may have made the key.
+        let makes_key = matches!(effect, Effect::Key { op: KeyOp::StreamPutGroup { .. }, .. });
+        if effect.keeps_entries() && !makes_key {
+            return;
+        }
         let keys = match (*effect, effect.target()) {
             (Effect::Move { db, key, to_db, to_key }, _) => [Some((db, key)), Some((to_db, to_key))],
             (_, Some(target)) => [Some(target), None],

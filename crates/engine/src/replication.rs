@@ -10,6 +10,8 @@ use lsn::Lsn;
 
 use crate::Responder;
 
+/// The error for clients of a leader whose log no majority of its group takes.
+pub const COMMITS_NOTHING: &str = "CLUSTERDOWN The group commits nothing: the leader is reached, but no majority of the members takes its log. Try again.";
 /// The error of writes on a member of a group without a leader, and of reads, unless `stale-reads` permits
 /// them.
 pub const NO_LEADER: &str =
@@ -18,6 +20,10 @@ pub const NO_LEADER: &str =
 /// The error of reads on a stale replica: some of its data may have to be discarded.
 pub const MASTER_DOWN: &str = "MASTERDOWN Link with MASTER is down and what of the data here is committed is not known. Wait for the link (master_link_status in \
      INFO), or ask the leader; REPLICAOF NO ONE has this server lead with the data that it has.";
+
+/// The error of reads on a server that has given up the lead: some of its data may have to be discarded.
+pub const READ_DEPOSED: &str = "MASTERDOWN This server has given up the lead: another server leads, or is being told to. Ask that one, or see \
+     replication_fenced_by_epoch in INFO; REPLICAOF has this one follow it, or lead.";
 
 /// The error of reads on a member of a group that cannot know yet what of its data is committed.
 pub const NOT_KNOWN_COMMITTED: &str = "MASTERDOWN This member of the group does not know yet which of its data is committed: a leader must \
@@ -143,8 +149,10 @@ pub struct KnownStream {
 pub enum WriteRefusal {
     /// It follows another server.
     Replica,
-    /// This server has given up the lead, or is handing over, and follows nobody.
+    /// This server has given up the lead: another server leads, or may lead.
     Deposed,
+    /// This server hands over the lead, and leads on if that fails.
+    HandingOver,
     /// It is a witness of its group.
     Witness,
     /// Its group has removed it.
@@ -153,17 +161,19 @@ pub enum WriteRefusal {
     NoLeader,
     /// It leads its group, and no majority takes its log.
     NotCommitted,
-    /// Settings given at the start are not in the log: an OK might rest on them.
+    /// Settings given at the start are not in the log yet: a write acknowledged now would follow settings
+    /// that a new leader does not have.
     SettingsOwed,
-    /// Fewer replicas are connected than `min-replicas-to-write` requires.
+    /// Fewer replicas than `min-replicas-to-write` were heard within `min-replicas-max-lag`.
     TooFewReplicas,
 }
 
 impl WriteRefusal {
     /// All of them.
-    pub const ALL: [WriteRefusal; 8] = [
+    pub const ALL: [WriteRefusal; 9] = [
         WriteRefusal::Replica,
         WriteRefusal::Deposed,
+        WriteRefusal::HandingOver,
         WriteRefusal::Witness,
         WriteRefusal::Removed,
         WriteRefusal::NoLeader,
@@ -179,6 +189,9 @@ impl WriteRefusal {
             WriteRefusal::Deposed => {
                 "READONLY This server has given up the lead: another server leads, or is being told to. Write to that one, or see replication_fenced_by_epoch in INFO."
             }
+            WriteRefusal::HandingOver => {
+                "READONLY This server is handing over the lead to a replica (master_failover_state in INFO). Try again, or write to that one."
+            }
             WriteRefusal::Witness => {
                 "READONLY This server is a witness of its group: it keeps the log and takes no writes. Ask another member."
             }
@@ -186,9 +199,7 @@ impl WriteRefusal {
                 "CLUSTERDOWN This server was removed from its group. Ask a member of the group."
             }
             WriteRefusal::NoLeader => NO_LEADER,
-            WriteRefusal::NotCommitted => {
-                "CLUSTERDOWN The group commits nothing: the leader is reached, but no majority of the members takes its log. Try again."
-            }
+            WriteRefusal::NotCommitted => COMMITS_NOTHING,
             WriteRefusal::SettingsOwed => {
                 "TRYAGAIN The settings that were given to this server are being written to the log. Try again."
             }
@@ -200,16 +211,16 @@ impl WriteRefusal {
 /// The role of a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RoleView {
-    /// It takes writes.
+    /// It follows no server.
     Leader {
         /// The end of its durable log.
         end: Lsn,
         /// The replicas that follow it.
         replicas: Vec<Replica>,
     },
-    /// It shows the data of another server.
+    /// It follows another server, or is a member of a group and knows no leader.
     Replica {
-        /// The address of its leader.
+        /// The address of its leader; an empty name and port 0 if it knows none.
         leader: Address,
         /// The state of the link to the leader.
         link: LinkState,
@@ -261,12 +272,6 @@ pub trait Availability: Send + Sync {
         self.is_stale().then_some(MASTER_DOWN)
     }
 
-    /// Whether this server has given up the lead and follows nobody: it has handed over with an unknown
-    /// outcome, or another server leads in a higher epoch.
-    fn is_deposed(&self) -> bool {
-        false
-    }
-
     /// Whether fewer replicas are connected than a reply waits for, so that no write can be acknowledged.
     fn lacks_acks(&self) -> bool {
         false
@@ -316,7 +321,8 @@ pub trait Replication: Availability {
     /// If this server cannot follow it.
     fn follow(&self, leader: Address) -> Result<Followed, String>;
 
-    /// Stops following; answers `responder` with OK when this server takes writes.
+    /// Stops following. Answers `responder` with OK once this server takes writes, or once it restarts to do
+    /// so; or with an error.
     fn lead(&self, responder: Responder);
 
     /// Hands over to a replica; returns at once. The error is the whole error text.
@@ -372,7 +378,7 @@ pub enum Followed {
     Already,
 }
 
-/// A server without replication: it neither leads nor follows.
+/// A server without replication: it takes writes, and has no replicas.
 pub struct Standalone;
 
 impl Availability for Standalone {

@@ -203,8 +203,8 @@ const NAME_SLOTS: usize = 1024;
 const EMPTY: u16 = u16::MAX;
 
 /// The table of commands: its rows, subcommands directly after their container, and a hash table over the
-/// names of the top-level ones. A lookup happens for every command: it reads the name once, folds its case
-/// and compares it with one candidate, which lies in the table itself.
+/// names of the top-level ones. A lookup is on the path of most commands: it hashes a few letters and usually
+/// compares the name with one candidate, which lies in the table itself.
 pub struct CommandTable {
     rows: Vec<&'static Row>,
     /// [`Treatment::member`] of each row, side by side in memory.

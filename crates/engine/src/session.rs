@@ -91,7 +91,7 @@ pub struct Session {
     pub reply_mode: ReplyMode,
     /// Confirmations of the present command that are sent even if its reply is not: changes of subscriptions.
     pub confirmations: Vec<u8>,
-    /// A durability weaker than the server's that this client has requested.
+    /// The durability that this client has requested; it counts where it is weaker than the server's.
     pub durability: Option<Durability>,
     /// Whether reads leave the access stamps alone (CLIENT NO-TOUCH).
     pub no_touch: bool,
@@ -100,7 +100,7 @@ pub struct Session {
     pub is_import_source: bool,
     /// Whether a client of a cluster accepts reads from a replica (READONLY).
     pub reads_replica: bool,
-    /// The command by which the client is shown every command (MONITOR): it may not use keys itself.
+    /// The command by which the client is shown every command (MONITOR): the client may not use keys itself.
     pub monitoring: Option<CommandId>,
     /// The state of CLIENT TRACKING. Boxed: most clients do not track.
     pub tracking: Option<Box<ClientTracking>>,
@@ -113,8 +113,8 @@ pub struct Session {
     pub reader_generation: u32,
     /// Whether it has subscriptions now.
     pub subscribed: bool,
-    /// The client has published in a transaction or to a durable channel: to keep the order, its later
-    /// messages wait behind those that are not durable yet.
+    /// The client has published in a transaction or script, or to a durable channel. To keep the order, its
+    /// later messages are notices, too ([`Notice`](crate::Notice)).
     pub publishes_in_turn: bool,
     /// The commands queued since MULTI. Boxed: most sessions have none.
     pub transaction: Option<Box<Transaction>>,
@@ -142,7 +142,8 @@ pub struct Session {
     /// Set by QUIT and similar commands: close the connection once the replies are sent.
     pub closing: bool,
     /// Milliseconds for which the worker holds the connection before its next command: set by DEBUG SLEEP,
-    /// and for the retry of a command that a pause holds back, or whose slot a long unit holds.
+    /// and for the retry of a command that a pause holds back, whose slot a long unit holds, or that logs in
+    /// and has to wait.
     pub pause_ms: u64,
 }
 
@@ -199,11 +200,19 @@ impl Session {
         }
     }
 
-    /// The client is the default user again, and has to log in if that user needs a password.
+    /// The client is the default user again, whatever user its certificate names, and has to log in if the
+    /// default user needs a password.
     pub fn log_out(&mut self, users: &UserSet) {
-        self.login = LogIn::default();
+        self.login = LogIn::chosen_default();
         self.login.show(&self.client);
         self.authenticated = users.default_user().admits_everybody();
+    }
+
+    /// Whether the client has to log in before its next command, by these users. The data are loaded.
+    pub fn has_to_log_in(&self, users: &UserSet) -> bool {
+        // A client that connected during loading becomes what its certificate says with its next command.
+        let is_nobody = self.login.is_provisional() && self.certificate_name.is_none();
+        (!self.authenticated || is_nobody) && !users.default_user().admits_everybody()
     }
 
     /// Whether every command is permitted, by the users of this generation.

@@ -21,9 +21,10 @@ use crate::{
     observe::{HotKey, HotKeys},
 };
 
-/// One in this many commands is timed, and counts for all of them, unless all commands are timed.
+/// On average, one in this many commands is sampled. Its time stands for this many calls, unless every call
+/// of the command is timed.
 pub(crate) const TIMED_EVERY: u64 = 32;
-/// For HOTKEYS, a key of one in this many commands is counted: every other timed command.
+/// For HOTKEYS, a key of one in this many commands is counted on average: of half of the sampled ones.
 pub const KEYS_SAMPLED_EVERY: u64 = 2 * TIMED_EVERY;
 
 /// The counters of one worker for one command.

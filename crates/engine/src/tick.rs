@@ -21,8 +21,8 @@
 //! - Notices are released in the order in which they were held, and none before its gate.
 //! - One wake-up is requested from the log, at the first gate. A smaller gate behind it waits for at most one
 //!   flush more.
-//! - When a tick has ended and something still waits for a position, a wake-up there is requested, or the
-//!   next end is due (asserted in release builds too).
+//! - When a tick has ended and something still waits for a position, a wake-up there or before is requested,
+//!   or the next end is due (asserted in release builds too).
 //! - A command that waits for room is resumed at most once per end of a tick.
 
 mod log_view;

@@ -18,8 +18,8 @@
 //! - The invalidation of a key is pushed behind the replies of the current round of the reader's worker, so
 //!   behind every reply with an older value. It is sent when the change becomes visible to other clients:
 //!   with durability strict, once it is committed.
-//! - The table holds at most `tracking-table-max-keys` keys; one more evicts another key, which is
-//!   invalidated for its readers.
+//! - The table holds about `tracking-table-max-keys` keys at most: one more evicts another key of its shard,
+//!   if there is one. The evicted key is invalidated for its readers.
 
 mod invalidations;
 mod table;

@@ -4,8 +4,8 @@
 //! - Slots are locked in ascending order, all before the first access, and released only after the log
 //!   position of the unit is taken. Only a script may add a slot later, if that needs no waiting
 //!   ([`Unit::try_lock`]).
-//! - Every applied effect is encoded, in order; together they are the unit's one log record. Messages to
-//!   durable channels stand among them.
+//! - Every effect that changes something is encoded, in order; together they are the unit's one log record.
+//!   Messages to durable channels stand among them.
 //! - Access to a key whose slot is not locked is a bug and panics.
 
 mod databases;
@@ -154,9 +154,10 @@ impl<'k> Unit<'k> {
         self.repeats = true;
     }
 
-    /// Notes a message, to be published when the unit is committed.
-    pub fn publish(&self, kind: Kind, channel: &[u8], payload: &[u8]) {
-        self.events.note_message(kind, channel, payload);
+    /// Notes a message, to be published after the unit. `is_logged`: it is in the record of the unit too,
+    /// because its channel is durable.
+    pub fn publish(&self, kind: Kind, channel: &[u8], payload: &[u8], is_logged: bool) {
+        self.events.note_message(kind, channel, payload, is_logged);
     }
 
     /// Changes the noted classes of events from now on, also within this round.
@@ -244,7 +245,8 @@ impl<'k> Unit<'k> {
         found
     }
 
-    /// The entry of a key, with its access stamp renewed; `None` if absent or expired.
+    /// The entry of a key; `None` if absent or expired. Renews the access stamp, unless the reads of this
+    /// unit leave stamps alone (CLIENT NO-TOUCH, import sources, units of the server).
     #[inline]
     pub fn get(&mut self, db: DbId, key: &[u8]) -> Option<EntryRef<'_>> {
         let hash = self.hash(key);
@@ -343,8 +345,10 @@ impl<'k> Unit<'k> {
         }
         let expires = was_expired && matches!(effect, Effect::Key { op: KeyOp::Delete, .. });
         if self.interests.any() {
-            let change = if expires { Change::Expired } else { Change::Value };
-            self.report(hash.slot(), db, key, change);
+            if applied.key_created || !effect.keeps_entries() {
+                let change = if expires { Change::Expired } else { Change::Value };
+                self.report(hash.slot(), db, key, change);
+            }
             if let Effect::Move { db, key, .. } = *effect {
                 self.report(slot_of(key), db, key, Change::Value);
             }

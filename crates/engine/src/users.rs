@@ -42,6 +42,7 @@ use parking_lot::Mutex;
 
 use crate::{
     CommandTable, Flags, Session,
+    audit::{Action, Audit},
     clients::{Clients, DEFAULT_USER},
 };
 
@@ -194,6 +195,8 @@ pub struct UserSettings {
     pub log_entries_max: usize,
     /// Whether the name in a client's certificate says which user it is (`tls-auth-clients-user`).
     pub certificates_name_users: bool,
+    /// Whether the actions of administrators are written down (`audit`).
+    pub are_audited: bool,
 }
 
 impl UserSettings {
@@ -204,6 +207,7 @@ impl UserSettings {
         all_channels: false,
         log_entries_max: 128,
         certificates_name_users: false,
+        are_audited: false,
     };
 }
 
@@ -234,6 +238,8 @@ pub struct Users {
     failed_logins: Mutex<FailedLogins>,
     /// The checks of passwords that take long.
     pub password_checks: PasswordChecks,
+    /// The actions of administrators, and logins that failed, that are to be written down.
+    pub audit: Audit,
     /// How often something was denied.
     pub counts: DenialCounts,
 }
@@ -249,6 +255,7 @@ impl Users {
             denials: Mutex::default(),
             failed_logins: Mutex::default(),
             password_checks: PasswordChecks::default(),
+            audit: Audit::default(),
             counts: DenialCounts::default(),
         }
     }
@@ -272,6 +279,7 @@ impl Users {
     pub fn configure(&self, settings: UserSettings) {
         let passwords = |it: &UserSettings| (it.default_password, it.servers.clone());
         let after = passwords(&settings);
+        self.audit.set_on(settings.are_audited);
         let before = mem::replace(&mut *self.settings.lock(), settings);
         if passwords(&before) != after {
             self.settings_generation.fetch_add(1, Ordering::Release);
@@ -396,15 +404,31 @@ impl Users {
         tracing::warn!(target: "server", %address, failures, unlogged, "a client failed to log in");
     }
 
+    /// Notes that a client has failed to log in over HTTP, and that nobody is slowed down for it.
+    pub fn note_refused_token(&self, address: IpAddr, now_ms: u64) {
+        self.counts.0[Reason::Auth as usize].fetch_add(1, Ordering::Relaxed);
+        self.audit_failed_login(b"HTTP", b"", &address.to_string(), now_ms);
+    }
+
+    fn audit_failed_login(&self, name: &[u8], user: &[u8], client: &str, now_ms: u64) {
+        if self.audit.is_on() {
+            let is_user = self.current().get(user).is_some();
+            let user = if is_user { user } else { b"" };
+            self.audit.note_failed_login(Action { name, user, client, succeeded: false, now_ms });
+        }
+    }
+
     /// Notes that a client could not log in over HTTP as `user`.
     pub fn note_failed_http_login(&self, address: IpAddr, user: &[u8], now_ms: u64) {
         self.counts.0[Reason::Auth as usize].fetch_add(1, Ordering::Relaxed);
+        self.audit_failed_login(b"HTTP", user, &address.to_string(), now_ms);
         self.slow_down(address, user, now_ms);
     }
 
     /// Notes that a client could not log in as `user`; `command` is the command that it sent.
     pub fn note_failed_login(&self, command: &[u8], user: &[u8], session: &Session, now_ms: u64) {
         self.slow_down(session.client.address(), user, now_ms);
+        self.audit_failed_login(&command.to_ascii_lowercase(), user, session.client.peer(), now_ms);
         let context =
             if session.transaction.is_some() { DenialContext::Multi } else { DenialContext::TopLevel };
         self.note((Reason::Auth, command), context, user, session, now_ms);

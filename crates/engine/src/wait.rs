@@ -51,8 +51,8 @@ impl Wait {
         }
     }
 
-    /// The timeout has passed: ends the wait and returns the reply. `None` if something else has ended the
-    /// wait: its reply is on its way.
+    /// The timeout has passed: ends the wait for a key and returns the reply. `None` if something else has
+    /// ended the wait, whose reply is on its way, or if it is another kind of wait.
     pub fn time_out(&self) -> Option<Vec<u8>> {
         let Wait::Key(KeyWait { waiter, .. }) = self else { return None };
         waiter.end().then(|| waiter.reply(|reply| reply.null_array()))

@@ -5,7 +5,7 @@
 //!
 //! Invariants
 //! - The address and the capacity are multiples of `BLOCK_BYTES` whenever the capacity is not 0.
-//! - All `capacity` bytes are initialised; bytes in `len..capacity` are stale contents.
+//! - All `capacity` bytes are initialised; bytes in `len..capacity` are zeros or stale contents.
 
 #![allow(unsafe_code)]
 

@@ -114,7 +114,7 @@ pub fn large_blocks_freed() -> u64 {
 }
 
 /// The index of `mi_option_purge_delay`, the milliseconds after which unused pages are returned to the OS.
-/// Whole segments are returned after ten times as long.
+/// Whole segments of mimalloc are returned after ten times as long.
 const PURGE_DELAY: c_int = 15;
 
 type Output = unsafe extern "C" fn(text: *const c_char, to: *mut c_void);

@@ -14,24 +14,29 @@
 //! Invariants
 //! - A reader of `path` sees the complete old or the complete new contents, at any moment and after any
 //!   crash.
-//! - Every unfinished file ends in `.tmp`, and no other file does.
+//! - Every unfinished file ends in `.tmp`, and no other file does, except in [`create_with_mode`].
 
 use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::{Disk, File, RealDisk};
+use crate::{Disk, File, RealDisk, reserve};
 
 /// Suffix of files that are being written; such a file is garbage after a crash.
 pub const TMP_SUFFIX: &str = ".tmp";
 
-/// Replaces or creates `path` with `bytes`, durably and atomically. It is for small files.
+/// Replaces or creates `path` with `bytes`, durably and atomically. It is for small files. If the disk is
+/// full and the directory has a [`reserve`], the file gets that room.
 ///
 /// # Errors
 /// I/O errors; `path` then holds the complete old or the complete new contents.
 pub fn write_atomically(disk: &dyn Disk, path: &Path, bytes: &[u8]) -> io::Result<()> {
-    write_atomically_with(disk, path, |file| file.write_all_at(bytes, 0))
+    let write = || write_atomically_with(disk, path, |file| file.write_all_at(bytes, 0));
+    match write() {
+        Err(error) if reserve::is_disk_full(&error) && reserve::release(disk, dir_of(path)) => write(),
+        written => written,
+    }
 }
 
 /// Replaces or creates `path` with a new file that `write` fills, durably and atomically.
@@ -71,6 +76,22 @@ pub fn write_atomically_with_mode(path: &Path, bytes: &[u8], mode: u32) -> io::R
         return Err(error);
     }
     rename_durably(disk, &tmp, path)
+}
+
+/// Creates `path`, which must not exist, with `bytes` and the permissions `mode`, durably, on [`RealDisk`].
+/// It is for files that nobody uses before success is reported: a crash may leave a part of the file.
+///
+/// # Errors
+/// [`io::ErrorKind::AlreadyExists`] if there is anything at `path`, which is left as it was. After another
+/// I/O error there is no file.
+pub fn create_with_mode(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
+    let file = RealDisk.create_new_with_mode(path, mode)?;
+    let written = file.write_all_at(bytes, 0).and_then(|()| file.sync_all());
+    if let Err(error) = written {
+        let _ = RealDisk.remove(path);
+        return Err(error);
+    }
+    RealDisk.sync_dir(dir_of(path))
 }
 
 /// The temporary name for `path`. It is in the same directory, because a rename does not cross file systems.

@@ -1,7 +1,7 @@
 //! `HeldDisk`: the disk of a server, in a data directory that it has locked.
 //!
-//! A `HeldDisk` is a [`RealDisk`] whose operations fail once the path no longer leads to the locked
-//! directory. It is not a lock itself: it asks its [`DirLock`].
+//! A `HeldDisk` is a [`RealDisk`] whose changes fail once the path no longer leads to the locked directory.
+//! It is not a lock itself: it asks its [`DirLock`].
 //!
 //! Invariants
 //! - Once the lock is lost, no direct or durable write and no sync succeeds, and no name is created, changed
@@ -11,7 +11,7 @@
 //!   is replaced after that check, only the next check notices it.
 //! - A lost lock stays lost.
 //!
-//! A check costs one `stat`, about a microsecond; a durable write costs tens.
+//! A check costs about a microsecond; a durable write costs tens.
 
 use std::io;
 use std::path::Path;
@@ -19,7 +19,7 @@ use std::sync::{Arc, OnceLock};
 
 use crate::{Access, DirLock, Disk, File, LockLost, RealDisk};
 
-/// [`RealDisk`] in a locked data directory: operations fail once the lock is lost.
+/// [`RealDisk`] in a locked data directory: changes fail once the lock is lost.
 #[derive(Clone)]
 pub struct HeldDisk {
     hold: Arc<Hold>,

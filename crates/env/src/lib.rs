@@ -1,5 +1,5 @@
-//! `env`: the only crate that calls the operating system: files, clock, randomness, locks, memory mappings,
-//! process statistics.
+//! `env`: the only crate that calls the operating system for files, clocks, randomness, locks, memory
+//! mappings and process statistics.
 //!
 //! The crate consists of small traits ([`Disk`], [`File`], [`Clock`], [`Entropy`]), each with a real and a
 //! simulated implementation, and of a few parts with only a real implementation (directory lock, ring memory,
@@ -27,6 +27,7 @@ pub mod machine;
 mod mapping;
 pub mod process;
 mod real;
+pub mod reserve;
 pub mod sim;
 pub mod socket;
 pub mod stream;

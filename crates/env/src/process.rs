@@ -69,8 +69,8 @@ fn micros(time: libc::timeval) -> u64 {
 /// Microseconds since the machine's start, suspended time included.
 pub(crate) fn boot_us() -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: writes to a live value of the right type. The clock exists on every Linux that this runs on;
-    // else the time stays 0, and no promise is made.
+    // SAFETY: writes to a live value of the right type. (The clock exists on every Linux that this runs on;
+    // without it, the time would stay 0.)
     unsafe { libc::clock_gettime(libc::CLOCK_BOOTTIME, &raw mut time) };
     time.tv_sec as u64 * 1_000_000 + time.tv_nsec as u64 / 1000
 }

@@ -15,16 +15,16 @@ use std::{
 /// Bytes that were written to the socket and that the peer has not acknowledged.
 ///
 /// # Errors
-/// If it is no socket, or does not count them.
+/// If the descriptor is no socket, or one that does not count these bytes.
 pub fn unacknowledged_bytes(socket: impl AsFd) -> io::Result<u64> {
-    // For sockets, Linux calls it SIOCOUTQ; the number is the same.
+    // For sockets, Linux calls this request SIOCOUTQ; the number is the same.
     count(socket, libc::TIOCOUTQ)
 }
 
 /// Bytes that have arrived at the socket and were not read.
 ///
 /// # Errors
-/// If it is no socket, or does not count them.
+/// If the descriptor is no socket, or one that does not count these bytes.
 pub fn unread_bytes(socket: impl AsFd) -> io::Result<u64> {
     count(socket, libc::FIONREAD)
 }

@@ -7,10 +7,10 @@ use std::{
     path::Path,
 };
 
-/// Reads to the end, but no more than `bytes_max`.
+/// Reads the file at `path` to its end, but no more than `bytes_max` bytes.
 ///
 /// # Errors
-/// If it cannot be opened or read.
+/// If the file cannot be opened or read.
 pub fn read_to_end(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     fs::File::open(path)?.take(bytes_max).read_to_end(&mut bytes)?;

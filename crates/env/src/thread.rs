@@ -4,7 +4,7 @@
 //! the standard library, and only `server` owns long-lived threads.
 //!
 //! Invariants
-//! - Only the calling thread is affected.
+//! - Only the calling thread is affected, or the thread that is started for the given work.
 
 #![allow(unsafe_code)]
 

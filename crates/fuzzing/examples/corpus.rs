@@ -1,5 +1,5 @@
-//! Writes the seeds of all targets into the corpus, beside what is there: `cargo run -p fuzzing --example
-//! corpus`.
+//! Writes the seeds of all targets into the corpus: `cargo run -p fuzzing --example corpus`. Files of the
+//! same names are replaced, all others stay.
 
 use std::path::Path;
 use std::{fs, io};

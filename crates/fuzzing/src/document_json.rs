@@ -1,5 +1,5 @@
-//! Arbitrary bytes as a document: no panic, and an accepted document is rendered as JSON that is accepted
-//! again, with the same content.
+//! Arbitrary bytes as a document: no panic, and an accepted document, without its attachments, is rendered as
+//! JSON that is accepted again, with the same content.
 
 use documents::{DocRev, DocumentView, Limits, NewDocument, Rev};
 

@@ -16,8 +16,9 @@
 //! - [`Outcome::Accepted`] means that the input went through the decoder's checks: a target all of whose
 //!   inputs are refused shows nothing.
 //!
-//! `cargo run -p fuzzing --example corpus` writes the seeds into `corpus/`. A format may change: what an
-//! earlier version wrote stays there, as it is still read. A file `refused-*` is an input that is refused.
+//! `cargo run -p fuzzing --example corpus` writes the seeds into `corpus/`, over the files of the same names.
+//! If a format changes whose earlier form is still read, its old files get other names first. A file
+//! `refused-*` is an input that is refused.
 
 #![forbid(unsafe_code)]
 
@@ -25,6 +26,7 @@ mod document_change;
 mod document_json;
 mod effects;
 mod group_message;
+mod jwt;
 mod log_records;
 mod rdb_file;
 mod rdb_values;
@@ -44,6 +46,7 @@ pub use self::document_change::document_change;
 pub use self::document_json::document_json;
 pub use self::effects::effects;
 pub use self::group_message::group_message;
+pub use self::jwt::{jwt, jwt_keys};
 pub use self::log_records::log_records;
 pub use self::rdb_file::rdb_file;
 pub use self::replication::replication;
@@ -76,7 +79,7 @@ impl Outcome {
 /// A target: panics if the decoder breaks its promise.
 pub type Target = fn(&[u8]) -> Outcome;
 
-/// A valid input, or one that is refused, and its name.
+/// The name of an input, and the input: a valid one, unless its name begins with `refused-`.
 pub type Seed = (&'static str, Vec<u8>);
 
 /// Calls a macro with the names of all targets.
@@ -88,6 +91,8 @@ macro_rules! with_targets {
             document_json,
             effects,
             group_message,
+            jwt,
+            jwt_keys,
             log_records,
             rdb_file,
             replication,
@@ -128,6 +133,8 @@ pub fn seeds(target: &str) -> Vec<Seed> {
         "document_json" => document_json::seeds(),
         "effects" => effects::seeds(),
         "group_message" => group_message::seeds(),
+        "jwt" => jwt::token_seeds(),
+        "jwt_keys" => jwt::keys_seeds(),
         "log_records" => log_records::seeds(),
         "rdb_file" => rdb_file::seeds(),
         "replication" => self::replication::seeds(),

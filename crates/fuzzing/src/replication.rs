@@ -16,7 +16,7 @@ const START: Lsn = Lsn::new(4096);
 /// Decodes frames on both sides, and the lines of a join. Accepts a frame, a claim, marks or an answer.
 ///
 /// # Panics
-/// If log is accepted out of order, or something has two encodings.
+/// If log is accepted out of order, or an ack of log that was not shipped, or if something has two encodings.
 pub fn replication(input: &[u8]) -> Outcome {
     let input = <(u8, bool, &[u8])>::arbitrary_take_rest(Unstructured::new(input));
     let Ok((piece, seal, bytes)) = input else { return Outcome::Refused };

@@ -1,7 +1,7 @@
 //! Arbitrary bytes as requests and as replies, divided at any position: no panic, no overrun, the same
-//! commands, the same reply.
+//! commands, the same reply. And as a glob pattern with a text: matching returns.
 //!
-//! Input: a choice of limits (u8), the cut (u16), the bytes.
+//! Input: a choice of limits, which is also the length of the pattern (u8), the cut (u16), the bytes.
 
 use arbitrary::{Arbitrary, Unstructured};
 use wire::request::check::check_cut;
@@ -18,10 +18,10 @@ const TIGHT: Limits = Limits {
     authenticated: true,
 };
 
-/// Requests are parsed as the module says. Accepts whole commands without an error, or a reply.
+/// Parses requests, decodes a reply, and matches a text. Accepts whole commands without an error, or a reply.
 ///
 /// # Panics
-/// If the parser breaks its contract.
+/// If the parser breaks its contract, or the reply depends on the cut.
 pub fn resp_request(input: &[u8]) -> Outcome {
     let input = <(u8, u16, &[u8])>::arbitrary_take_rest(Unstructured::new(input));
     let Ok((choice, cut, bytes)) = input else { return Outcome::Refused };

@@ -1,4 +1,4 @@
-//! Arbitrary bytes as a DUMP payload: no panic, and no more memory than the bytes justify.
+//! Arbitrary bytes as a DUMP payload: no panic, and no string longer than the bytes justify.
 //!
 //! The seeds that begin with `redis-` in the corpus are payloads of Redis 7.0.15, whose compact encodings are
 //! read and not written here.

@@ -26,7 +26,7 @@ fn options() -> Options {
     Options { leaf_bytes: 100, inner_bytes: 150, ..options }
 }
 
-/// The value of a key after the second checkpoint.
+/// The value of a key, in each checkpoint that has it: the first has only every second key.
 fn value(key: u16) -> Vec<u8> {
     vec![key as u8; usize::from(key % 17)]
 }
@@ -48,7 +48,8 @@ fn with_tree() -> Arc<SimDisk> {
     disk
 }
 
-/// Reads all readable entries and checks that they are right. Returns the number of keys found.
+/// Reads all readable entries and checks that they are right. Then verifies the tree and removes an entry,
+/// as far as the damage permits. Returns the number of keys found.
 fn read_all(disk: &Arc<SimDisk>) -> u16 {
     let opened = TreeSnapshot::open(&**disk, Path::new(PATH), options(), Wanted::default());
     let Ok((snapshot, _)) = opened else { return 0 };

@@ -7,7 +7,8 @@
 //!
 //! Invariants
 //! - A Move applied to one guard has both keys in its slot; `LockedSlots` applies other Moves to two guards.
-//! - Applying depends on nothing but the effect and the slot. The access clock only determines access stamps.
+//! - The data after an effect depends on nothing but the effect and the data before it. The access clock
+//!   determines only access stamps; the packed limits and the seed determine only forms in memory.
 //! - A global effect applied to a slot does the slot's share: applied to every slot once, in any order, it is
 //!   done.
 
@@ -32,7 +33,7 @@ use crate::value::{Value, ValueType};
 pub(crate) use fill::Filling;
 pub(crate) use relocate::apply_move_between;
 
-/// Of an effect that meets a value of another type.
+/// The result of an effect on a value of another type.
 const WRONG_TYPE: Applied = Applied {
     changed: false,
     added: 0,
@@ -47,16 +48,18 @@ const WRONG_TYPE: Applied = Applied {
 /// The changes that an effect has made.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Applied {
-    /// Whether the effect changed anything. An effect that changed nothing need not be logged.
+    /// If `false`, the effect changed nothing and need not be logged. `true` also for some effects that
+    /// happen to put what was there.
     pub changed: bool,
-    /// Elements, members or fields that are new.
+    /// Elements, members, fields or entries that are new; of a stream also groups, consumers and pending
+    /// entries.
     pub added: u64,
     /// Members that have got another score, existing fields that were set or have got another deadline,
     /// elements that were replaced; of a stream, groups and pending entries that were changed.
     pub updated: u64,
-    /// Elements, members or fields that are gone.
+    /// Elements, members, fields or entries that are gone; of a stream also groups and pending entries.
     pub removed: u64,
-    /// The number of elements, members or fields after an effect on a collection.
+    /// The number of elements, members, fields or entries of the collection after the effect; 0 after a Put.
     pub len: u64,
     /// Whether nothing was done because the key holds another type. In an effect from a log or snapshot this
     /// is damage.
@@ -125,7 +128,7 @@ impl SlotGuard<'_> {
     /// use the hash.
     ///
     /// # Panics
-    /// If the hash is of another slot.
+    /// If the hash, or a key of the effect, is of another slot.
     #[inline]
     pub fn apply_hashed(
         &mut self,
@@ -320,7 +323,8 @@ impl SlotGuard<'_> {
         }
     }
 
-    fn heap_bytes_changed(&self, before: u64) {
+    /// Does the bookkeeping after the expiry heaps went from this size to another.
+    pub(crate) fn heap_bytes_changed(&self, before: u64) {
         self.keyspace.totals.change_bytes(before, self.state.heap_bytes());
     }
 
@@ -366,7 +370,8 @@ impl SlotGuard<'_> {
 }
 
 impl SlotState {
-    /// `edited` is the type of the values that `update` can change; `None` if it replaces any value.
+    /// Changes the entry of a key with `update`, or creates it with `create`. `edited` is the only type of
+    /// value that `update` can change; `None` if it replaces any value.
     #[inline]
     fn upsert(
         &mut self,
@@ -480,7 +485,7 @@ impl SlotState {
         (applied, Deadlines { old, new: Due::default() })
     }
 
-    /// Takes an entry out. If the entry is being captured, its capture is brought to its end first.
+    /// Takes an entry out, and brings its capture to an end if it is being captured.
     fn take(&mut self, target: Target<'_>) -> Option<Entry> {
         self.table(target.db)?;
         let mut entry = self.table_mut(target.db).get_mut(&target.hash, target.key).map(Occupied::remove);

@@ -137,8 +137,8 @@ impl<'k> Capture<'k> {
     /// Replaces `stream` by the next piece: about `aim_bytes`, never more than `max_bytes`. `None` at the
     /// end.
     ///
-    /// A piece that continues a slot has nothing of the next slot. It can only be loaded after the piece
-    /// before it, so as little as possible must wait for that.
+    /// A piece that continues a slot can only be loaded after the piece before it, so it holds nothing of the
+    /// next slot.
     pub fn fill(&mut self, stream: &mut Vec<u8>, aim_bytes: usize, max_bytes: usize) -> Option<Captured> {
         stream.clear();
         stream.append(&mut self.carried);
@@ -162,8 +162,8 @@ impl<'k> Capture<'k> {
             if stream.is_empty() {
                 captured.first_slot = slot;
             }
-            // A slot that begins within a piece gets as many bytes as a whole piece, so that its place in the
-            // piece does not cause a split.
+            // A slot that begins within a piece gets as many bytes as a whole piece, so that it is not split
+            // only because it begins late in the piece.
             captured.keys += self.begin(slot, stream, aim_bytes);
             captured.lsn = captured.lsn.max(self.lsn);
         }

@@ -13,8 +13,8 @@
 //! Invariants
 //! - A collection is never empty: applying an effect removes the key of a collection that becomes empty. Only
 //!   a stream may be empty.
-//! - A collection goes from packed to big and never back; which form it has shows in OBJECT ENCODING and
-//!   nowhere else.
+//! - A collection goes from packed to big, and not back before it is loaded anew. No effect and no value
+//!   depends on the form.
 //! - An edit of one element changes a small piece of a big collection, however large the collection is. Only
 //!   a search in a list, for an index or a value, reads more.
 

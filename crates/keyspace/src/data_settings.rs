@@ -85,15 +85,16 @@ impl DataSettings {
 pub(crate) struct DataSettingsShelf {
     /// The state after all effects. Changed under the lock of the slot.
     ahead: Mutex<Arc<DataSettings>>,
-    /// The settings that all readers see, and the LSN of the record that made them.
+    /// The settings that all readers see, and the LSN of the record that made them, or of a later record of
+    /// the slot.
     published: RwLock<(Arc<DataSettings>, Lsn)>,
     /// Rises with every change of `published`; readable without its lock.
     generation: AtomicU64,
 }
 
 impl Keyspace {
-    /// The settings as records in the log have made them. While they do not change, every call returns the
-    /// same `Arc`.
+    /// The settings as records in the log have made them. Until a record changes or flushes them, every call
+    /// returns the same `Arc`.
     pub fn data_settings(&self) -> Arc<DataSettings> {
         self.data_settings.published.read().0.clone()
     }

@@ -101,13 +101,13 @@ use crate::id::DbId;
 use crate::libraries::LIBRARIES_KEY;
 use crate::value::Value;
 
-/// Where the range of a SetRange ends at most, so that a forged one cannot ask for more memory than there is.
+/// The maximum end of the range of a SetRange, so that a forged effect cannot demand any amount of memory.
 pub const STRING_BYTES_MAX: u64 = 512 << 20;
 
 /// One deterministic change.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Effect<'a> {
-    /// Changes the value of a key.
+    /// Does one operation on one key: changes, creates or removes its value, or sets its deadline.
     Key {
         /// Database of the key.
         db: DbId,
@@ -137,7 +137,7 @@ pub enum Effect<'a> {
         /// The new content of the library; `None` to remove the library.
         content: Option<LibraryContent<'a>>,
     },
-    /// Gives a setting that belongs to the data a value, or removes its value from the data.
+    /// Puts or removes a setting that belongs to the data.
     Setting {
         /// Its name.
         name: &'a [u8],
@@ -432,6 +432,24 @@ impl<'a> Effect<'a> {
         matches!(self, Effect::Key { op: Put { .. } | Delete | StreamDropGroup { .. }, .. })
     }
 
+    /// Whether the effect changes only the groups and counters of a stream that exists. As in Redis, clients
+    /// that WATCH or cache the key do not learn of such a change. StreamPutGroup is one only if the stream
+    /// exists.
+    #[inline]
+    pub const fn keeps_entries(&self) -> bool {
+        let Effect::Key { op, .. } = self else { return false };
+        matches!(
+            op,
+            KeyOp::StreamSetHead { .. }
+                | KeyOp::StreamPutGroup { .. }
+                | KeyOp::StreamDropGroup { .. }
+                | KeyOp::StreamPutConsumer { .. }
+                | KeyOp::StreamDropConsumer { .. }
+                | KeyOp::StreamPend { .. }
+                | KeyOp::StreamUnpend { .. }
+        )
+    }
+
     /// The slots that the effect touches.
     #[inline]
     pub const fn scope(&self) -> Scope<'a> {
@@ -465,7 +483,7 @@ impl<'a> Effect<'a> {
 /// Why bytes are not an effect.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum EffectError {
-    /// The bytes end inside an effect, or the last field of an effect has no value.
+    /// The bytes end inside an effect, or the last field of a hash or of a stream's entry has no value.
     #[error("effect is cut short")]
     Truncated,
     /// No effect has this opcode.

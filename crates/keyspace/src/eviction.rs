@@ -4,9 +4,10 @@
 //! What it is not: the eviction itself. The caller logs and applies a Delete of the candidate, as it does
 //! with any other effect.
 //!
-//! A sample is a random occupied slot and a random entry of it. The choice is uneven if slots differ in size:
-//! an entry of a slot with many entries is chosen less often. Without hash tags, slots are about the same
-//! size.
+//! A sample is an entry of a random slot that has entries or, for a policy of keys with a deadline, items in
+//! its expiry index: a random entry, or the one that expires next. The choice is uneven if slots differ in
+//! size: an entry of a slot with many entries is chosen less often. Without hash tags, slots are about the
+//! same size.
 
 use std::borrow::Borrow;
 use std::convert::Infallible;
@@ -25,7 +26,8 @@ use crate::slot::SlotGuard;
 /// The maximum number of random tries of `random_key` before it searches in order.
 const RANDOM_KEY_TRIES: usize = 64;
 
-/// The maximum number of tries per sample: a try fails if its slot has no entry for the policy.
+/// The maximum number of tries per wanted sample, over all samples of a call: a try fails if its slot has no
+/// entry for the policy.
 const TRIES_PER_SAMPLE: usize = 4;
 
 /// Which key is evicted when memory is full.
@@ -90,8 +92,8 @@ pub struct Candidate {
 
 impl Keyspace {
     /// Appends a random key of `db` that is not expired to `out`; `false` if there is none. Every slot that
-    /// has keys has the same chance, and then every key in the slot. If most keys are expired or in other
-    /// databases, this becomes a search that begins at a random slot and locks one slot at a time.
+    /// has keys of `db` has the same chance, and then every key in the slot. If most keys are expired or in
+    /// other databases, this becomes a search that begins at a random slot and locks one slot at a time.
     pub fn random_key(&self, db: DbId, seed: u64, now_ms: u64, out: &mut Vec<u8>) -> bool {
         if self.len(db) == 0 {
             return false;

@@ -1,15 +1,16 @@
 //! The expiry index of one slot: which key is due next.
 //!
 //! What it is: a heap of (deadline, place) items; a place is a database and a position in its table. Items
-//! are not removed when a deadline changes; an item is stale if no entry at its place has its deadline. An
-//! entry whose deadline is postponed keeps its item. When the item is due, it is replaced by one with the new
-//! deadline: a deadline that is postponed again and again (sessions, counters) costs nothing until then. What
-//! it is not: the deadlines themselves, which the entries hold; nor a clock.
+//! are not removed when a deadline changes; an item is stale if no entry at its place has the item's
+//! deadline. An entry whose deadline is postponed keeps its item. When that item is due, one with the new
+//! deadline replaces it: a deadline that is postponed again and again (sessions, counters) costs nothing
+//! until then. What it is not: the deadlines themselves, which the entries hold; nor a clock.
 //!
 //! Invariants (kept by `slot` and `apply`)
 //! - Every entry with a deadline has an item for its place with that deadline or an earlier one, except after
 //!   `expired_keys` has returned its key and before the Delete is applied.
-//! - There are at most `2 * live + SLACK` items, where `live` is the number of entries with a deadline.
+//! - The heap of keys has at most `2 * live + SLACK` items, where `live` is the number of entries with a
+//!   deadline.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;

@@ -53,7 +53,7 @@ pub struct Keyspace {
     pub(crate) captured: SlotSet,
     /// Of these slots, those that the walk of the snapshot has not reached.
     pub(crate) early: EarlySlots,
-    /// The addresses of the buckets of each slot, for prefetching.
+    /// Where the buckets of database 0 of each slot lie, for prefetching.
     pub(crate) hints: Hints,
     pub(crate) shelf: Shelf,
     pub(crate) data_settings: DataSettingsShelf,
@@ -117,7 +117,7 @@ impl Keyspace {
     }
 
     /// Third stage, when the bucket is probably loaded: starts loading the first two lines of the entry. Does
-    /// nothing if the slot is locked or the key is absent.
+    /// nothing if the slot is locked, or if no key with this hash is there.
     #[inline]
     pub fn prefetch_entry(&self, db: DbId, hash: &KeyHash) {
         if let Some(state) = self.slot(hash.slot()).state.try_lock()
@@ -127,8 +127,8 @@ impl Keyspace {
         }
     }
 
-    /// Starts loading the members that several commands on one key name, if the key holds a big hash, set or
-    /// sorted set. Does nothing if the slot is locked.
+    /// Starts loading these members or fields, if the key holds a big hash, set or sorted set. Does nothing
+    /// if the slot is locked.
     pub fn prefetch_members<'m>(
         &self,
         db: DbId,

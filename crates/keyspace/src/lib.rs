@@ -9,12 +9,12 @@
 //!
 //! Invariants
 //! - An entry is only reachable through the locked slot that its key hashes to.
-//! - Several slots are locked in ascending order only (see `slot`).
+//! - A thread waits for the locks of several slots only in ascending order (see `slot`).
 //! - Applying the same effects in the same order gives the same data with every hash seed.
 //! - Expired entries stay until an effect removes or replaces them. `SlotGuard::get`, SCAN and `random_key`
 //!   treat them as absent; counts and effects do not.
-//! - Reading a key allocates nothing. Writing a string allocates its entry, and more only if a table or an
-//!   expiry index is resized, or for a capture in progress.
+//! - Reading a key allocates nothing. Writing a string allocates its entry unless the old one has room, and
+//!   more only if a table or an expiry index is made or resized, or for a capture in progress.
 //!
 //! # A SET
 //! ```

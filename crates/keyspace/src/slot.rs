@@ -5,12 +5,13 @@
 //! aware of other slots.
 //!
 //! Invariants
-//! - Several slots are locked in ascending `SlotId` order, as `Keyspace::lock_many` and `lock_all` lock them.
-//!   So two threads never wait for each other.
+//! - A thread that holds the lock of a slot waits only for locks of higher `SlotId`s, so two threads never
+//!   wait for each other. `Keyspace::try_lock` does not wait, so it may lock any slot.
 //! - `last_lsn` never goes back.
 //! - `next_expiry_ms` is the deadline of the first item of the expiry heaps, `u64::MAX` if there is none. It
 //!   is written under the lock and read without it.
-//! - An unlocked slot without entries has no buckets, and has an `Extra` only for a capture in progress.
+//! - An unlocked slot without entries has no buckets, and has an `Extra` only if a capture of it is or was in
+//!   progress.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -166,8 +167,8 @@ pub struct DueFields {
     pub fields: Vec<Vec<u8>>,
 }
 
-/// A locked slot. Unlocks when dropped. Never hold it while waiting for anything but the locks of further
-/// slots.
+/// A locked slot. Unlocks when dropped. While it is held, its thread may wait only for the locks of further
+/// slots and for room in the log.
 pub struct SlotGuard<'k> {
     pub(crate) state: MutexGuard<'k, SlotState>,
     pub(crate) keyspace: &'k Keyspace,
@@ -327,9 +328,10 @@ impl<'k> SlotGuard<'k> {
         self.publish_next_expiry();
     }
 
-    /// Takes due fields of hashes out of the expiry index, earliest first, until `max` fields were added to
-    /// `out` or no other field is due. The caller logs and applies a HashRemove for each hash under this
-    /// guard; a field that is not removed still counts as absent, but may never be returned here again.
+    /// Takes due fields of hashes out of the expiry index, hash by hash, beginning with the hash that has the
+    /// earliest deadline, until `max` fields were added to `out` or no other field is due. The caller logs
+    /// and applies a HashRemove for each hash under this guard; a field that is not removed still counts as
+    /// absent, but may never be returned here again.
     pub fn expired_fields(&mut self, now_ms: u64, max: usize, out: &mut Vec<DueFields>) {
         let mut left = max;
         while left > 0
@@ -366,14 +368,18 @@ impl<'k> SlotGuard<'k> {
         max: usize,
         fields: &mut Vec<Vec<u8>>,
     ) {
-        let hash = self.keyspace.hash(key);
-        let Some(mut occupied) = self.state.table_mut(item.db()).get_mut(&hash, key) else { return };
+        let (hash, db) = (self.keyspace.hash(key), item.db());
+        let (before, heap_bytes_before) = (self.state.tally(db), self.state.heap_bytes());
+        let Some(mut occupied) = self.state.table_mut(db).get_mut(&hash, key) else { return };
         occupied.update(|entry| entry.list_expired_fields(now_ms, max, fields));
         let next = occupied.entry().next_field_deadline_ms();
         if let Some(deadline_ms) = next {
-            let item = Item::new(deadline_ms, item.db(), hash.position());
+            let item = Item::new(deadline_ms, db, hash.position());
             self.state.extra.get_or_insert_default().field_heap.push(item);
         }
+        // The hash has an index of its own, whose size may change, too.
+        self.tally_changed(db, before, self.state.tally(db));
+        self.heap_bytes_changed(heap_bytes_before);
     }
 
     /// The entry that expires next, in any database.

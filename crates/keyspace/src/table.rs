@@ -370,7 +370,7 @@ fn len_max(bucket_count: usize) -> usize {
     if bucket_count == 1 { PLACES } else { bucket_count * PLACES * 7 / 8 }
 }
 
-/// The minimum number of entries in this many buckets: a load of 1/5; 0 without buckets.
+/// The minimum number of entries in this many buckets: a load of 1/5, but at least one entry.
 #[inline]
 fn len_min(bucket_count: usize) -> usize {
     (bucket_count * PLACES / 5).max(1)

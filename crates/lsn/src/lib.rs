@@ -7,7 +7,8 @@
 //! Invariants
 //! - The LSN *of a record* is the position just after its last byte: a record is durable exactly when
 //!   `durable_lsn >= record_lsn`.
-//! - Positions never wrap: 2^64 bytes at 1 GB/s last five centuries. Arithmetic that would overflow panics.
+//! - Positions never wrap: 2^64 bytes at 1 GB/s last more than five centuries. [`Lsn::advance`] and
+//!   [`Lsn::bytes_since`] panic instead.
 //! - Order of the positions that a log keeps: `durable <= written <= published <= appended`.
 
 #![forbid(unsafe_code)]

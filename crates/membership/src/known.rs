@@ -23,7 +23,8 @@ pub struct Known {
     data: Arc<DataSettings>,
     /// The roster that the data has.
     pub roster: Option<Roster>,
-    /// The position of the record of the roster, which is in force once that position is committed.
+    /// The position of the record of the roster, or a later one; the roster comes into force once this
+    /// position is committed.
     recorded_at: Lsn,
     /// The applied position when the roster was seen: up to there, the data has no later roster.
     applied_at: Lsn,

@@ -84,7 +84,7 @@ impl Roster {
         roster.members.iter().all(|member| member.member_id().is_some()).then_some(roster)
     }
 
-    /// As the data has it.
+    /// The JSON text, as the data has it.
     pub fn text(&self) -> String {
         serde_json::to_string(self).expect("strings and numbers are JSON")
     }

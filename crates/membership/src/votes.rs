@@ -165,9 +165,9 @@ impl Votes {
         state.store(&*self.disk, &self.dir)
     }
 
-    /// Saves the state that is in memory only: a ballot that could not be saved, or that this server asks to
-    /// join. That is saved before the server asks, since the group may list the server before the answer
-    /// arrives.
+    /// Saves the state in memory, of which a part may not be on disk: a ballot that could not be saved, or
+    /// the identity of a server that is about to ask to join. Such a server saves it before it asks, because
+    /// the group may list the server before the answer arrives.
     ///
     /// # Errors
     /// I/O errors.
@@ -190,7 +190,7 @@ impl Votes {
         self.state.lock().is_removed
     }
 
-    /// The group has told its id.
+    /// Saves the id of the group, which the group has told this server.
     ///
     /// # Errors
     /// I/O errors.
@@ -337,7 +337,8 @@ impl Votes {
         }
     }
 
-    /// Whether a reply may leave now: if this server leads, no other member can have been elected yet.
+    /// Whether a reply may leave now. A reply of a server that leads, or has led and not stepped down yet,
+    /// may leave only while no other member can have been elected.
     pub fn may_answer(&self) -> bool {
         match self.lease_until_us.load(SeqCst) {
             u64::MAX => true,
@@ -345,8 +346,15 @@ impl Votes {
         }
     }
 
+    /// Whether members may copy the data of this server to follow it. A new leader commits nothing before a
+    /// majority has its log, for which a member may have to copy everything first: so this is true before
+    /// [`Votes::may_answer`] is.
+    pub fn may_be_copied(&self) -> bool {
+        self.may_answer() || self.member.lock().as_ref().is_some_and(|(member, _)| member.is_heard())
+    }
+
     /// Makes this server the leader in `term`. It takes writes when `open` has returned, and replies leave
-    /// only within its lease. Returns false, and does nothing, if the server leads no more.
+    /// only within its lease. Returns false, and does nothing, if the server does not lead in that term.
     pub fn open(&self, term: u64, open: impl FnOnce()) -> bool {
         let member = self.member.lock();
         let Some((member, _)) =

@@ -1,8 +1,8 @@
 //! A deterministic generator of evenly distributed numbers: SplitMix64 (Steele, Lea, Flood: "Fast splittable
 //! pseudorandom number generators", OOPSLA 2014).
 //!
-//! What it is: for samples, and for simulations that repeat.
-//! What it is not: a source of randomness (the seed is the caller's), or fit for secrets.
+//! It is for samples, and for simulations that repeat. It is no source of randomness (the seed is the
+//! caller's), and not fit for secrets.
 
 #![forbid(unsafe_code)]
 

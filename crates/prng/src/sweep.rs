@@ -12,8 +12,8 @@ pub const BUDGET_VARIABLE: &str = "SHEAF_SIM_BUDGET_S";
 /// A sweep whose budget is spent still makes one in this many of its rounds, so that it means something.
 const ROUNDS_SHARE_MIN: u64 = 20;
 
-/// The rounds of a sweep: `full` times the scale, from 0 on. With a budget of time they end early, but never
-/// before a twentieth of them is done.
+/// The rounds of a sweep: `full` times the scale, from 0 on. They end early once a budget of time is spent,
+/// but never before a twentieth of them is done.
 pub fn rounds(full: u64) -> impl Iterator<Item = u64> {
     rounds_at_least(0, full)
 }

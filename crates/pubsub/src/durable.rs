@@ -13,11 +13,11 @@
 //! from the log, and none through the hub, so messages of the two paths need not be merged.
 //!
 //! Invariants
-//! - A reader gets every message of its channels behind its position once, in log order. Each reader has one
+//! - A reader gets every message of its channels after its position once, in log order. Each reader has one
 //!   position; all readers at the tail share the position of the tail.
 //! - The bytes handed out to a reader and not yet sent are at most the window plus the content of one piece
-//!   of the log. A slower reader stays behind at its position and resumes when half of the window is free. It
-//!   is not disconnected, and no other reader waits for it.
+//!   of the log. A slower reader stops at its position and resumes when half of the window is free. It is not
+//!   disconnected, and no other reader waits for it.
 //! - A worker receives the confirmations, messages and ends of subscriptions of one reader in order.
 
 mod feed;
@@ -35,8 +35,8 @@ pub use readers::{LogSource, Read, ReaderId, Readers};
 /// A message in the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DurableMessage<'a> {
-    /// The position of the message: the start of its record plus the number of the message in the record. It
-    /// is unique and lies within the record.
+    /// The position of the message: the start of its record, or of the last piece of a split record, plus the
+    /// number of the message in the record, from 1. It is unique and lies within the record.
     pub position: Position,
     /// The channel that it was published to.
     pub channel: &'a [u8],

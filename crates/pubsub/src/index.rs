@@ -4,7 +4,7 @@
 //! [`presence`](crate::presence)). Most subscriptions do not touch it: a worker enters a name with its first
 //! subscriber of the name, and leaves it with its last.
 //!
-//! Changes are applied at once, unlike changes of patterns, which are applied at the end of a round. A change
+//! Changes are applied at once, unlike changes of patterns, which may wait until the end of a round. A change
 //! copies nothing and wakes no worker. Entering and leaving take about a fifth of the time of a SUBSCRIBE and
 //! an UNSUBSCRIBE together.
 
@@ -67,7 +67,7 @@ impl Index {
         self.topics.len()
     }
 
-    /// Calls `each` for every name. Names entered or removed meanwhile may be missed.
+    /// Calls `each` for every name. Names that are entered or removed meanwhile may or may not be among them.
     pub(crate) fn for_each_name(&self, mut each: impl FnMut(&[u8])) {
         self.topics.pin().keys().for_each(|topic| each(topic.name()));
     }

@@ -1,7 +1,7 @@
 //! The pub/sub state of one worker: its subscribers, their subscriptions, and undelivered messages.
 //!
-//! A `Local` belongs to one thread. State that other workers see is in the [`Hub`]; batches from other
-//! workers stay in this worker's inbox until [`Local::deliver`].
+//! A `Local` belongs to one thread. State that other workers see is in the [`Hub`], and so is this worker's
+//! inbox, in which batches from other workers stay until [`Local::deliver`] takes them.
 
 mod fan_out;
 #[cfg(all(test, not(loom)))]
@@ -198,8 +198,8 @@ impl Local {
 
     // ---- subscriptions ------------------------------------------------------------------------------------
 
-    /// Subscribes; `false` if the subscriber has this subscription already. Every message published from now
-    /// on reaches the subscriber.
+    /// Subscribes; `false` if the subscriber has this subscription already. Every message that any worker
+    /// publishes after the next [`Local::flush_mailboxes`] reaches the subscriber.
     pub fn subscribe(&mut self, id: SubscriberId, kind: Kind, name: &[u8]) -> bool {
         self.settle();
         let name = self.hub.name(name);
@@ -235,8 +235,8 @@ impl Local {
         true
     }
 
-    /// Unsubscribes; `false` if the subscriber has no such subscription. Messages published before have been
-    /// delivered.
+    /// Unsubscribes; `false` if the subscriber has no such subscription. Messages published here or handed
+    /// over before have been delivered.
     pub fn unsubscribe(&mut self, id: SubscriberId, kind: Kind, name: &[u8]) -> bool {
         self.settle();
         let hub = self.hub.clone();
@@ -445,8 +445,8 @@ impl Local {
         self.hub.waiting.leave(self.worker);
     }
 
-    /// Takes the deliveries, by client id. `each` returns whether the client still exists; if not, nothing
-    /// more is delivered to it.
+    /// Passes each delivery to `each`, with the client's id, and then clears it. `each` returns whether the
+    /// client still exists; if not, nothing more is delivered to it.
     pub fn take_due(&mut self, mut each: impl FnMut(u64, &mut Delivery) -> bool) {
         self.fan_out.copied_bytes = 0;
         for id in std::mem::take(&mut self.due) {

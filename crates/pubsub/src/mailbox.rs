@@ -79,7 +79,7 @@ impl Inbox {
         self.from[from].bytes.load(Relaxed) > MAILBOX_BYTES_MAX
     }
 
-    /// Whether any mailbox holds a batch.
+    /// Whether any mailbox may hold a batch.
     pub(crate) fn has_mail(&self) -> bool {
         self.senders.iter().any(|senders| senders.load(SeqCst) != 0)
     }

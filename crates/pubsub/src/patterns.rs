@@ -181,9 +181,9 @@ fn shard_of(affix: &[u8]) -> usize {
     (rapidhash::v3::rapidhash_v3(affix) >> 32) as usize % SHARDS
 }
 
-/// The literal bytes at the end of every match of a pattern: the bytes after the last special byte, if that
-/// is an unescaped `*` or `?`. Empty if there are no such bytes, or if an earlier `[` or `\` makes that
-/// uncertain; the whole pattern if it has no special byte.
+/// The literal bytes at the end of every match of a pattern: the whole pattern if it has no special byte;
+/// else the bytes after the last special byte, if that is a `*` or `?` and no `[` or `\` comes before it;
+/// else none.
 fn literal_suffix(pattern: &[u8]) -> &[u8] {
     let special = pattern.iter().rposition(|byte| matches!(byte, b'*' | b'?' | b'[' | b']' | b'\\'));
     match special {

@@ -1,4 +1,4 @@
-//! The workers that hold back publishers until subscribers have caught up.
+//! The workers that hold back publishers until subscribers have caught up or mailboxes have room.
 //!
 //! Invariants
 //! - No wake-up is lost. A worker first enters itself ([`Waiting::enter`]) and then checks whether the reason

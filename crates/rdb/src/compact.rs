@@ -2,8 +2,8 @@
 //! [`Walk`] over its items; there is no editing.
 //!
 //! Invariants
-//! - Sizes and counts of the header are checked against the bytes, except for the count of a zipmap; a walk
-//!   ends only at the end of the encoding.
+//! - Sizes and counts of the header are checked against the bytes, except for the count of a zipmap, and a
+//!   count of 65,535, which stands for an unknown one; a walk ends only at the end of the encoding.
 //! - A walk does not allocate: a packed string of many small items is much smaller than a list of them.
 
 use crate::Error;
@@ -119,7 +119,7 @@ fn check_back_length(reader: &mut Reader<'_>, encoded_len: usize) -> Result<(), 
 pub(crate) struct Ziplist<'a> {
     reader: Reader<'a>,
     size: usize,
-    /// The offset of the last element, from the header.
+    /// The offset of the last element, as the header gives it.
     last: usize,
     count: u16,
     seen: usize,

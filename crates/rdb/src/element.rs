@@ -1,8 +1,8 @@
 //! Values, element by element.
 //!
 //! The walk over a value of any type and encoding passes on each element as it is read, so that a value of
-//! any size takes the memory of one string, and a stream also that of the pending entries of one group. The
-//! walk does not check for duplicate members, which would take the memory of all members.
+//! any size takes the memory of a few strings, and a stream also that of the pending entries of one group.
+//! The walk does not check for duplicate members, which would take the memory of all members.
 
 use crate::compact::{Intset, Listpack, Walk, Ziplist, Zipmap};
 use crate::input::{Input, parse_double};

@@ -7,8 +7,7 @@
 //! ```
 //!
 //! [`read_file`] passes every key and every element once to a [`Visitor`], in the order of the file;
-//! [`FileWriter`] writes a file. The visitor decides about keys that are expired, exist already or have an
-//! unsupported type.
+//! [`FileWriter`] writes a file. The visitor decides about keys that are expired or exist already.
 //!
 //! Invariants
 //! - An error behind the header names the byte where reading stopped. An error of the content also names the

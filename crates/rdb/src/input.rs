@@ -12,7 +12,7 @@
 
 use crate::{Error, lzf};
 
-/// The maximum bytes of a string that can be read.
+/// The maximum bytes of a string in a file, and of a decompressed string.
 pub const STRING_BYTES_MAX: u64 = 512 << 20;
 
 /// A length, or the form of a string without one.
@@ -26,7 +26,7 @@ pub(crate) trait Input {
     /// The next `N` bytes.
     fn array<const N: usize>(&mut self) -> Result<[u8; N], Error>;
 
-    /// Replaces `out` with the next `len` bytes. Memory is allocated only for bytes that exist.
+    /// Replaces `out` with the next `len` bytes. Memory is allocated as bytes arrive, not for all of `len`.
     fn bytes(&mut self, len: u64, out: &mut Vec<u8>) -> Result<(), Error>;
 
     fn byte(&mut self) -> Result<u8, Error> {

@@ -13,11 +13,12 @@
 //! ```
 //!
 //! Invariants
-//! - Decoding arbitrary bytes never panics, and allocates only for bytes that exist, never for a claimed
-//!   length (compressed strings: at most [`LZF_RATIO_MAX`] times their bytes).
-//! - A [`Value`] has no duplicate members or fields and is not empty, unless it is a stream. No score is NaN.
-//! - Reading a file takes the memory of one string, independent of the size of collections; reading a stream
-//!   also takes the memory of the pending entries of one group.
+//! - Decoding arbitrary bytes never panics, and allocates as bytes arrive, never for a claimed length
+//!   (compressed strings: at most [`LZF_RATIO_MAX`] times their bytes).
+//! - A set, sorted set or hash that [`restore`] returns has no duplicates, and no collection but a stream is
+//!   empty. No score is NaN.
+//! - Reading a file takes the memory of a few strings, independent of the size of collections; reading a
+//!   stream also takes the memory of the pending entries of one group.
 //!
 //! Formats: <https://github.com/redis/redis/blob/7.2/src/rdb.h>, and the comments at the head of
 //! `listpack.c`, `ziplist.c`, `intset.c` and `zipmap.c` there;

@@ -71,6 +71,7 @@ pub enum StreamElement<'a> {
         /// Time of its last request, Unix time in milliseconds.
         seen_ms: u64,
         /// Time of the last delivery to the consumer, Unix time in milliseconds; `None` if there was none.
+        /// An encoding without it gives `seen_ms`.
         active_ms: Option<u64>,
     },
     /// An entry that is pending for the preceding consumer.

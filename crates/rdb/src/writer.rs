@@ -99,7 +99,7 @@ impl<O: Output> Writer<O> {
         }
     }
 
-    /// A string.
+    /// Writes a string.
     pub fn string(&mut self, bytes: &[u8]) {
         self.number(bytes.len() as u64);
         self.out.put(bytes);
@@ -130,7 +130,7 @@ impl<O: Output> Writer<O> {
         self.number(len as u64);
     }
 
-    /// A member of a sorted set.
+    /// Writes a member of a sorted set.
     pub fn scored(&mut self, member: &[u8], score: f64) {
         self.string(member);
         self.out.put(&score.to_le_bytes());

@@ -14,11 +14,12 @@ use storage::Control;
 const SETTINGS_FILE: &str = "settings.toml";
 /// Names that a data directory can have before it has a control file, or after the control file is lost; in
 /// the latter case the start reports the problem.
-const OWN: [&str; 14] = [
+const OWN: [&str; 15] = [
     DirLock::NAME,
     "control",
     "replication.json",
     "group.json",
+    env::reserve::NAME,
     SETTINGS_FILE,
     "snapshots",
     "documents",

@@ -104,7 +104,8 @@ pub enum RecoverError {
 }
 
 impl RecoverError {
-    /// A sentence about `--force-recovery`, for errors that it can get past; otherwise empty.
+    /// A sentence about `--force-recovery`, for errors that it can get past and that do not name it;
+    /// otherwise empty.
     pub fn last_resort(&self) -> &'static str {
         match self {
             RecoverError::Storage(storage::Error::Corrupt(_) | storage::Error::Inconsistent { .. })

@@ -19,8 +19,9 @@
 //! - The term and the vote are on disk before any message of that term leaves.
 //! - Members are on disk before they come into force.
 //! - A new directory gets a new member id: the votes of a lost disk are never given twice.
-//! - A witness stays one: its directory has a log and no data, which nobody must take for data. It has its
-//!   list of the members here, because the part of the log that holds the list is forgotten.
+//! - A witness stays one, because its directory has a log and no data. It has its list of the members here,
+//!   because the part of the log that holds the list is forgotten.
+//! - A full disk does not keep it from being written: a member has a reserve ([`env::reserve`]).
 //! - A backup has no such file: a restored directory is no member.
 //! - A modified file is refused: the checksum covers all other fields.
 
@@ -36,7 +37,7 @@ use crate::{
     sealed_json,
 };
 
-/// Its name.
+/// The name of the file.
 pub const GROUP_FILE: &str = "group.json";
 /// The value of the setting `group` that ends the membership of a directory.
 pub const NO_GROUP: &str = "none";
@@ -61,14 +62,14 @@ pub struct GroupState {
     pub term: u64,
     /// Its vote in that term.
     pub voted_for: String,
-    /// The voters that are in force here. A later change in the log may not be committed.
+    /// The voters that are in force here. The log may have a later change that is not committed yet.
     #[serde(default)]
     pub voters: Vec<String>,
     /// The learners that are in force here.
     #[serde(default)]
     pub learners: Vec<String>,
     /// A position of the log that was committed when these members came into force, or when this server last
-    /// stopped in order; no later change lies before it.
+    /// stopped in order; no later change of the members lies before it.
     #[serde(default)]
     pub in_force_at: u64,
     /// The group has removed this member.
@@ -95,7 +96,7 @@ pub struct Wanted<'s> {
     pub durability: &'s str,
 }
 
-/// The part of a directory in groups.
+/// Whether a directory belongs to a group.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Membership {
     /// It belongs to no group.
@@ -162,7 +163,7 @@ impl GroupState {
                 }
                 state
             }
-            // No group has answered yet, so none counts on this server.
+            // No group has accepted this server yet, so none relies on it.
             Some(state) if !state.has_joined() && !join.is_empty() => {
                 let begun = GroupState::begin((group, join, is_witness), entropy)?;
                 GroupState { member_id: state.member_id, ..begun }
@@ -243,6 +244,7 @@ impl GroupState {
 /// # Errors
 /// I/O errors.
 pub fn leave(disk: &dyn Disk, dir: &Path) -> io::Result<()> {
+    env::reserve::release(disk, dir);
     match env::crashsafe::remove_durably(disk, &dir.join(GROUP_FILE)) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         removed => removed,

@@ -182,7 +182,8 @@ pub(crate) fn rehearse_base(
     Ok(opened.unwrap_or(recovery.start()))
 }
 
-/// Opens the snapshot to load, starts the replay there, and calls `load`. `None` if there is no snapshot.
+/// Opens the snapshot to load, starts the replay there, and calls `load`. `None` if the log alone is
+/// replayed.
 fn open_base<T>(
     recovery: &mut Recovery,
     (disk, dir): (&dyn Disk, &Path),
@@ -217,7 +218,7 @@ fn base_of(
     (disk, dir): (&dyn Disk, &Path),
     mode: Mode,
 ) -> Result<Option<Lsn>, RecoverError> {
-    // A snapshot that begins before the log is void: the log was cut by a later FLUSHALL.
+    // A snapshot that begins before the log is void: the log was cut after a later snapshot or FLUSHALL.
     let usable = snapshot::list_begins(disk, dir)?.into_iter().filter(|&begin| begin >= recovery.start());
     let mut usable: Vec<Lsn> = usable.collect();
     match mode {

@@ -29,7 +29,7 @@ const REPORT_PERIOD: Duration = Duration::from_millis(200);
 /// Receives progress: the stage, the amount done and the total.
 pub type Report<'a> = &'a (dyn Fn(Stage, u64, u64) + Sync);
 
-/// A stage of the work, in order.
+/// A stage of the work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stage {
     /// Waiting for another server to prepare its data.
@@ -82,8 +82,8 @@ impl<'a> Place<'a> {
         }
     }
 
-    /// Loads the state of the directory. Changes nothing in it, except that a directory without a log gets an
-    /// empty one.
+    /// Loads the state of the directory. Changes nothing in it, except that temporary files are removed, and
+    /// a directory without a log gets an empty one.
     pub fn load(&self, report: Report<'_>) -> Result<(Keyspace, Recovery), RecoverError> {
         let recovery = Recovery::open(self.disk.clone(), self.dir, self.options, self.entropy)?;
         self.load_opened(recovery, report)

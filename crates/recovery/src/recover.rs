@@ -1,8 +1,8 @@
-//! Recovery: loads a snapshot, by default the newest, and replays the log behind it into the keyspace, in
+//! Recovery: loads a snapshot, by default the newest, and replays the log after it into the keyspace, in
 //! parallel by slot.
 //!
 //! ```text
-//! load-0..n: runs of the snapshot's chunks (see `load`)      then the log behind it (see `replay::split`)
+//! load-0..n: runs of the snapshot's chunks (see `load`)      then the log after it (see `replay::split`)
 //! ```
 
 use std::path::Path;
@@ -25,7 +25,7 @@ use crate::{
         settings::replay_settings,
         split::{Target, rehearse_replay, replay_here, replay_in_parallel},
     },
-    salvage::salvage,
+    salvage::{note_lost_messages, salvage},
 };
 
 /// The destination of a recovery.
@@ -40,8 +40,8 @@ pub struct Memory<'a> {
 /// Recovers snapshot and log into `keyspace`, which must be empty, and opens the log for writing.
 ///
 /// # Errors
-/// [`RecoverError`]. If the data cannot be recovered, nothing on disk is changed. An error after that may
-/// leave snapshots set aside, a report, or changes of the log.
+/// [`RecoverError`]. If the data cannot be recovered, neither log nor snapshots are changed. A later error
+/// may leave snapshots set aside, a report, or changes of the log.
 pub fn recover(
     source: Source<'_>,
     keyspace: &Keyspace,
@@ -103,6 +103,7 @@ fn recover_by_force(
     progress: &LoadProgress,
 ) -> Result<Log, RecoverError> {
     let (clock, entropy, disk, dir) = (source.clock.clone(), source.entropy, source.disk.clone(), source.dir);
+    let documents = source.documents;
     let (recovery, losses) = salvage(source, keyspace, progress)?;
     if losses.is_empty() {
         tracing::info!(target: "server", "nothing is damaged: --force-recovery has done nothing");
@@ -114,7 +115,17 @@ fn recover_by_force(
         "what is damaged was left out, and the server is read-only. Read the report; to accept the loss: CONFIG SET \
          force-recovery confirmed"
     );
-    Ok(recovery.freeze(clock, entropy)?)
+    let reached = documents.map_or(Lsn::ZERO, Documents::reached);
+    let log = recovery.freeze(reached, clock, entropy)?;
+    note_lost_messages(keyspace, &losses, &log);
+    if losses.messages() > 0 {
+        tracing::warn!(
+            target: "server", messages = losses.messages(), report = %report.display(),
+            "to accept the loss drops all messages of durable channels, also those that are not damaged: only the damaged log has them. \
+             Their readers are told (LOST, xlost)"
+        );
+    }
+    Ok(log)
 }
 
 /// Sets aside the snapshots that were skipped by request, so that the next start does not use them.
@@ -129,7 +140,7 @@ fn set_aside(disk: &dyn Disk, dir: &Path, begins: impl Iterator<Item = Lsn>) -> 
     Ok(())
 }
 
-/// Recovers snapshot and log into `keyspace`, which must be empty, and leaves the directory unchanged.
+/// Recovers snapshot and log into `keyspace`, which must be empty, and leaves both unchanged on disk.
 /// [`Recovery::finish`] then opens the log for writing.
 ///
 /// # Errors
@@ -176,6 +187,7 @@ pub(crate) fn load_opened(
 /// As [`load_opened`] with [`Mode::Newest`], to check whether that would succeed: every record to be replayed
 /// is decoded, and document databases change in memory, but no keys are kept. `documents` must not be used
 /// afterwards. The chunks of snapshots are not read: `damaged` is the damage that a check has found there.
+/// Returns where the replay begins.
 ///
 /// # Errors
 /// [`RecoverError`].

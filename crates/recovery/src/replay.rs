@@ -13,7 +13,7 @@
 //! Invariants
 //! - Effects of one slot are applied in log order, and the slot records the LSN of the last one.
 //! - A record that does not decode is an error with its LSN, and so is one that changes a value of another
-//!   type. Nothing behind it is applied; a recovery fails as a whole, and a replica stops.
+//!   type. A recovery then fails as a whole; a replica applies nothing after the record, and stops.
 
 mod live;
 pub(crate) mod settings;
@@ -30,7 +30,7 @@ pub trait Observer {
     /// An effect was applied; the slots of its record are locked.
     fn saw(&mut self, effect: &Effect<'_>);
 
-    /// The record that ends at `lsn` is applied and its slots are unlocked; nothing behind it is applied.
+    /// The record that ends at `lsn` is applied and its slots are unlocked; no later record is applied yet.
     fn after_record(&mut self, lsn: Lsn);
 }
 
@@ -42,7 +42,7 @@ impl Observer for () {
     fn after_record(&mut self, _: Lsn) {}
 }
 
-/// Effects whose memory is prefetched together.
+/// The maximum number of effects whose memory is prefetched together.
 const GROUP: usize = 32;
 
 /// The next item of a record.
@@ -90,7 +90,8 @@ impl<'e> Group<'e> {
     /// Applies and removes all effects, after prefetching their memory.
     ///
     /// # Errors
-    /// If an effect meets a value of another type. Those behind it are removed as well.
+    /// If an effect meets a value of another type. The effects after it are then removed without being
+    /// applied.
     fn apply(
         &mut self,
         keyspace: &Keyspace,

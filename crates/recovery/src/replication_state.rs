@@ -14,9 +14,9 @@
 //!   it.
 //! - `seen_epoch` is the highest epoch of the leaders that were followed, without the server's own epochs as
 //!   a leader. It is on disk before anything in that epoch is acknowledged.
-//! - `is_unconfirmed` is set when a leader begins to follow, or is fenced, until a leader has committed
-//!   everything in its log: its last writes may exist nowhere else. Files of earlier versions lack the field,
-//!   which means false.
+//! - `is_unconfirmed` is set from when this server, as a leader, begins to follow or is fenced, until another
+//!   leader has committed everything in the log here: its last writes may exist nowhere else. Files of
+//!   earlier versions lack the field, which means false.
 //! - `is_member` is set while the directory belongs to a member of a group: such a directory does not start
 //!   alone because `group.json` is lost ([`refuse_lost`](crate::group_state::refuse_lost)). A backup has
 //!   neither file.

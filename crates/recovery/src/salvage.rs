@@ -2,22 +2,28 @@
 //! loss.
 //!
 //! ```text
-//! salvage: the snapshot that lost least -> the log behind it, past its holes -> report
+//! salvage: the snapshot that lost least -> the log after it, past the log's holes -> report
 //!          -> log frozen: read-only
-//! confirm: snapshot of memory -> the frozen log becomes the directory's log -> report renamed -> writes
+//! confirm: snapshot of memory -> documents saved -> the frozen log becomes the directory's log
+//!          -> report renamed -> writes
 //! ```
 //!
 //! It is a recovery on one thread that continues where an ordinary one refuses, and reports every omission.
 //! It neither repairs files nor guesses their contents. Without damage it is an ordinary recovery.
 //!
 //! Invariants
-//! - Nothing on disk changes before the operator has confirmed, except for the report. A crash before the
-//!   control file is replaced leaves a directory that an ordinary start refuses as before.
+//! - If data is lost, nothing on disk changes before the operator has confirmed, except that the report is
+//!   written and leftovers of interrupted writes are removed. A crash before the control file is replaced
+//!   leaves a directory that an ordinary start refuses: as before, or because the snapshot of memory is of
+//!   another log. So the snapshot comes before the documents: saving them may end what made the start refuse.
 //! - A damaged chunk of a snapshot loses all keys of its slots. The log's effects on these keys are applied
 //!   only to keys that the log creates again, not to those whose earlier state is lost.
-//! - Behind a hole in the log, whole records are applied as they are. A key changed by a lost record has its
+//! - A confirmed recovery begins a new log. Messages of durable channels are in the old one alone, so all of
+//!   them are lost: the report counts them, and the data say so to their readers (`messages`).
+//! - After a hole in the log, whole records are applied as they are. A key changed by a lost record has its
 //!   earlier value, with later changes on top: the report names the lost positions.
 
+mod messages;
 mod report;
 
 use std::{
@@ -26,7 +32,7 @@ use std::{
     sync::Arc,
 };
 
-use documents::Documents;
+use documents::{Documents, Due, StoreError};
 use env::Disk;
 use keyspace::{
     AccessClock, Effect, Freed, GlobalOp, Item, KeyOp, Keyspace, SLOT_COUNT, Scope, SlotGuard, SlotId,
@@ -38,12 +44,19 @@ use storage::{
     snapshot::{self, ReadBuffers, SnapshotInfo, SnapshotReader},
 };
 
-pub use self::report::Losses;
-use self::report::{DamageLocation, Kind};
+pub(crate) use self::messages::note as note_lost_messages;
+use self::{
+    messages::Messages,
+    report::{DamageLocation, Kind},
+};
+pub use self::{
+    messages::{OF_RECOVERY, messages_lost_before},
+    report::Losses,
+};
 use crate::{
     error::RecoverError,
     load::{Loaded, Loading},
-    opening::require_documents,
+    opening::{require_documents, require_together},
     progress::LoadProgress,
     replay::decode,
     snapshot_task::GENERATIONS,
@@ -59,11 +72,11 @@ pub fn salvage(
     keyspace: &Keyspace,
     progress: &LoadProgress,
 ) -> Result<(Recovery, Losses), RecoverError> {
-    let Source { disk, dir, options, clock, entropy, documents, .. } = source;
+    let Source { ref disk, dir, options, ref clock, entropy, documents, .. } = source;
     let mut recovery = Recovery::salvage(disk.clone(), dir, options, entropy)?;
     let now = AccessClock { now_ms: clock.unix_ms(), ..AccessClock::default() };
     let mut losses = Losses::new(clock.unix_ms());
-    let base = choose(&recovery, (&*disk, dir), &mut losses)?;
+    let base = choose(&recovery, (&**disk, dir), &mut losses)?;
     let mut slots =
         Slots { keyspace, documents, now, lost: vec![false; SLOT_COUNT], freed: Freed::new(), left_out: 0 };
     let loaded = match &base {
@@ -71,7 +84,7 @@ pub fn salvage(
             recovery.start_at(info)?;
             let bytes = info.file_bytes();
             progress.begin(bytes, info.begin_lsn, recovery.end_estimate());
-            slots.load((&*disk, dir), info, progress, &mut losses)?
+            slots.load((&**disk, dir), info, progress, &mut losses)?
         }
         None => {
             progress.begin(0, recovery.start(), recovery.end_estimate());
@@ -90,12 +103,21 @@ pub fn salvage(
         },
         |lsn| progress.reached(lsn),
     )?;
+    if let Err(RecoverError::Apart { saved, begin, end }) =
+        require_together(&recovery, loaded.begin_lsn(), documents)
+    {
+        losses.note(DamageLocation::documents_apart(dir, saved, (begin, end)));
+    }
     losses.note_log(recovery.holes());
     losses.base = base.map(|info| info.begin_lsn);
     losses.log_end = recovery.tail().map(|tail| tail.end);
     losses.changes_left_out = slots.left_out;
     losses.keys = keyspace::DbId::all().map(|db| keyspace.len(db)).sum();
     (losses.rows, losses.records) = (progress.rows(), progress.records());
+    if !losses.is_empty() {
+        // The replay has not read the log before the snapshot.
+        losses.messages = Messages::count(&source);
+    }
     Ok((recovery, losses))
 }
 
@@ -144,7 +166,7 @@ struct Slots<'k> {
     keyspace: &'k Keyspace,
     documents: Option<&'k Documents>,
     now: AccessClock,
-    /// Whether the state of each slot at the start of the replay was lost.
+    /// Whether the state of each slot at the start of the replay was lost, and no FLUSHALL has followed.
     lost: Vec<bool>,
     freed: Freed,
     left_out: u64,
@@ -226,6 +248,7 @@ impl Slots<'_> {
                     self.apply_documents(change, lsn);
                     continue;
                 }
+                // See `messages`.
                 Item::Message(_) => continue,
             };
             match loaded.left_of(effect, lsn) {
@@ -320,18 +343,58 @@ pub fn confirmed_before(disk: &dyn Disk, dir: &Path, log: &Log) -> Result<Option
     Ok(own)
 }
 
-/// The last step: with this snapshot of memory, the log accepts writes.
+/// Why a confirmation fails.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfirmError {
+    /// An I/O error of the log or of a snapshot.
+    #[error(transparent)]
+    Storage(#[from] Error),
+    /// Documents cannot be saved.
+    #[error("documents cannot be saved: {0}")]
+    Documents(#[from] StoreError),
+}
+
+/// The last step: with this snapshot of memory, and with its documents saved, the log accepts writes. While
+/// the log is frozen, nobody else saves documents.
 ///
 /// # Errors
 /// I/O errors; the call may be repeated.
-pub fn confirm(disk: &Arc<dyn Disk>, dir: &Path, log: &Log, snapshot: &SnapshotInfo) -> Result<(), Error> {
+pub fn confirm(
+    disk: &Arc<dyn Disk>,
+    dir: &Path,
+    log: &Log,
+    documents: Option<&Documents>,
+    snapshot: &SnapshotInfo,
+) -> Result<(), ConfirmError> {
+    if let Some(documents) = documents {
+        save(documents, log)?;
+    }
     log.adopt(snapshot)?;
     if let Err(error) = report::confirmed(&**disk, dir, snapshot.begin_lsn) {
         tracing::warn!(target: "server", %error, "cannot rename the report of the forced recovery; it is confirmed all the same");
     }
     log.thaw();
+    // A reader of durable channels that is told where the log begins may come back there after a crash, so
+    // the epoch of that position must be on disk.
+    log.mark_epoch()?;
     if let Err(error) = retain_snapshots(&**disk, dir, log, GENERATIONS) {
         tracing::warn!(target: "server", %error, "cannot remove the files that the forced recovery has replaced; the next snapshot tries again");
+    }
+    Ok(())
+}
+
+/// Saves all documents up to the beginning of the frozen log, which has none of their changes.
+fn save(documents: &Documents, log: &Log) -> Result<(), ConfirmError> {
+    let due = Due { now_ms: 0, upto: log.appended_lsn(), everything: true };
+    // After a failed attempt, the first pass saves what that attempt has frozen, and the second one the rest.
+    for _ in 0..2 {
+        documents.checkpoint(&due, &mut |_| true)?;
+    }
+    if documents.saved_lsn().is_some_and(|saved| saved < due.upto) {
+        return Err(StoreError::NotCommitted.into());
+    }
+    if documents.is_saved() {
+        log.note_documents()?;
     }
     Ok(())
 }

@@ -1,8 +1,8 @@
 //! Small JSON files of a data directory that have a checksum of their other fields: `replication.json` and
 //! `group.json`.
 //!
-//! What it is: how such a file is written and read. What it is not: what the fields mean, or what to do about
-//! a damaged file.
+//! This module writes and reads such a file. It does not know what the fields mean, or what to do about a
+//! damaged file.
 //!
 //! Invariants
 //! - A file that was cut or modified is never taken for a whole one.

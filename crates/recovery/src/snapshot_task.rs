@@ -72,7 +72,7 @@ pub struct PartTask<'k> {
 }
 
 impl<'k> SnapshotTask<'k> {
-    /// Begins a snapshot of `keyspace`. `None` if nothing was written since the last one.
+    /// Begins a snapshot of `keyspace`. `None` if there is one that begins at the same position.
     ///
     /// # Errors
     /// I/O errors, including a full disk.

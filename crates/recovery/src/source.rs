@@ -33,7 +33,7 @@ pub struct Source<'a> {
     pub clock: Arc<dyn Clock>,
     /// Randomness, for the id of a new log.
     pub entropy: &'a dyn Entropy,
-    /// Threads that apply; 0 applies on the calling thread, for simulations.
+    /// Threads that load and apply; 0 for the calling thread alone, in simulations.
     pub appliers: usize,
     /// The starting point.
     pub mode: Mode,

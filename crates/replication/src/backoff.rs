@@ -1,7 +1,7 @@
 //! The delays between a replica's attempts to reach its leader: they grow, with random differences between
 //! replicas.
 
-/// The first delay.
+/// The maximum of the first delay.
 const FIRST_MS: u64 = 100;
 /// The longest delay.
 const LONGEST_MS: u64 = 5_000;

@@ -30,7 +30,7 @@ pub enum Close {
         /// The end of the shipped log.
         shipped: Lsn,
     },
-    /// The peer knows a higher epoch than the leader's: the leader is deposed.
+    /// One of the two sides knows a higher epoch than the leader's: the leader is deposed.
     #[error("epoch {epoch} has begun: the leader of epoch {own} is deposed")]
     Fenced {
         /// The higher epoch.

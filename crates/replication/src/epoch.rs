@@ -1,9 +1,9 @@
 //! The limit on how far an epoch may be ahead of the known ones.
 //!
-//! An epoch rises by one with each start of a leader and by 2^16 with each promotion (`storage`), and a
-//! server that meets a higher one believes it for ever: a single false message, or a flipped bit, would shut
-//! the real leader out. Therefore an epoch that no group of servers can reach while one of them is away is
-//! not believed.
+//! An epoch rises by one with each start of a leader and by at most 2^16 with each promotion (`storage`), and
+//! a server that meets a higher one believes it for ever: a single false message, or a flipped bit, would
+//! shut the real leader out. Therefore an epoch that no group of servers can reach while one of them is away
+//! is not believed.
 
 /// The largest credible advance: 256 promotions, or millions of starts.
 pub const EPOCH_JUMP_MAX: u32 = 1 << 24;

@@ -24,8 +24,8 @@
 //! | 4 ACK | replica | flushed | applied | as of which leader time | |
 //!
 //! - Times are milliseconds of the leader's monotonic clock; only the leader compares them. The time in an
-//!   ACK comes from the newest frame whose commit position the replica has applied, and is 0 before the first
-//!   such frame. It bounds the age of a read on the replica.
+//!   ACK comes from a frame whose commit position the replica has applied, not always the newest such frame,
+//!   and is 0 before the first one. It bounds the age of a read on the replica.
 //! - The payload has no checksum of its own: every record and every batch in it has one, and the receiver
 //!   verifies all of them.
 //! - FENCED means: the epoch in the header has begun, and this server is no longer a leader. In an ACK, a
@@ -63,7 +63,7 @@ pub enum Frame {
         /// Time of sending.
         sent_ms: u64,
     },
-    /// The leader is alive and has nothing to ship.
+    /// The leader is alive, and ships nothing now.
     Heartbeat {
         /// The highest epoch that the leader has seen: its own.
         epoch: u32,

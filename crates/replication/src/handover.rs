@@ -89,8 +89,8 @@ impl Handover {
             return HandoverStep::GiveUp(reason);
         }
         let has_all = replica.is_some_and(|replica| replica.flushed >= log.appended);
-        // A replica applies nothing that is not committed, and not all of the log has to be: a hand-over
-        // needs no other replica.
+        // A replica applies nothing that is not committed, and not all of the log has to be committed: a
+        // hand-over needs no other replica.
         let wanted = log.committed.min(log.appended);
         if has_all && replica.is_some_and(|replica| replica.applied >= wanted) {
             return HandoverStep::Promote;
@@ -118,8 +118,8 @@ pub struct Unanswered {
 impl Unanswered {
     /// Whether the replica has led, judged by its claim and the decision on that claim. A promotion is on
     /// disk before the replica takes writes. So a new process that follows, with a log that is the beginning
-    /// of the log here, has not led. `None`: the claim is of another replica, or of the process that was told
-    /// to lead, which may still obey.
+    /// of the log here, has not led; any other new process counts as having led. `None`: the claim is of
+    /// another replica, names no process, or is of the process that was told to lead, which may still obey.
     pub fn has_led(&self, claim: &Claim, decision: &Decision) -> Option<bool> {
         let is_new = claim.replica == self.replica && claim.process.is_some_and(|it| it != self.process);
         is_new.then_some(claim.epoch > self.epoch || !matches!(decision, Decision::Resume(_)))

@@ -11,7 +11,7 @@ use crate::frame::{Frame, FrameError, HEADER_BYTES};
 
 /// The least space for one read: small reads would cost more than their data.
 const READ_BYTES: usize = 256 << 10;
-/// Memory kept while it is empty.
+/// The most memory that it keeps while it is empty.
 const KEPT_BYTES_MAX: usize = 2 << 20;
 
 /// Received bytes that are not yet processed.

@@ -5,7 +5,7 @@
 //! REPLICATE <version> <log id> <epoch> <end> <chain> <port> <replica id> [<process id>] ---> decide
 //!    +RESUME <end> <epoch>     frames follow                          its log ends with a batch of ours
 //!    +PROBE                    sends MARKS, cuts its tail, rejoins    its log differs from ours
-//!    +FULL <http port>         copies everything                      its end is not kept, or it is empty
+//!    +FULL <http port>         copies everything                      its log is empty, or before our start
 //!    -ERR ...                  gives up, or waits                     another log
 //! REPLICATE MARKS <end> <chain> <end> <chain> ... -------------------------> newest_common
 //!    :<end>, :-1 for none
@@ -22,7 +22,7 @@
 //!
 //! Invariants
 //! - Nothing is resumed unless both sides know the chain value of the preceding batch, and it is the same.
-//! - An empty log fits every leader; a log with data and another id never does.
+//! - Of the logs with another id, an empty one fits every leader, and one with data fits none.
 //! - A leader serves no replica with the same log id that has seen a higher epoch, not even with a copy.
 //! - Decisions depend only on the log on the leader's disk, never on unwritten records.
 
@@ -46,7 +46,7 @@ pub trait History {
     /// The first position of the log that is kept.
     fn start(&self) -> Lsn;
 
-    /// The end of the durable log: a batch boundary.
+    /// The end of the log that may be shipped: a batch boundary.
     fn end(&self) -> Lsn;
 
     /// The batch that ends at `end`; `None` if no batch ends there, or it is not kept.

@@ -111,7 +111,8 @@ impl Leading {
         self.retention.keep_from(end, now_ms)
     }
 
-    /// The commit position if `count` replicas must have the log, of which this server has `own`.
+    /// The commit position if `count` replicas besides this server must have the log on disk; this server
+    /// has it up to `own`.
     pub fn commit(&mut self, own: Lsn, count: usize) -> Lsn {
         self.acks.commit(own, count)
     }

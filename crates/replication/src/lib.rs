@@ -16,10 +16,10 @@
 //!
 //! Invariants
 //! - The leader's disk, the wire and the replica's disk hold the same bytes at the same positions.
-//! - A leader ships only the part of the log that is durable on its own disk, so a replica is never ahead of
-//!   it.
-//! - A replica acknowledges as flushed only the part that is durable on its own disk, and applies only
-//!   records that are committed, and durable here.
+//! - A leader ships only the part of the log that is durable on its own disk, and a replica acknowledges only
+//!   such a part as flushed. A server whose durability does not sync every batch counts written batches as
+//!   well (`Log::shippable_lsn`).
+//! - A replica applies only records that are committed, and on its own disk in the same sense.
 //! - `commit` never goes back during the reign of a leader.
 //! - A leader that meets a higher epoch leads no more; a server that meets a lower epoch reports its own.
 //!   Epochs are compared before positions. An epoch further ahead than [`epoch::EPOCH_JUMP_MAX`] is invalid:

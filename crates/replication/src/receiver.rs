@@ -95,7 +95,7 @@ pub struct Receiver {
     position: Lsn,
     committed: Lsn,
     heard_ms: u64,
-    /// The oldest commit position that is not applied yet, and the newest.
+    /// A commit position that was not yet applied at the last look, and the newest that came after it.
     awaited: Option<CommitNotice>,
     newest: Option<CommitNotice>,
     as_of_ms: u64,
@@ -123,7 +123,7 @@ impl Receiver {
             flushed_acked: Lsn::ZERO,
             applied_acked: Lsn::ZERO,
             acked_ms: now_ms,
-            // The first ack reports the replica's position without delay.
+            // The first ack is due soon even if nothing is flushed.
             has_news: true,
             has_failed: false,
         }

@@ -10,12 +10,12 @@
 //!
 //! Invariants
 //! - Whole batches are shipped, each byte once, in order, from the agreed position on, and only up to
-//!   `shippable`, which is durable here.
+//!   [`Moment::shippable`].
 //! - A step ends once it has shipped [`RelayOptions::round_bytes_max`], however fast the log grows; then
 //!   other work gets its turn.
-//! - The log is not read while the socket holds [`RelayOptions::unsent_bytes_max`].
-//! - Pending bytes are held only to gather more: they are sent when there are enough, when the socket is
-//!   idle, or when the log thread has ended its tick, whichever comes first.
+//! - No step reads the log while [`RelayOptions::unsent_bytes_max`] wait for the socket.
+//! - Below that limit, pending bytes are held only to gather more: they are sent when there are enough, when
+//!   the socket is idle, or when the log thread has ended its tick, whichever comes first.
 
 use lsn::Lsn;
 
@@ -55,7 +55,7 @@ pub struct Chunk<B> {
 /// The rule when a relay ships.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RelayOptions {
-    /// Pending bytes that are sent without waiting for more.
+    /// So many pending bytes are sent without waiting for more.
     pub flush_bytes: u64,
     /// A step that has shipped this many bytes, or more with its last batch, reads no further ones.
     pub round_bytes_max: u64,
@@ -249,9 +249,9 @@ impl Relay {
     ) -> Result<(), RelayError<S::Error>> {
         let mut left = self.options.round_bytes_max;
         while left > 0 && self.position < moment.shippable {
-            // Nothing beyond the shippable position of this moment is read, because each frame carries the
-            // commit position of the same moment: a follower that gets a change of members then knows that
-            // the change before it is committed.
+            // A leader makes a change of members only after the change before it is committed. Each frame
+            // carries the commit position of this moment. Without batches from after this moment, a follower
+            // that gets a change therefore knows that the change before it is committed.
             let Some(chunk) = source.read(left, moment.shippable).map_err(RelayError::Source)? else { break };
             assert_eq!(chunk.start, self.position, "the source follows the relay");
             let bytes = chunk.end.bytes_since(chunk.start);

@@ -5,7 +5,7 @@
 //!
 //! Invariants
 //! - No replica causes more than `bytes_max` of log to be kept: one that is further behind is dropped, and
-//!   needs a full sync when it returns.
+//!   may need a full sync.
 //! - The log is kept for a disconnected replica for `away_ms_max`, and only for the last [`AWAY_MAX`] of
 //!   them.
 
@@ -44,7 +44,7 @@ impl Retention {
         (self.bytes_max, self.away_ms_max) = (bytes_max, away_ms_max);
     }
 
-    /// Notes that a connected replica has the log up to `position` on disk.
+    /// Notes that a replica, which has not left, needs the log from `position` on.
     pub fn note(&mut self, id: ReplicaId, position: Lsn) {
         self.needs.insert(id, Need { position, left_ms: None });
     }

@@ -16,7 +16,8 @@
 //! - A replica, a fenced leader, and a leader during a hand-over take no writes. A hand-over that is given up
 //!   changes nothing else: a leader that was fenced meanwhile stays fenced.
 //! - A log that may hold more than any leader has committed is not shown. A leader that begins to follow, or
-//!   is fenced, has such a log; so has a starting replica whose leader waits for acknowledgements.
+//!   is fenced, has such a log; so have a starting member of a group, and a starting replica whose settings
+//!   make a leader wait for acknowledgements.
 //! - The epochs that a server saw as a leader, or with another log, say nothing about the leaders that it
 //!   follows later.
 //! - The caller must persist [`Role::remembered`], where a change of the role says so, before it acts on the
@@ -34,7 +35,8 @@ pub struct Remembered<A> {
     pub leader: Option<A>,
     /// The highest epoch of the leaders followed.
     pub seen_epoch: u32,
-    /// The epoch that has begun elsewhere, so that this server takes no writes; 0 for none.
+    /// The epoch that has begun elsewhere, or may have since a replica was to be told to lead, so that this
+    /// server takes no writes; 0 for none.
     pub fenced_by: u32,
     /// The log may hold more than any leader has committed.
     pub is_unconfirmed: bool,
@@ -67,9 +69,9 @@ impl<A> Remembered<A> {
 pub enum Follow {
     /// It follows this leader already.
     Already,
-    /// It followed another leader: reconnect.
+    /// It was a replica, of another leader or of nobody: reconnect.
     Reconnect,
-    /// It was the leader: restart with an empty memory.
+    /// It led, or was fenced: restart with an empty memory.
     Restart,
 }
 
@@ -99,8 +101,8 @@ pub struct Role<A> {
 }
 
 impl<A: PartialEq> Role<A> {
-    /// The role of a starting server that is no member of a group. `awaits_acks`: a leader's replies wait for
-    /// acknowledgements of replicas, so its log may hold more than was ever acknowledged.
+    /// The role of a starting server that is no member of a group. `awaits_acks`: by the settings, a leader's
+    /// replies wait for acknowledgements of replicas, so its log may hold more than was ever acknowledged.
     pub fn start(remembered: Remembered<A>, awaits_acks: bool) -> Role<A> {
         let follows = remembered.leader.is_some();
         let is_open = !follows && remembered.fenced_by == 0;
@@ -120,14 +122,14 @@ impl<A: PartialEq> Role<A> {
         self.leader().is_some() || self.is_member && !self.is_open
     }
 
-    /// Another member of the group leads: takes no writes, and shows nothing, until it steps down or
+    /// This server no longer leads its group: it takes no writes, and shows nothing, until it steps down or
     /// restarts.
     pub fn depose(&mut self) {
         (self.is_open, self.is_handing_over) = (false, false);
         self.unconfirmed = EVERYTHING;
     }
 
-    /// Another member of the group leads, and the group has committed all that is in memory here: a replica
+    /// This server no longer leads its group, which has committed all that is in memory here: it is a replica
     /// of nobody that shows its data, until the votes say more. Need not be persisted.
     pub fn step_down(&mut self) {
         self.depose();
@@ -135,8 +137,8 @@ impl<A: PartialEq> Role<A> {
         self.remembered.set_leader(None);
     }
 
-    /// Notes that the log of a replica is recovered and ends at `end`: only the log up to there needs to be
-    /// confirmed.
+    /// Notes that the log of a replica is recovered and ends at `end`: at most the log up to there needs to
+    /// be confirmed; with `awaits_acks` (see [`Role::start`]) all of that.
     pub fn recovered(&mut self, end: Lsn, awaits_acks: bool) {
         if awaits_acks {
             self.unconfirmed = EVERYTHING;
@@ -169,7 +171,7 @@ impl<A: PartialEq> Role<A> {
         self.is_handing_over
     }
 
-    /// Whether another server leads in a higher epoch.
+    /// Whether another server leads in a higher epoch, or may since it was to be told to.
     pub fn is_fenced(&self) -> bool {
         self.remembered.fenced_by > 0
     }
@@ -229,8 +231,8 @@ impl<A: PartialEq> Role<A> {
         std::mem::take(&mut self.remembered.seen_epoch) > 0
     }
 
-    /// Notes that another server leads in a higher epoch. Returns true if this server is not a replica and
-    /// did not know that; then the change must be persisted.
+    /// Notes that another server leads in a higher epoch. Returns true if this server is neither a replica
+    /// nor a member of a group, and did not know that; then the change must be persisted.
     pub fn fence(&mut self, epoch: u32) -> bool {
         if self.is_member || self.leader().is_some() || self.remembered.fenced_by >= epoch {
             return false;

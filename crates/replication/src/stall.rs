@@ -2,7 +2,7 @@
 //!
 //! Scripts that only read run on replicas, and may be endless. Whatever waits for the applier (the leader,
 //! readers, a promotion) would wait for ever, so such scripts are ended after [`STALL_MS`], and after
-//! [`PROMOTION_STALL_MS`] while nobody leads.
+//! [`PROMOTION_STALL_MS`] during a promotion.
 //!
 //! What it is: the decision when these scripts are ended.
 //! What it is not: the scripts.

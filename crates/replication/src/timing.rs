@@ -1,6 +1,6 @@
 //! The intervals between a leader and a replica.
 
-/// Interval of heartbeats while a leader has nothing to ship.
+/// Interval of heartbeats while a leader ships nothing.
 pub const HEARTBEAT_MS: u64 = 250;
 /// Silence after which either side takes the connection for dead.
 pub const SILENCE_MS: u64 = 5_000;

@@ -3,7 +3,7 @@
 use mlua::{Lua, Result, Table, Variadic};
 
 /// A number of any size as 32 bits: it is rounded to an integer (halves to the even one), and taken modulo
-/// 2^32.
+/// 2^32. 0 for infinity and NaN.
 fn bits(value: f64) -> u32 {
     if !value.is_finite() {
         return 0;

@@ -37,7 +37,8 @@ pub trait Calls {
     /// Whether the user of the script may run this command; `None` if there is no such command.
     fn may_call(&mut self, args: Args<'_>) -> Option<bool>;
 
-    /// Microseconds of a monotonic clock, for `os.clock`.
+    /// Microseconds of a monotonic clock, for `os.clock` and for the deadline of a library that is being
+    /// loaded.
     fn clock_us(&self) -> u64;
 
     /// Writes to the server's log, for `redis.log`.

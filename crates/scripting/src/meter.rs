@@ -33,7 +33,7 @@ pub struct Limits {
 pub enum Stop {
     /// It was killed by a user.
     Killed = 1,
-    /// It has executed the maximum number of instructions.
+    /// It has executed more instructions than are allowed, or a library has taken too long to load.
     TooLong,
     /// The host will run it again under other conditions.
     Retry,

@@ -1,4 +1,4 @@
-//! Lua string patterns, matched in bounded time and depth.
+//! Lua string patterns. The matcher's depth is bounded, and a script can be stopped while it matches.
 //!
 //! The module implements `string.find`, `match`, `gmatch` and `gsub` of Lua 5.1 with its own matcher. Lua's
 //! matcher recurses on a hostile pattern until the process crashes, and cannot be stopped.

@@ -1,5 +1,5 @@
 //! `math.random` and `math.randomseed`, with the same numbers as in Redis, which are the numbers of POSIX'
-//! `lrand48`. Each run of a script has its own seeded generator, so that its results are reproducible, also
+//! `lrand48`. Each run of a script begins with a seed of its own, so that its results are reproducible, also
 //! in simulations.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};

@@ -15,7 +15,7 @@ pub struct Traits {
     pub no_writes: bool,
     /// Whether the script may add data when memory is scarce.
     pub allow_oom: bool,
-    /// Whether the script may run on a replica that has lost its leader.
+    /// Whether the script may run where the data may not be shown, such as on a stale replica.
     pub allow_stale: bool,
 }
 

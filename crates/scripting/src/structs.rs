@@ -9,6 +9,7 @@ use mlua::{Lua, MultiValue, Result, String as LuaString, Table, Value, Variadic}
 
 use crate::{
     error::{function, too_large},
+    meter::{Meter, Steps},
     numbers::number_of,
 };
 
@@ -21,20 +22,23 @@ const NATURAL_ALIGN: usize = 8;
 /// Maximum number of values returned by one call, bounded by the stack of Lua.
 const VALUES_MAX: usize = 7000;
 
-/// The library. A packed string has at most `bytes_max` bytes.
-pub(crate) fn library(lua: &Lua, bytes_max: usize) -> Result<Table> {
+/// The library. A packed string has at most `bytes_max` bytes. The letters of a format, and the bytes of long
+/// strings, count as instructions.
+pub(crate) fn library(lua: &Lua, meter: &Meter, bytes_max: usize) -> Result<Table> {
     let table = lua.create_table()?;
+    let (packing, unpacking, sizing) = (meter.clone(), meter.clone(), meter.clone());
     let packed = function(lua, "pack", move |lua, (format, values): (LuaString, Variadic<Value>)| {
-        let out = pack(lua, &format.as_bytes(), &values, bytes_max)?;
+        let out = pack(lua, (&format.as_bytes(), &packing), &values, bytes_max)?;
         lua.create_string(&out)
     })?;
     table.set("pack", packed)?;
     let unpacked =
-        function(lua, "unpack", |lua, (format, bytes, at): (LuaString, LuaString, Option<i64>)| {
-            unpack(lua, &format.as_bytes(), &bytes.as_bytes(), at.unwrap_or(1))
+        function(lua, "unpack", move |lua, (format, bytes, at): (LuaString, LuaString, Option<i64>)| {
+            unpack(lua, (&format.as_bytes(), &unpacking), &bytes.as_bytes(), at.unwrap_or(1))
         })?;
     table.set("unpack", unpacked)?;
-    table.set("size", function(lua, "size", |_, format: LuaString| size(&format.as_bytes()))?)?;
+    let sized = function(lua, "size", move |_, format: LuaString| size((&format.as_bytes(), &sizing)))?;
+    table.set("size", sized)?;
     Ok(table)
 }
 
@@ -79,11 +83,13 @@ struct Format<'a> {
     rest: &'a [u8],
     is_little: bool,
     align_max: usize,
+    steps: Steps<'a>,
 }
 
 impl<'a> Format<'a> {
-    fn new(format: &'a [u8]) -> Format<'a> {
-        Format { rest: format, is_little: cfg!(target_endian = "little"), align_max: 1 }
+    fn new((format, meter): (&'a [u8], &'a Meter)) -> Format<'a> {
+        let is_little = cfg!(target_endian = "little");
+        Format { rest: format, is_little, align_max: 1, steps: Steps::new(meter) }
     }
 
     fn number(&mut self) -> Result<Option<usize>> {
@@ -92,6 +98,7 @@ impl<'a> Format<'a> {
         self.rest = rest;
         let mut number = 0usize;
         for digit in digits {
+            self.steps.step()?;
             let next = number.checked_mul(10).and_then(|it| it.checked_add((digit - b'0').into()));
             number = next
                 .filter(|it| i32::try_from(*it).is_ok())
@@ -114,6 +121,7 @@ impl<'a> Format<'a> {
     /// ends.
     fn next(&mut self, at: usize) -> Result<Option<(Item, usize)>> {
         while let Some((&letter, rest)) = self.rest.split_first() {
+            self.steps.step()?;
             self.rest = rest;
             let integer = |bytes, signed| Item::Integer { bytes, signed };
             let item = match letter {
@@ -166,7 +174,7 @@ impl<'a> Format<'a> {
     }
 }
 
-fn pack(lua: &Lua, format: &[u8], values: &[Value], bytes_max: usize) -> Result<Vec<u8>> {
+fn pack(lua: &Lua, format: (&[u8], &Meter), values: &[Value], bytes_max: usize) -> Result<Vec<u8>> {
     let (mut format, mut out, mut values) = (Format::new(format), Vec::new(), values.iter());
     let mut position = 1;
     while let Some((item, padding)) = format.next(out.len())? {
@@ -229,7 +237,7 @@ fn append_integer(bits: u64, is_negative: bool, bytes: usize, is_little: bool, o
     append(&wide[INTEGER_BYTES_MAX - bytes..], is_little, out);
 }
 
-fn unpack(lua: &Lua, format: &[u8], bytes: &[u8], at: i64) -> Result<MultiValue> {
+fn unpack(lua: &Lua, format: (&[u8], &Meter), bytes: &[u8], at: i64) -> Result<MultiValue> {
     let Some(mut at) = usize::try_from(at).ok().and_then(|at| at.checked_sub(1)) else {
         return Err(mlua::Error::runtime("bad argument #3 to 'unpack' (offset must be 1 or greater)"));
     };
@@ -292,7 +300,7 @@ fn integer(bytes: &[u8], signed: bool) -> f64 {
     ((bits << unused) as i64 >> unused) as f64
 }
 
-fn size(format: &[u8]) -> Result<usize> {
+fn size(format: (&[u8], &Meter)) -> Result<usize> {
     let (mut format, mut at) = (Format::new(format), 0usize);
     while let Some((item, padding)) = format.next(at)? {
         match item {
@@ -310,7 +318,8 @@ fn size(format: &[u8]) -> Result<usize> {
 
 /// For fuzzing: unpacks bytes with a format, and packs the values with it again. Returns whether they unpack.
 pub fn check(format: &[u8], bytes: &[u8]) -> bool {
-    let lua = Lua::new();
+    let (lua, meter) = (Lua::new(), Meter::default());
+    let format = (format, &meter);
     let _ = size(format);
     let Ok(values) = unpack(&lua, format, bytes, 1) else { return false };
     let values: Vec<Value> = values.into_iter().collect();

@@ -3,7 +3,8 @@
 //! Invariants
 //! - Scripts see only the globals of the prelude. Only the machine changes globals, and it changes only KEYS
 //!   and ARGV.
-//! - The garbage of a script is collected; only the compiled source of the script is kept.
+//! - Of a script only the compiled source is kept. Its garbage is collected, at the latest once the machine
+//!   uses more than half of its memory limit.
 
 mod host_calls;
 mod libraries;
@@ -105,7 +106,7 @@ impl Vm {
         let libraries = lua.create_table()?;
         libraries.set("cjson", json::library(&lua, &options, &meter, bytes_max)?)?;
         libraries.set("cmsgpack", msgpack::library(&lua, &meter, bytes_max)?)?;
-        libraries.set("struct", structs::library(&lua, bytes_max)?)?;
+        libraries.set("struct", structs::library(&lua, &meter, bytes_max)?)?;
         libraries.set("bit", bits::library(&lua)?)?;
         let os = lua.create_table()?;
         libraries.set("os", &os)?;

@@ -1,8 +1,9 @@
-//! Passwords, and the admission of connections: the same rules for the Redis port and the HTTP port.
+//! Passwords, and the admission of connections, for the Redis port and the HTTP port.
 //!
 //! Users belong to the data (`engine::users`) and are the same for both protocols. Over HTTP, `admin-user`
 //! with `admin-password` is one more, and an admin; each user who may run all commands of administrators is
-//! an admin, too. While `default` needs no password, protected mode serves only clients on this machine.
+//! an admin, too. While `default` needs no password, protected mode serves only clients on this machine; over
+//! HTTP, only while `default` may also do everything and `admin-password` is not set.
 
 use std::{
     net::{IpAddr, SocketAddr},
@@ -16,14 +17,16 @@ use access::{PasswordHash, is_role};
 use couch::{Account, LogIn, Resource};
 use engine::{
     CommandError, Place,
+    audit::Action,
     clients::{Clients, DEFAULT_USER, TOO_MANY_CLIENTS},
     users::{Principal, Verdict},
 };
 use env::Clock;
+use recovery::progress::LoadProgress;
 use settings::{Key, RESERVED_PLACES};
 use subtle::ConstantTimeEq;
 
-use crate::config::Config;
+use crate::{config::Config, http::issuers::Issuers};
 
 const PROTECTED: CommandError = CommandError::Text(
     "DENIED Sheaf is running in protected mode: it has no password, so it serves only clients on this machine. Set one \
@@ -34,13 +37,28 @@ pub(crate) struct Access {
     config: Arc<Config>,
     clients: Arc<Clients>,
     clock: Arc<dyn Clock>,
+    progress: Arc<LoadProgress>,
+    /// The other servers whose word about users is trusted.
+    pub(crate) issuers: Arc<Issuers>,
     /// Connections that were refused.
     pub(crate) rejected_connections: AtomicU64,
 }
 
 impl Access {
-    pub(crate) fn new(config: Arc<Config>, clients: Arc<Clients>, clock: Arc<dyn Clock>) -> Access {
-        Access { config, clients, clock, rejected_connections: AtomicU64::new(0) }
+    pub(crate) fn new(
+        config: Arc<Config>,
+        clients: Arc<Clients>,
+        clock: Arc<dyn Clock>,
+        progress: Arc<LoadProgress>,
+    ) -> Access {
+        Access {
+            config,
+            clients,
+            clock,
+            progress,
+            issuers: Arc::default(),
+            rejected_connections: AtomicU64::new(0),
+        }
     }
 
     /// Admits a connection from `peer`. There are [`RESERVED_PLACES`] more places than clients may take, so
@@ -70,7 +88,7 @@ impl Access {
         self.config.hot().clients_max().saturating_sub(self.clients.count() as u64)
     }
 
-    /// Counts a connection that is not served, or no longer.
+    /// Counts a connection that is turned away, at once or later.
     pub(crate) fn note_rejected(&self) {
         self.rejected_connections.fetch_add(1, Relaxed);
     }
@@ -80,7 +98,7 @@ impl Access {
         self.config.hot().is_protected() && !self.has_http_admins()
     }
 
-    /// Whether any client has to authenticate over HTTP.
+    /// Whether clients have to authenticate over HTTP to be admins.
     pub(crate) fn has_http_admins(&self) -> bool {
         !self.config.everybody_is_admin() || self.config.hot().has_admin_password()
     }
@@ -136,10 +154,31 @@ impl Access {
         }
     }
 
-    /// The user with this name and password, who may use the resource.
+    /// Notes that a token was refused.
+    pub(crate) fn note_refused_token(&self, address: IpAddr) {
+        self.config.users().note_refused_token(address, self.clock.unix_ms());
+    }
+
+    /// Notes a request that only administrators make.
+    pub(crate) fn note_request(
+        &self,
+        client: SocketAddr,
+        user: &str,
+        (method, path): (&str, &str),
+        succeeded: bool,
+    ) {
+        let audit = &self.config.users().audit;
+        if audit.is_on() {
+            let (client, now_ms) = (client.to_string(), self.clock.unix_ms());
+            let action = Action { name: b"HTTP", user: user.as_bytes(), client: &client, succeeded, now_ms };
+            audit.note(action, [method.as_bytes(), path.as_bytes()].into_iter());
+        }
+    }
+
+    /// The user with this name and password, if it may log in and use the resource.
     ///
     /// # Errors
-    /// It is not known yet.
+    /// If it takes time to find out: [`LogIn::Begins`] or [`LogIn::Later`].
     fn judge(
         &self,
         name: &str,
@@ -151,6 +190,9 @@ impl Access {
         if let Some(wanted) = self.http_admin_password(name) {
             let is_right = are_equal(wanted.as_bytes(), password.as_bytes());
             return Ok(is_right.then(|| admin_of_settings(&wanted)));
+        }
+        if self.progress.loading().is_some() {
+            return Err(LogIn::Loading);
         }
         let Some(user) = self.user_of(name) else { return Ok(None) };
         let accepts = match user.user.accepts_at_once(password.as_bytes()) {
@@ -167,7 +209,7 @@ impl Access {
     /// Whether this is the user's derived password.
     ///
     /// # Errors
-    /// It is not known yet.
+    /// If it takes time to find out: [`LogIn::Begins`] or [`LogIn::Later`].
     fn accepts_derived(&self, user: &Principal, password: &str, now_ms: u64) -> Result<bool, LogIn> {
         let Some(derived) = &user.user.derived_password else { return Ok(false) };
         let users = self.config.users().clone();
@@ -191,8 +233,12 @@ impl Access {
         user.is_admin || command.is_some_and(|command| user.rights.allow(command))
     }
 
-    /// The user of the data with this name.
+    /// The user of the data with this name; none while the data are loaded: what is there may be of
+    /// yesterday.
     fn user_of(&self, name: &str) -> Option<Arc<Principal>> {
+        if self.progress.loading().is_some() {
+            return None;
+        }
         self.config.follow_users();
         let users = self.config.users().current();
         // `default` without a record has the password of a setting, or none.

@@ -2,11 +2,12 @@
 
 use std::sync::OnceLock;
 
+use recovery::progress::LoadProgress;
 use storage::Log;
 
 use crate::log_threads::LogThreads;
 
-/// Empty while the server recovers.
+/// The log with its threads; empty while the server recovers.
 #[derive(Default)]
 pub(crate) struct AttachedLog(OnceLock<LogThreads>);
 
@@ -19,6 +20,11 @@ impl AttachedLog {
     /// The log.
     pub(crate) fn get(&self) -> Option<&Log> {
         self.0.get().map(LogThreads::log)
+    }
+
+    /// The log, once commands are no longer answered with LOADING.
+    pub(crate) fn serving(&self, progress: &LoadProgress) -> Option<&Log> {
+        self.get().filter(|_| progress.loading().is_none())
     }
 
     /// Its threads.

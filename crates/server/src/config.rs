@@ -12,6 +12,7 @@
 //! - An observer is called once with the settings in force when it is added, then with every change, one
 //!   change at a time.
 
+mod audit;
 pub(crate) mod changing;
 mod clients_max;
 mod data_settings;
@@ -104,7 +105,8 @@ impl Config {
         &self.hot
     }
 
-    /// The value of a setting without a meaning. Where the server knows what is true, it shows that.
+    /// The value that CONFIG GET shows for a setting without a meaning: the one that is true of this server,
+    /// if it knows one, else `value`.
     fn shown_inert(&self, name: &str, value: &str) -> String {
         match name {
             "cluster-enabled" if self.hot.emulates_cluster() => "yes".into(),

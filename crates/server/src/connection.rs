@@ -16,6 +16,7 @@
 
 mod backlog;
 mod keeping_up;
+mod login_time;
 mod socket;
 mod unread;
 
@@ -83,6 +84,8 @@ pub(crate) struct Connection {
     keeping_up: Cell<KeepingUp>,
     /// State of the checks for a client that sends commands and does not read its replies.
     unread: Cell<Unread>,
+    /// The seconds for which the client could have logged in, and has to.
+    without_login_s: Cell<u32>,
 }
 
 impl Connection {
@@ -118,6 +121,7 @@ impl Connection {
             counted_bytes: Cell::new(0),
             keeping_up: Cell::default(),
             unread: Cell::default(),
+            without_login_s: Cell::default(),
         });
         let served = connection.clone();
         (connection, async move { poll_fn(|cx| served.poll(cx)).await })
@@ -226,10 +230,11 @@ impl Connection {
     }
 
     /// Takes the socket out of the connection, with the client's request, if the client turned out to be
-    /// another server that takes the connection over. Call when the connection has ended.
-    pub(crate) fn take_over(&self) -> Option<(Taken, PeerClaim)> {
-        let claim = self.conversation.borrow_mut().session.claim.take()?;
-        self.socket.take().ok().map(|taken| (taken, claim))
+    /// another server that takes the connection over, and with its user. Call when the connection has ended.
+    pub(crate) fn take_over(&self) -> Option<(Taken, PeerClaim, Vec<u8>)> {
+        let session = &mut self.conversation.borrow_mut().session;
+        let claim = session.claim.take()?;
+        self.socket.take().ok().map(|taken| (taken, claim, session.login.name().to_vec()))
     }
 
     /// Reads once and executes the received commands.
@@ -577,7 +582,7 @@ impl Connection {
         self.state.get() == ConversationState::Blocked
     }
 
-    /// The connection loses its place, and is told so.
+    /// Ends a connection that loses its place, with an error that says so.
     pub(crate) fn turn_away(&self) {
         self.conversation.borrow_mut().turn_away();
         self.send();

@@ -29,7 +29,7 @@ impl DeadLog {
         *self.pending.lock() = Some((record, boundary));
     }
 
-    /// Cuts the log after a FLUSHALL that is durable. Called once a second.
+    /// Cuts the log before the last FLUSHALL, if that is durable. Called once a second.
     pub(crate) fn cut(&self) {
         let Some(log) = self.log.get() else { return };
         let Some((record, boundary)) = *self.pending.lock() else { return };

@@ -29,6 +29,7 @@ use std::{
 };
 
 use engine::log_messages::LogMessages;
+use lsn::Lsn;
 use parking_lot::Mutex;
 use pubsub::durable::{Flow, ReaderEvent, Readers, Request};
 use storage::{Appender, Log};
@@ -77,9 +78,17 @@ impl Inbox {
 
 impl DurableChannels {
     /// Starts the thread, once the log is open.
-    pub(crate) fn start(self: &Arc<Self>, log: &Log, mailboxes: Vec<Mailbox>) -> io::Result<JoinHandle<()>> {
-        let (channels, log) = (self.clone(), log.clone());
-        thread::Builder::new().name("channels".into()).spawn(move || channels.run(&log, &mailboxes))
+    /// A forced recovery has dropped all messages before `lost_before`.
+    pub(crate) fn start(
+        self: &Arc<Self>,
+        log: &Log,
+        lost_before: Option<Lsn>,
+        mailboxes: Vec<Mailbox>,
+    ) -> io::Result<JoinHandle<()>> {
+        let channels = self.clone();
+        let messages = LogMessages::new(log).without_messages_before(lost_before);
+        let log = log.clone();
+        thread::Builder::new().name("channels".into()).spawn(move || channels.run(&log, messages, &mailboxes))
     }
 
     /// Asks the thread to end.
@@ -88,13 +97,12 @@ impl DurableChannels {
         self.inbox.wake();
     }
 
-    fn run(&self, log: &Log, mailboxes: &[Mailbox]) {
+    fn run(&self, log: &Log, mut messages: LogMessages, mailboxes: &[Mailbox]) {
         let appender = log.appender();
         let woken = thread::current();
         let _ = self.inbox.thread.set(woken.clone());
         appender.listen(move || woken.unpark());
-        let (mut readers, mut messages) =
-            (Readers::new(mailboxes.len(), WINDOW_BYTES), LogMessages::new(log));
+        let mut readers = Readers::new(mailboxes.len(), WINDOW_BYTES);
         while !self.inbox.stopping.load(Relaxed) {
             for request in mem::take(&mut *self.inbox.requests.lock()) {
                 answer(request, &mut readers, &messages);

@@ -33,7 +33,7 @@ const OF_SESSIONS: [Key; 7] = [
     Key::HttpTlsAuthClients,
     Key::TlsProtocols,
 ];
-/// Warnings begin so long before the server's certificate ends.
+/// How long before the end of the server's certificate the warning is logged.
 const EXPIRES_SOON_S: i64 = 7 * 24 * 3600;
 
 /// What INFO and metrics show of encrypted connections.
@@ -49,7 +49,8 @@ pub(crate) struct EncryptionFigures {
     pub(crate) reloads: AtomicU64,
 }
 
-/// A port with TLS: what is asked of its clients is its own, the files are the same for all.
+/// A port with TLS. Each has a setting of its own for the certificates of its clients; all use the same
+/// files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Door {
     /// `tls-port`.
@@ -116,7 +117,7 @@ impl Encryption {
         Ok((!doors.is_empty()).then(|| Encryption { doors, figures, has_warned: false.into() }))
     }
 
-    /// Begins the sessions of a door; `None` if it is closed.
+    /// The acceptor of a door; `None` if the door is closed.
     pub(crate) fn acceptor(&self, door: Door) -> Option<Arc<Acceptor>> {
         self.doors.iter().find(|(it, _)| *it == door).map(|(_, acceptor)| acceptor.clone())
     }

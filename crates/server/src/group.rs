@@ -55,7 +55,7 @@ use self::{
     askers::Askers,
     events::Announced,
     peers::{Peers, Refusal},
-    room::ROOM_BACKOFF_US,
+    room::Yielding,
 };
 use crate::{
     config::Config,
@@ -94,6 +94,8 @@ pub(crate) struct Group {
     threads: Mutex<Vec<JoinHandle<()>>>,
     /// To the thread "group-role"; `None` ends it.
     roles: OnceLock<mpsc::Sender<Option<Leadership>>>,
+    /// The reserve of this member is being made.
+    is_reserving: AtomicBool,
     stopping: AtomicBool,
 }
 
@@ -150,6 +152,7 @@ impl Group {
             changing: Mutex::default(),
             threads: Mutex::default(),
             roles: OnceLock::new(),
+            is_reserving: AtomicBool::new(false),
             stopping: AtomicBool::new(false),
         }
     }
@@ -158,7 +161,7 @@ impl Group {
     /// votes must know all of the log.
     ///
     /// # Errors
-    /// If the address of this server is not known, or the log cannot be read.
+    /// If this server cannot join the group, if its address is not known, or if the log cannot be read.
     pub(crate) fn prepare(
         &self,
         log: &Log,
@@ -325,8 +328,8 @@ impl Group {
     /// The thread "group": reports durable batches, the passing of time, and the roster to the votes.
     fn run(self: &Arc<Self>, mut tail: LogCursor) {
         let Some(votes) = &self.votes else { return };
-        let (mut tick_due_us, mut promotion_due_us, mut yielding_due_us) =
-            (votes.now_us(), votes.now_us(), 0);
+        let (mut tick_due_us, mut promotion_due_us) = (votes.now_us(), votes.now_us());
+        let mut yielding = Yielding::default();
         let mut announced = Announced::default();
         while !self.is_stopping() {
             loop {
@@ -364,8 +367,11 @@ impl Group {
                     member.note_room(has_room);
                     member.tick(now_us);
                 });
-                if !has_room && now_us >= yielding_due_us && self.begin_to_yield(votes) {
-                    yielding_due_us = now_us + ROOM_BACKOFF_US;
+                if yielding.is_due(has_room, now_us) && self.begin_to_yield(votes) {
+                    yielding.tried(now_us);
+                }
+                if has_room {
+                    self.keep_reserve();
                 }
                 self.keep_log_alone(votes);
                 self.close_removed();
@@ -456,8 +462,10 @@ impl Group {
             if self.is_stopping() {
                 return;
             }
-            // After an election that was lost again at once, the votes know of a first batch that was never
-            // written.
+            // From an election on, the votes know the first batch of its term, which is written only when
+            // this thread leads. If the lead was lost before, the votes know a batch that the log does not
+            // have, and only a restart corrects that. A server that has led restarts, too, unless it can step
+            // down and keep its memory.
             let leads = matches!(leadership, Leadership::Leads { .. });
             let must_restart =
                 !leads && (was_elected || (self.node.has_led() && !self.step_down(leadership.term())));

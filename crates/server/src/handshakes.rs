@@ -35,11 +35,12 @@ use tokio::{
 
 use crate::{encryption::Encryption, listen::RoundRobin, repeated::Repeated};
 
-/// Handshakes of one thread at a time.
+/// The maximum number of handshakes of one thread at a time.
 const UNFINISHED_MAX: usize = 512;
-/// The same when all places are taken: clients who find none are to be told so.
+/// That maximum is never lowered below this, even if all places are taken: clients who find none are to be
+/// told so.
 const UNFINISHED_MIN: usize = 4;
-/// Sockets that wait for a thread.
+/// The maximum number of accepted connections that wait for one thread.
 const WAITING_MAX: usize = 4;
 /// How long a handshake may take.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
@@ -51,7 +52,7 @@ const THREADS_MAX: usize = 4;
 /// Takes a connection over after its handshake.
 pub(crate) type Then = Box<dyn FnOnce(std::net::TcpStream, Session) + Send>;
 
-/// A connection that was accepted.
+/// An accepted connection that waits for its handshake.
 struct Newcomer {
     stream: std::net::TcpStream,
     peer: SocketAddr,
@@ -91,7 +92,7 @@ struct Shared {
 }
 
 impl Handshakes {
-    /// Starts a thread for every two cores, up to a limit.
+    /// Starts a thread for every two cores, but at least one and at most [`THREADS_MAX`].
     ///
     /// # Errors
     /// If the OS refuses a thread.

@@ -6,6 +6,7 @@
 //!                                                  -> redis: /_redis, by connections to the workers
 //! ```
 
+pub(crate) mod issuers;
 mod redis;
 mod socket;
 mod surroundings;
@@ -34,7 +35,7 @@ use crate::{
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// The maximum number of threads.
 const THREADS_MAX: usize = 32;
-/// How long the threads may take to end, beyond the time that they grant replies.
+/// How long each thread may take to end: longer than the time that it grants replies.
 const STOP_GRACE: Duration = Duration::from_secs(10);
 
 /// The threads that serve HTTP.

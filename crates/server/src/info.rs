@@ -86,6 +86,9 @@ fn server(parts: &Parts, _: &Figures, out: &mut String) {
         "workers": parts.startup.workers,
     );
     let listeners = parts.startup.listeners.iter().filter(|(_, addresses)| !addresses.is_empty());
+    if let Some(path) = &parts.startup.unix_socket {
+        let _ = write!(out, "listener{}:name=unix,bind={path}\r\n", listeners.clone().count());
+    }
     for (index, (name, addresses)) in listeners.enumerate() {
         let bind: String = addresses.iter().map(|address| format!("bind={},", address.ip())).collect();
         let _ = write!(out, "listener{index}:name={name},{bind}port={}\r\n", addresses[0].port());
@@ -187,7 +190,7 @@ fn persistence(parts: &Parts, _: &Figures, out: &mut String) {
         snapshots.running_since_ms.map(|since| parts.clock.unix_ms().saturating_sub(since) / 1000);
     let seconds = |seconds: Option<u64>| seconds.map_or(-1, |seconds| seconds as i64);
     let status = if snapshots.last_failed { "err" } else { "ok" };
-    let failed = ReadOnly::of(parts.log.get(), &*parts.replication).is_some_and(ReadOnly::is_failed_write);
+    let failed = parts.read_only().is_some_and(ReadOnly::is_failed_write);
     fields!(out, "loading": u8::from(loading.is_some()),);
     if let Some(loading) = loading {
         fields!(out,
@@ -265,6 +268,7 @@ fn stats(parts: &Parts, _: &Figures, out: &mut String) {
         "durable_channels_behind": parts.durable_channels.figures.behind.load(Relaxed),
         "durable_channels_messages": parts.durable_channels.figures.messages.load(Relaxed),
         "client_output_buffer_limit_disconnections": parts.counters.slow_clients_cut.load(Relaxed),
+        "login_timeouts": parts.login_timeouts(),
         "tracking_total_keys": tracked.keys,
         "tracking_total_items": tracked.items,
         "tracking_total_prefixes": tracked.prefixes,
@@ -357,7 +361,7 @@ fn replication(parts: &Parts, _: &Figures, out: &mut String) {
     }
     fields!(out,
         // Empty: writes are acknowledged.
-        "read_only_reason": ReadOnly::of(parts.log.get(), &*parts.replication).map_or("", ReadOnly::name),
+        "read_only_reason": parts.read_only().map_or("", ReadOnly::name),
         "master_failover_state": figures.failover_state,
         // Tools expect 40 digits.
         "master_replid": format!("{:0<40}", figures.log_id),

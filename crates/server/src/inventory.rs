@@ -78,7 +78,8 @@ impl Inventory {
         Inventory { keyspace, log, replication, clock, state: Mutex::default() }
     }
 
-    /// The newest figures that may be shown at once; while the log is busy, up to about a second old.
+    /// The newest figures known to be committed: up to about a second old while the log is busy, older while
+    /// nothing is committed.
     pub(crate) fn committed_figures(&self) -> Figures {
         match self.figures() {
             (figures, Lsn::ZERO) => figures,

@@ -55,4 +55,5 @@ mod stop;
 mod supervisor;
 mod timeouts;
 mod tunnels;
+mod unix_door;
 mod worker;

@@ -2,7 +2,8 @@
 
 use std::{
     io::{self, IoSlice, Write},
-    net::{SocketAddr, ToSocketAddrs},
+    net::{Ipv4Addr, SocketAddr, SocketAddrV4, ToSocketAddrs},
+    os::fd::OwnedFd,
     sync::Arc,
     time::Duration,
 };
@@ -14,11 +15,13 @@ use crate::{
     access::Access,
     connection::error_line,
     handshakes::{Then, TlsDoor},
-    mailbox::{Admitted, Mailbox, WorkerOrder},
+    mailbox::{Admitted, Mailbox, UnixPeer, WorkerOrder},
 };
 
 /// Pause after a failed accept; the usual cause is a lack of descriptors.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+pub(crate) const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+/// The address of clients that have none.
+const THIS_MACHINE: SocketAddr = SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0));
 
 /// Binds one port on every address of `bind` (separated by spaces). With port 0, the first address gets a
 /// free port and the others the same one. An IPv6 address that the machine does not have is skipped, unless
@@ -82,15 +85,32 @@ pub(crate) struct Reception {
 
 impl Reception {
     /// Hands a connection to a worker, or turns it away.
-    fn receive(&self, mut stream: std::net::TcpStream, peer: SocketAddr, session: Option<Box<Session>>) {
+    fn receive(&self, stream: std::net::TcpStream, peer: SocketAddr, session: Option<Box<Session>>) {
+        if let Ok(local) = stream.local_addr() {
+            self.admit(stream, (peer, local), session, None);
+        }
+    }
+
+    /// As [`Reception::receive`], from a Unix socket.
+    pub(crate) fn receive_unix(&self, stream: std::os::unix::net::UnixStream, unix: UnixPeer) {
+        // A worker reads, writes and shuts down; these calls are the same for all stream sockets.
+        let stream = std::net::TcpStream::from(OwnedFd::from(stream));
+        self.admit(stream, (THIS_MACHINE, THIS_MACHINE), None, Some(unix));
+    }
+
+    fn admit(
+        &self,
+        mut stream: std::net::TcpStream,
+        (peer, local): (SocketAddr, SocketAddr),
+        session: Option<Box<Session>>,
+        unix: Option<UnixPeer>,
+    ) {
         let place = match self.access.admit(&peer) {
             Ok(place) => place,
             Err(error) => return turn_away(&mut stream, session, &error_line(&error)),
         };
-        if let Ok(local) = stream.local_addr() {
-            let admitted = Admitted { stream, session, peer, local, place };
-            self.workers[self.next.take(self.workers.len())].send(WorkerOrder::Connect(admitted));
-        }
+        let admitted = Admitted { stream, session, peer, local, unix, place };
+        self.workers[self.next.take(self.workers.len())].send(WorkerOrder::Connect(admitted));
     }
 }
 

@@ -22,7 +22,7 @@ use storage::{Error, Flush, Log, Prepare};
 const GATHER: Duration = Duration::from_millis(2);
 /// Unwritten bytes above which they are written at once.
 const GATHER_BYTES_MAX: u64 = 512 << 10;
-/// Pause before the next attempt to make a segment on a full disk.
+/// Pause before the next attempt to make a segment, on a full disk or after an error.
 const NO_ROOM_PAUSE: Duration = Duration::from_secs(1);
 
 /// Handles to the threads; clones share them.

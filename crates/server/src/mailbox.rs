@@ -17,11 +17,21 @@ use crate::log_threads::LogThreads;
 /// A connection that is to be served.
 pub(crate) struct Admitted {
     pub(crate) stream: std::net::TcpStream,
-    /// Of a connection over TLS that has shaken hands.
+    /// The session after its handshake, for a connection over TLS.
     pub(crate) session: Option<Box<tls::Session>>,
     pub(crate) peer: SocketAddr,
     pub(crate) local: SocketAddr,
+    /// Where it came from, if that is no port: the addresses are then those of this machine.
+    pub(crate) unix: Option<UnixPeer>,
     pub(crate) place: Place,
+}
+
+/// The other side of a connection through a Unix socket.
+pub(crate) struct UnixPeer {
+    /// The path of the socket.
+    pub(crate) path: Arc<str>,
+    /// The user of the operating system that the process runs as.
+    pub(crate) uid: u32,
 }
 
 /// An order to a worker.

@@ -241,13 +241,15 @@ impl Scrape {
             "sheaf_slow_clients_disconnected",
             "clients that left too much unsent",
             parts.counters.slow_clients_cut.load(Relaxed),
-        )
+        )?;
+        let help = "clients that were disconnected because they had not logged in";
+        counter(encoder, "sheaf_login_timeouts", help, parts.login_timeouts())
     }
 
     fn encode_read_only(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
         let (name, help) = ("sheaf_read_only", "1 while no writes are taken for this reason");
         let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
-        let holds = ReadOnly::of(self.parts.log.get(), &*self.parts.replication);
+        let holds = self.parts.read_only();
         for reason in ReadOnly::ALL {
             let gauge = ConstGauge::new(i64::from(holds == Some(reason)));
             gauge.encode(metric.encode_family(&[("reason", reason.name())])?)?;

@@ -42,6 +42,7 @@ use crate::{
     mailbox::Mailbox,
     process::ServerProcess,
     rates::Rates,
+    read_only::ReadOnly,
     reaper::ReaperFigures,
     replication::{Node, handle::ReplicationHandle},
     scrub::Scrubber,
@@ -57,6 +58,8 @@ pub(crate) struct Counters {
     pub(crate) key_events: AtomicU64,
     /// Clients that were disconnected because of their unsent output.
     pub(crate) slow_clients_cut: AtomicU64,
+    /// Clients that were disconnected because they had to log in and did not.
+    pub(crate) login_timeouts: AtomicU64,
 }
 
 pub(crate) struct Parts {
@@ -98,6 +101,11 @@ pub(crate) struct Parts {
 }
 
 impl Parts {
+    /// Why no write can be acknowledged now; every door tells this.
+    pub(crate) fn read_only(&self) -> Option<ReadOnly> {
+        ReadOnly::of(self.log.serving(&self.progress), &*self.replication)
+    }
+
     pub(crate) fn new(
         (settings, files): (Settings, Arc<Mutex<Lasting>>),
         startup: StartupInfo,
@@ -136,7 +144,7 @@ impl Parts {
         let group = Group::new(node.clone(), config.clone(), data.keyspace.clone(), entropy.clone());
         let group = Arc::new(group);
         let parts = Parts {
-            access: Arc::new(Access::new(config.clone(), clients.clone(), clock.clone())),
+            access: Arc::new(Access::new(config.clone(), clients.clone(), clock.clone(), progress.clone())),
             encryption,
             counters: Counters::default(),
             traffic: Arc::default(),
@@ -209,6 +217,8 @@ impl Parts {
         if let Some(encryption) = self.encryption.clone() {
             self.config.observe(move |settings| encryption.follow(settings));
         }
+        let issuers = self.access.issuers.clone();
+        self.config.observe(move |settings| issuers.follow(settings));
         self.config.observe(move |settings| {
             if let (Some(log), Some(durability)) =
                 (log.get(), Durability::parse(settings.text(Key::Durability)))
@@ -245,12 +255,19 @@ impl Parts {
         self.log.get().is_some_and(Log::is_frozen)
     }
 
+    /// Clients of both ports that were disconnected because they had to log in and did not.
+    pub(crate) fn login_timeouts(&self) -> u64 {
+        self.counters.login_timeouts.load(Relaxed) + self.traffic.login_timeouts()
+    }
+
     /// Resets the counters of INFO.
     pub(crate) fn reset_counters(&self) {
         self.data.stats.reset();
         self.config.users().counts.reset();
         self.access.rejected_connections.store(0, Relaxed);
         self.counters.slow_clients_cut.store(0, Relaxed);
+        self.counters.login_timeouts.store(0, Relaxed);
+        self.traffic.reset_login_timeouts();
         self.freed.freed.store(0, Relaxed);
         self.node.joins().reset();
     }

@@ -4,7 +4,7 @@ use parking_lot::Mutex;
 
 use crate::parts::Parts;
 
-/// Counters since the start of the server.
+/// The counters at one moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 struct Counts {
     at_us: u64,

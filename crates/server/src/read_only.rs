@@ -16,6 +16,7 @@ impl Reporter {
     pub(crate) fn look(&mut self, log: Option<&Log>, server: &dyn Availability) {
         let is_untold = |reason: &ReadOnly| {
             use ReadOnly::{Deposed, SettingsOwed, TooFewAcks, TooFewReplicas};
+            // Recovery and hand-overs have lines of their own.
             matches!(reason, Deposed | SettingsOwed | TooFewAcks | TooFewReplicas)
         };
         let now = ReadOnly::of(log, server).filter(is_untold);
@@ -42,8 +43,12 @@ pub(crate) enum ReadOnly {
     /// The server follows a leader and shows nothing: it does not know what of its data is committed, is far
     /// behind, or has copied nothing yet.
     ShowsNothing,
-    /// The server has given up the lead and follows nobody: another server leads, or may lead.
+    /// It recovers its data.
+    Loading,
+    /// The server has given up the lead: another server leads, or may lead.
     Deposed,
+    /// It hands over the lead.
+    HandingOver,
     /// Settings given at the start are about to be written to the log.
     SettingsOwed,
     /// The server is a witness of its group: it has no data, so it takes no reads either.
@@ -69,10 +74,12 @@ pub(crate) enum ReadOnly {
 
 impl ReadOnly {
     /// All reasons, for metrics.
-    pub(crate) const ALL: [ReadOnly; 13] = [
+    pub(crate) const ALL: [ReadOnly; 15] = [
         ReadOnly::Replica,
         ReadOnly::ShowsNothing,
+        ReadOnly::Loading,
         ReadOnly::Deposed,
+        ReadOnly::HandingOver,
         ReadOnly::SettingsOwed,
         ReadOnly::Witness,
         ReadOnly::Removed,
@@ -85,9 +92,9 @@ impl ReadOnly {
         ReadOnly::LogFailed,
     ];
 
-    /// The current reason, the gravest first. `None` also during recovery.
+    /// The current reason, the gravest first. `log`: `None` while the server loads.
     pub(crate) fn of(log: Option<&Log>, server: &dyn Availability) -> Option<ReadOnly> {
-        let log = log?;
+        let Some(log) = log else { return Some(ReadOnly::Loading) };
         match log.admit(0) {
             Admission::Poisoned => return Some(ReadOnly::LogFailed),
             Admission::Frozen => return Some(ReadOnly::Unconfirmed),
@@ -108,6 +115,7 @@ impl ReadOnly {
             Some(WriteRefusal::Replica) if server.shows_nothing() => ReadOnly::ShowsNothing,
             Some(WriteRefusal::Replica) => ReadOnly::Replica,
             Some(WriteRefusal::Deposed) => ReadOnly::Deposed,
+            Some(WriteRefusal::HandingOver) => ReadOnly::HandingOver,
             Some(WriteRefusal::Witness) => ReadOnly::Witness,
             Some(WriteRefusal::Removed) => ReadOnly::Removed,
             Some(WriteRefusal::NoLeader | WriteRefusal::NotCommitted) => ReadOnly::NoMajority,
@@ -121,7 +129,9 @@ impl ReadOnly {
         match self {
             ReadOnly::Replica => "replica",
             ReadOnly::ShowsNothing => "shows_nothing",
+            ReadOnly::Loading => "loading",
             ReadOnly::Deposed => "deposed",
+            ReadOnly::HandingOver => "handing_over",
             ReadOnly::SettingsOwed => "settings_owed",
             ReadOnly::Witness => "witness",
             ReadOnly::Removed => "removed",
@@ -144,11 +154,13 @@ impl ReadOnly {
                  has copied nothing yet. INFO replication shows the link, and the log what keeps it from its leader."
                     .into()
             }
+            ReadOnly::Loading => "This server is loading its data.".into(),
             ReadOnly::Deposed => {
-                "This server has given up the lead, and follows nobody: another server leads, or is being told to. Once that is \
-                 over, REPLICAOF host port has this one follow it, REPLICAOF NO ONE has this one lead."
+                "This server has given up the lead: another server leads, or is being told to. If this one does not follow it by \
+                 itself, REPLICAOF host port has it follow, and REPLICAOF NO ONE lead."
                     .into()
             }
+            ReadOnly::HandingOver => "This server is handing over the lead to a replica.".into(),
             ReadOnly::SettingsOwed => "The settings that were given at the start are being written to the log.".into(),
             ReadOnly::Witness => "This server is a witness of its group and has no data.".into(),
             ReadOnly::Removed => "This server was removed from its group. Ask a member of the group.".into(),
@@ -177,13 +189,13 @@ impl ReadOnly {
         }
     }
 
-    /// Whether a failing disk is the cause.
+    /// Whether a full, slow or failing disk is the cause.
     pub(crate) fn is_failed_write(self) -> bool {
         matches!(self, ReadOnly::DiskFull | ReadOnly::DiskStalled | ReadOnly::LogFailed)
     }
 
-    /// Whether clients should avoid this server; a replica is healthy, and a witness has nothing for
-    /// them.
+    /// Whether this is a fault, so that clients should avoid this server: every state is but
+    /// [`ReadOnly::Replica`].
     pub(crate) fn is_fault(self) -> bool {
         self != ReadOnly::Replica
     }
@@ -209,8 +221,8 @@ mod tests {
 
     impl Availability for State {
         fn is_read_only(&self) -> bool {
-            use WriteRefusal::{Deposed, NoLeader, Removed, Replica, Witness};
-            matches!(self.refusal, Some(Replica | Deposed | Witness | Removed | NoLeader))
+            use WriteRefusal::{Deposed, HandingOver, NoLeader, Removed, Replica, Witness};
+            matches!(self.refusal, Some(Replica | Deposed | HandingOver | Witness | Removed | NoLeader))
         }
 
         fn refuses_writes(&self) -> Option<WriteRefusal> {
@@ -276,9 +288,20 @@ mod tests {
             );
             assert!(!reason.is_failed_write(), "the log is sound");
         }
-        let of_log = ["disk_full", "unconfirmed", "disk_stalled", "log_failed"];
+        let of_log = ["loading", "disk_full", "unconfirmed", "disk_stalled", "log_failed"];
         let all: BTreeSet<_> = ReadOnly::ALL.iter().map(|reason| reason.name()).collect();
         assert_eq!(reasons.into_iter().chain(of_log).collect::<BTreeSet<_>>(), all, "each of them occurs");
+    }
+
+    #[test]
+    fn a_server_without_its_log_is_loading_whatever_its_role() {
+        for state in states() {
+            let reason = ReadOnly::of(None, &state).expect("no write is taken");
+            assert_eq!(
+                (reason.name(), reason.is_fault(), reason.is_failed_write()),
+                ("loading", true, false)
+            );
+        }
     }
 
     #[test]

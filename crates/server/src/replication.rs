@@ -54,7 +54,8 @@ use std::{
 };
 
 use ::membership::Votes;
-use engine::{Interests, replication::Address};
+use access::CommandId;
+use engine::{Interests, replication::Address, users::UserSet};
 use env::{Clock, Disk, Entropy, RealDisk};
 use lsn::Lsn;
 use parking_lot::{Mutex, RwLock};
@@ -128,8 +129,10 @@ pub(crate) struct Node {
     acking: Mutex<()>,
     /// Copies of parts of `role`, for frequent readers.
     is_read_only: AtomicBool,
-    /// This server is read-only and follows nobody; see [`engine::replication::Availability::is_deposed`].
+    /// This server has given up the lead and follows nobody: it has handed over with an unknown outcome, or
+    /// another server leads in a higher epoch. Never in a group.
     is_deposed: AtomicBool,
+    is_handing_over: AtomicBool,
     /// The start of this incarnation has ended the membership of the directory in a group.
     has_left_group: bool,
     /// Settings given at the start are not in the log yet, so no acknowledgement may rest on them.
@@ -149,7 +152,7 @@ pub(crate) struct Node {
     named: Mutex<Option<(Option<consensus::Link>, Address)>>,
     /// Whether this leader writes nothing at the moment, because no majority takes its log.
     lacks_commits: AtomicBool,
-    /// It has led its group in this incarnation.
+    /// This server has led its group, and has not stepped down since.
     has_led: AtomicBool,
     overdue: Mutex<Overdue>,
     /// Replies that were errors because replicas had not acknowledged in time.
@@ -199,7 +202,7 @@ impl Node {
     /// Loads `replication.json` from the directory.
     ///
     /// # Errors
-    /// I/O errors; a damaged file.
+    /// I/O errors; a damaged file; settings about replication and the group that do not go together.
     pub(crate) fn open(
         settings: &Settings,
         dir: &Path,
@@ -233,6 +236,7 @@ impl Node {
             standing: Mutex::new(standing),
             is_read_only: role.is_read_only().into(),
             is_deposed: role::is_deposed(&role).into(),
+            is_handing_over: role.is_handing_over().into(),
             has_left_group,
             owes_settings: false.into(),
             lacks_acks: false.into(),
@@ -317,6 +321,12 @@ impl Node {
     /// The position up to which the log is in memory, or is being applied.
     pub(crate) fn applied(&self, log: &Log) -> Lsn {
         self.following().map_or_else(|| log.appended_lsn(), |following| following.applied())
+    }
+
+    /// The position up to which the log is known to be committed. The tail of a log that no leader has
+    /// confirmed yet may be cut, although it is durable here.
+    pub(crate) fn committed(&self, log: &Log) -> Lsn {
+        if self.is_stale() { self.commit_lsn() } else { log.committed_lsn() }
     }
 
     /// Stores the addresses on which this server listens.
@@ -411,7 +421,7 @@ impl Node {
         self.is_restarting.store(true, SeqCst);
         self.leader.stop();
         self.redis.stop();
-        // They hold this server.
+        // The parts hold this server: left here, they would keep it from being freed.
         *self.following_parts.lock() = None;
         let Some((following, threads)) = self.following.lock().take() else { return };
         following.stop();
@@ -462,8 +472,22 @@ impl Node {
     }
 
     /// Serves a replica on the connection of a client that sent REPLICATE.
-    pub(crate) fn serve_replica(self: &Arc<Self>, socket: TcpStream, from: IpAddr, words: &[Vec<u8>]) {
-        leader::serve(self, socket, from, words);
+    pub(crate) fn serve_replica(
+        self: &Arc<Self>,
+        socket: TcpStream,
+        from: IpAddr,
+        words: &[Vec<u8>],
+        user: Vec<u8>,
+    ) {
+        leader::serve(self, (socket, from), words, user);
+    }
+
+    /// Disconnects replicas whose user may not be one any more. Not those of a group: without them, no
+    /// majority could take the record that gives the right back.
+    pub(crate) fn review_replicas(&self, users: &UserSet, replicate: CommandId) {
+        if self.votes().is_none() {
+            self.leader.review(|user| users.get(user).is_some_and(|user| user.rights.allow(replicate)));
+        }
     }
 
     /// How often replicas have joined.
@@ -475,7 +499,7 @@ impl Node {
         self.log.get()
     }
 
-    fn dir(&self) -> &Path {
+    pub(crate) fn dir(&self) -> &Path {
         &self.dir
     }
 

@@ -35,10 +35,12 @@ use recovery::{
     unfinished::{Unfinished, refuse_unfinished},
 };
 use replication::ProcessId;
-use settings::{Key, Lasting, Settings, unknown_variables};
+use settings::{Key, Lasting, OPTIONS, Settings, unknown_variables};
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::{config::possible_clients, encryption::Encryption, listen, logging};
+use crate::{
+    config::possible_clients, encryption::Encryption, http::issuers, listen, logging, unix_door::UnixDoor,
+};
 use incarnation::Next;
 
 /// Exit status when the log failed (EX_IOERR).
@@ -132,7 +134,7 @@ pub fn serve(
 
 /// The state shared by all incarnations of a process.
 struct Process {
-    /// Other servers tell a restart of this one by it.
+    /// By this id, other servers notice that this process was started anew.
     id: ProcessId,
     dir: PathBuf,
     lasting: Arc<Mutex<Lasting>>,
@@ -148,6 +150,8 @@ struct Process {
     /// The listeners of `http-tls-port`.
     http_tls: Vec<std::net::TcpListener>,
     encryption: Option<Arc<Encryption>>,
+    /// The socket of `unixsocket`.
+    unix: Option<UnixDoor>,
     disk: HeldDisk,
 }
 
@@ -162,6 +166,9 @@ impl Process {
         refuse_lost_settings(&RealDisk, &dir)?;
         let unusable = |error: tls::LoadError| ServeError::Setting(std::io::Error::other(error));
         let encryption = Encryption::open(settings).map_err(unusable)?.map(Arc::new);
+        issuers::read(settings).map_err(|(key, reason)| {
+            ServeError::Setting(std::io::Error::other(format!("{}: {reason}", OPTIONS[key as usize].name)))
+        })?;
         fit_clients(settings);
         let (bind, backlog) = (settings.text(Key::Bind), settings.integer(Key::TcpBacklog) as u32);
         // Sockets are made within a runtime, and outlive it.
@@ -211,6 +218,7 @@ impl Process {
         let http = if http_tls_port == 0 { listen_on(http_port)? } else { listen_if_set(http_port)? };
         let (redis_tls, http_tls) = (listen_if_set(tls_port)?, listen_if_set(http_tls_port)?);
         let sentinel = listen_if_set(sentinel_port)?;
+        let unix = UnixDoor::open(settings).map_err(ServeError::of_settings)?;
         warn_of_open_door(settings, &redis, &redis_tls);
         let run_id = (0..3).map(|_| format!("{:016x}", RealEntropy.random_u64())).collect::<String>();
         let (run_id, started_unix_ms) = (run_id[..40].to_string(), RealClock.unix_ms());
@@ -229,6 +237,7 @@ impl Process {
             http,
             http_tls,
             encryption,
+            unix,
             disk,
         })
     }

@@ -72,6 +72,8 @@ enum Failure {
     InTheWay,
     #[error("documents cannot be saved: {0}")]
     Documents(#[from] documents::StoreError),
+    #[error(transparent)]
+    Confirmation(#[from] salvage::ConfirmError),
     #[error("documents could not be saved up to where it begins")]
     Unsaved,
     #[error("this server is a witness of its group: it has a log and no data")]
@@ -163,8 +165,8 @@ impl State {
 }
 
 impl Snapshots {
-    /// The snapshots of a server that has taken none yet; until there is one, the present time is reported as
-    /// the time of the last.
+    /// The snapshots of a server that has taken none yet; until there is one, the time of this call is
+    /// reported as the time of the last.
     pub(crate) fn new(sources: Sources) -> Snapshots {
         let figures = Figures { last_unix_ms: sources.unix_ms(), ..Figures::default() };
         Snapshots {
@@ -268,8 +270,11 @@ impl Snapshots {
 
     /// Asks the thread to abandon its snapshot, to take one if `at_stop` says so, and to end.
     pub(crate) fn stop(&self, at_stop: AtStop) {
+        let mut state = self.state.lock();
+        state.stop = Some(at_stop);
+        // Under the lock: a snapshot that is given up finds the reason.
         self.cancelled.store(true, Relaxed);
-        self.state.lock().stop = Some(at_stop);
+        drop(state);
         self.wake.notify_one();
     }
 
@@ -342,18 +347,25 @@ impl Snapshots {
             Some(info) => info,
             None => self.take(log)?.ok_or(Failure::InTheWay)?,
         };
-        salvage::confirm(&disk, dir, log, &info)?;
+        salvage::confirm(&disk, dir, log, self.sources.saver.documents(), &info)?;
         tracing::warn!(
             target: "server", begin_lsn = %info.begin_lsn, rows = info.rows(),
             "the forced recovery is confirmed; writes are accepted"
         );
+        if let Some(lost_before) = salvage::messages_lost_before(&self.sources.keyspace.data_settings()) {
+            tracing::warn!(
+                target: "server", %lost_before,
+                "all earlier messages of durable channels are lost with the damaged log; their readers are told (LOST, xlost)"
+            );
+        }
         let figures = &mut self.state.lock().figures;
         figures.newest_is(&info);
         figures.records_at_last = self.sources.records();
         Ok(())
     }
 
-    /// Whether the log has grown enough, or enough time has passed.
+    /// Whether an automatic snapshot is due: something was written since the last one, no attempt has failed
+    /// or was cancelled lately, and the log has grown enough or enough time has passed.
     fn is_due(&self, log: &Log, figures: &Figures) -> bool {
         let (growth_bytes, period_s) = {
             let settings = self.sources.config.current();
@@ -362,7 +374,10 @@ impl Snapshots {
         let now_ms = self.sources.unix_ms();
         let failed_lately = (figures.last_failed || figures.last_cancelled)
             && now_ms.saturating_sub(figures.failed_at_ms) < RETRY_MS;
-        if failed_lately || log.is_frozen() || self.sources.node.is_witness() || self.changes() == 0 {
+        let node = &self.sources.node;
+        // A snapshot of a tail that may be cut would be of no use.
+        let has_nothing_to_keep = log.is_frozen() || node.is_witness() || node.is_stale();
+        if failed_lately || has_nothing_to_keep || self.changes() == 0 {
             return false;
         }
         let grown_bytes = log.appended_lsn().bytes_since(figures.begin_lsn.unwrap_or(log.start_lsn()));
@@ -454,10 +469,11 @@ impl Snapshots {
             ended.collect::<Vec<_>>().into_iter().collect()
         });
         let summaries = summaries?;
-        // Publishing gives up the log before the snapshot: documents must not need it.
+        // Publishing gives up the log before the snapshot: documents must not need it. A frozen log gives up
+        // nothing.
         let saver = &self.sources.saver;
         let is_needed = |saved: Option<Lsn>| saved.is_some_and(|saved_lsn| saved_lsn < task.meta().begin_lsn);
-        if is_needed(saver.saved_lsn()) && is_needed(saver.save_all(log)?) {
+        if !log.is_frozen() && is_needed(saver.saved_lsn()) && is_needed(saver.save_all(log)?) {
             return Err(Failure::Unsaved);
         }
         Ok(Some(task.publish(summaries)?))
@@ -471,7 +487,8 @@ impl Snapshots {
     fn begin_lsn(&self, log: &Log) -> Result<Option<Lsn>, Failure> {
         let Sources { node, saver, .. } = &self.sources;
         let begin_lsn = node.snapshot_begin()?;
-        if saver.save_committed(log)? {
+        // The documents of a frozen log are saved after the snapshot of memory: see `salvage`.
+        if log.is_frozen() || saver.save_committed(log)? {
             return Ok(begin_lsn);
         }
         let Some(saved_lsn) = saver.saved_lsn() else { return Ok(begin_lsn) };

@@ -1,10 +1,10 @@
-//! Facts that are fixed when the server starts.
+//! Facts about this start of the server.
 
 use std::{net::SocketAddr, path::PathBuf, sync::OnceLock};
 
 use env::HeldDisk;
 
-/// Facts that are fixed when the server starts.
+/// Each of these is set once: most when the server starts, the others soon after.
 pub(crate) struct StartupInfo {
     pub(crate) dir: PathBuf,
     /// Changes in the directory go through this.
@@ -22,4 +22,6 @@ pub(crate) struct StartupInfo {
     pub(crate) redis_port: OnceLock<u16>,
     /// The addresses of the Redis protocol, by kind.
     pub(crate) listeners: [(&'static str, Vec<SocketAddr>); 3],
+    /// The path of the Unix socket, if there is one.
+    pub(crate) unix_socket: Option<String>,
 }

@@ -93,7 +93,7 @@ pub(crate) struct Worker {
 /// Starts a worker's thread.
 ///
 /// # Errors
-/// If the OS refuses the thread.
+/// If the OS refuses the thread or its runtime.
 pub(crate) fn start(
     index: usize,
     parts: Arc<Parts>,

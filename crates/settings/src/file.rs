@@ -7,8 +7,8 @@
 //! Invariants
 //! - After any crash a reader sees the complete old or the complete new file; a change reported as written is
 //!   on disk.
-//! - A sealed file that was cut, emptied or changed is never taken for a whole one. It is read only if its
-//!   first line was removed: then it counts as edited by hand.
+//! - A sealed file that was cut, emptied or changed is never taken for a whole one. It is accepted only if
+//!   its first line was removed, as by someone who edits it, or if all of it was replaced.
 //! - No message shows a line of a file: it may contain a password.
 
 use std::{fs, io, os::unix::fs::PermissionsExt, path::Path};
@@ -29,11 +29,11 @@ const SEAL_END: &str = ". To edit this file, remove this line: the server adds a
 pub(super) struct Line {
     pub(super) name: String,
     pub(super) value: String,
-    /// The line number, from 1.
-    pub(super) number: usize,
+    /// The file and the number of the line, for messages.
+    pub(super) place: String,
 }
 
-/// Reads the values of a file, in order. They may be texts, numbers or booleans.
+/// Reads the values of a file, in order. They may be texts, integers or booleans.
 ///
 /// # Errors
 /// If the file cannot be read, or is no such table. The error names the file, and the line if known.
@@ -52,7 +52,11 @@ pub(super) fn read_sealed(path: &Path) -> Result<Vec<Line>, ConfigError> {
     parse(path, &text)
 }
 
-fn text_of(path: &Path) -> Result<String, ConfigError> {
+/// The text of a file.
+///
+/// # Errors
+/// If it cannot be read, or is not UTF-8.
+pub(super) fn text_of(path: &Path) -> Result<String, ConfigError> {
     text_in(path, bytes_of(path)?)
 }
 
@@ -117,7 +121,7 @@ fn parse(path: &Path, text: &str) -> Result<Vec<Line>, ConfigError> {
             }
         };
         let number = span.map_or(1, |span| line_at(text, span.start));
-        Ok(Line { name: name.into(), value, number })
+        Ok(Line { name: name.into(), value, place: place(path, number) })
     };
     table.iter().map(line).collect()
 }
@@ -145,13 +149,39 @@ impl Change<'_> {
     /// Writes the file, and returns its values.
     ///
     /// # Errors
-    /// The text for a client; the file is then unchanged.
-    pub(super) fn write(self) -> Result<Vec<Line>, String> {
+    /// The file then has its complete old or its complete new contents.
+    pub(super) fn write(self) -> Result<Vec<Line>, NotStored> {
         // If the path is a symbolic link, its target is replaced, not the link.
         let target = fs::canonicalize(self.path).unwrap_or_else(|_| self.path.into());
         env::crashsafe::write_atomically_with_mode(&target, self.text.as_bytes(), self.mode)
-            .map_err(|error| cannot_write(self.path, &error.to_string()))?;
+            .map_err(|error| NotStored::of(&error, cannot_write(self.path, &error.to_string())))?;
         Ok(self.lines)
+    }
+}
+
+/// Why a change of settings was not stored, in words for a client.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum NotStored {
+    /// The disk has no room for the file.
+    #[error("{0}")]
+    NoRoom(String),
+    /// The file cannot be read or written for another reason, or has a line that is not valid.
+    #[error("{0}")]
+    Refused(String),
+}
+
+impl NotStored {
+    fn of(error: &io::Error, reason: String) -> NotStored {
+        match error.kind() {
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => NotStored::NoRoom(reason),
+            _ => NotStored::Refused(reason),
+        }
+    }
+}
+
+impl From<String> for NotStored {
+    fn from(reason: String) -> NotStored {
+        NotStored::Refused(reason)
     }
 }
 
@@ -194,7 +224,7 @@ pub(super) fn prepare<'p>(
 ///
 /// # Errors
 /// As [`prepare`] and [`Change::write`], and if the file cannot be read.
-pub(super) fn seal(path: &Path, header: &str) -> Result<bool, String> {
+pub(super) fn seal(path: &Path, header: &str) -> Result<bool, NotStored> {
     let text = text_of(path).map_err(|error| error.to_string())?;
     let is_edited = !text.starts_with(SEAL_BEGIN);
     if is_edited {
@@ -246,7 +276,7 @@ fn like(old: &Value, text: &str) -> Value {
 }
 
 /// A value of the type usual for this setting.
-fn typed(setting: &Setting, text: &str) -> Value {
+pub(super) fn typed(setting: &Setting, text: &str) -> Value {
     let number = match setting.kind {
         Kind::Integer { .. } | Kind::Signed { .. } | Kind::Bytes { .. } | Kind::BytesPowerOfTwo { .. } => {
             text.parse::<i64>().ok()

@@ -43,10 +43,6 @@ static FOREIGN: &[(&[&str], &str)] = &[
         "members of a group choose their leader: --group NAME, --join HOST:PORT; --sentinel-port answers clients of sentinels",
     ),
     (
-        &["unixsocket", "unixsocketperm"],
-        "the server listens on TCP only: use --bind 127.0.0.1 and --port PORT",
-    ),
-    (
         &["tls-key-file-pass", "tls-client-key-file-pass"],
         "keys have no passphrase: `openssl pkey` removes it, and the mode of the file protects the key",
     ),

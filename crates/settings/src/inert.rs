@@ -1,8 +1,9 @@
 //! Settings of Redis and Valkey that have no meaning here.
 //!
-//! Tools read and set them. CONFIG GET shows them; CONFIG SET keeps what Redis would keep, until the server
-//! stops, and refuses what Redis would refuse, with its words. Nothing else reads them, and no file, flag or
-//! variable sets them: [`instead_of`](super::instead_of) tells people what to use.
+//! Tools read and set them. CONFIG GET shows them; CONFIG SET, until the server stops, and a file of Redis
+//! keep what Redis would keep, and refuse what Redis would refuse, with its words. Nothing else reads them,
+//! and no file of TOML, flag or variable sets them: [`instead_of`](super::instead_of) tells people what to
+//! use.
 //!
 //! Invariants
 //! - A name is here, or a setting or older name of a setting, never both.
@@ -263,9 +264,6 @@ impl InertSetting {
     /// # Errors
     /// The reason in the words of Redis.
     pub(super) fn parse(&self, text: &str) -> Result<String, String> {
-        if !self.mutable {
-            return Err("can't set immutable config".into());
-        }
         self.kind.parse(text)
     }
 }
@@ -451,7 +449,6 @@ mod tests {
             ),
             ("cluster-announce-client-ipv4", "::1", Err("Invalid IPv4 address")),
             ("cluster-announce-client-ipv6", "::1", Ok("::1")),
-            ("pidfile", "x", Err("can't set immutable config")),
         ] {
             let parsed = inert(name).parse(text);
             assert_eq!(parsed.as_deref().map_err(String::as_str), shown, "{name} {text}");

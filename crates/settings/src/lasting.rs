@@ -22,8 +22,9 @@ use std::path::{Path, PathBuf};
 use super::{
     ConfigError, Key, OPTIONS, Setting, Settings,
     environment::variable,
-    file::{self, Line},
-    find, password_file,
+    file::{self, Line, NotStored},
+    find, inert_named, password_file,
+    redis_file::{self, RedisFile, is_redis_file},
 };
 
 /// The file in the data directory with the settings changed by clients.
@@ -88,6 +89,8 @@ pub struct Lasting {
     has_kept: bool,
     kept: Vec<Line>,
     lines: Vec<Line>,
+    /// The names in the configuration file that have no effect.
+    without_effect: Vec<String>,
     given: Vec<Given>,
     /// The settings given by the files alone.
     base: Settings,
@@ -100,8 +103,9 @@ impl Lasting {
     /// If a file cannot be read, or has an unknown name or an invalid value; the first error, with its
     /// position.
     pub fn load(config_file: Option<PathBuf>, given: Vec<Given>) -> Result<(Settings, Lasting), ConfigError> {
-        let lines = config_file.as_deref().map_or(Ok(Vec::new()), file::read)?;
-        let mut lasting = Lasting { config_file, lines, given, ..Lasting::default() };
+        let RedisFile { lines, without_effect } =
+            config_file.as_deref().map_or(Ok(RedisFile::default()), read)?;
+        let mut lasting = Lasting { config_file, lines, without_effect, given, ..Lasting::default() };
         lasting.base = lasting.base_of(&[], &lasting.lines)?;
         let settings = lasting.with_given()?;
         let passwords = password_file::given(&settings)?;
@@ -126,8 +130,13 @@ impl Lasting {
         let mut settings = Settings::default();
         let config_file = self.config_file.as_deref().unwrap_or(Path::new(""));
         for (path, lines) in [(&*self.kept_file, kept), (config_file, lines)] {
-            for Line { name, value, number } in lines {
-                settings.set(name, value).map_err(|error| error.at(file::place(path, *number)))?;
+            for Line { name, value, place } in lines {
+                // The reader of such a file has accepted the value.
+                if is_redis_file(path) && inert_named(name).is_some() {
+                    _ = settings.set_inert(name, value);
+                    continue;
+                }
+                settings.set(name, value).map_err(|error| error.at(place.clone()))?;
             }
         }
         Ok(settings)
@@ -160,8 +169,15 @@ impl Lasting {
         matches!(self.origin(key), Origin::Variable | Origin::Flag)
     }
 
-    /// Logs the settings changed by clients: those in force, and those overridden by another source.
+    /// Logs the settings changed by clients: those in force, and those overridden by another source; and the
+    /// lines of the configuration file that have no effect.
     pub fn report(&self) {
+        if let (Some(file), false) = (&self.config_file, self.without_effect.is_empty()) {
+            tracing::info!(
+                target: "server", file = %file.display(), names = self.without_effect.join(", "),
+                "lines of the configuration file that have no effect here"
+            );
+        }
         let (mut in_force, mut overridden) = (Vec::new(), Vec::new());
         for line in &self.kept {
             let Ok((_, setting)) = find(&line.name) else { continue };
@@ -186,13 +202,13 @@ impl Lasting {
     /// settings; it is called once the file exists, before values are in it.
     ///
     /// # Errors
-    /// The text for a client; the file is then unchanged.
+    /// All old values or all new ones are then stored.
     pub fn keep(
         &mut self,
         changed: &Settings,
         keys: &[Key],
-        mark: &dyn Fn() -> Result<(), String>,
-    ) -> Result<(), String> {
+        mark: &dyn Fn() -> Result<(), NotStored>,
+    ) -> Result<(), NotStored> {
         self.tell_of_overrides(changed, keys);
         if self.config_file.is_some() {
             return Ok(());
@@ -208,14 +224,14 @@ impl Lasting {
     /// one, otherwise in the data directory. `mark`: see [`Lasting::keep`].
     ///
     /// # Errors
-    /// The text for a client; the file is then unchanged.
+    /// All old values or all new ones are then stored.
     pub fn keep_one(
         &mut self,
         changed: &Settings,
         key: Key,
         forgets: bool,
-        mark: &dyn Fn() -> Result<(), String>,
-    ) -> Result<(), String> {
+        mark: &dyn Fn() -> Result<(), NotStored>,
+    ) -> Result<(), NotStored> {
         let (setting, value) = change(changed, key);
         if !setting.mutable || setting.of_data {
             return Ok(());
@@ -259,7 +275,7 @@ impl Lasting {
     pub fn reread(&mut self) -> Result<Reread, ConfigError> {
         let mut reread = Reread::default();
         let Some(path) = &self.config_file else { return Ok(reread) };
-        let lines = file::read(path)?;
+        let RedisFile { lines, without_effect } = read(path)?;
         let base = self.base_of(&self.kept, &lines)?;
         for setting in OPTIONS.iter().filter(|it| base.value(it.key) != self.base.value(it.key)) {
             if self.is_given(setting.key) {
@@ -270,7 +286,7 @@ impl Lasting {
                 reread.needs_restart.push(setting.name);
             }
         }
-        (self.lines, self.base) = (lines, base);
+        (self.lines, self.without_effect, self.base) = (lines, without_effect, base);
         Ok(reread)
     }
 
@@ -278,8 +294,8 @@ impl Lasting {
     /// earlier versions wrote it without a checksum. `mark`: see [`Lasting::keep`].
     ///
     /// # Errors
-    /// The file cannot be read, is damaged, or cannot be written.
-    pub fn seal_kept(&self, mark: &dyn Fn() -> Result<(), String>) -> Result<(), String> {
+    /// The file cannot be read, is damaged, or cannot be written, or `mark` fails.
+    pub fn seal_kept(&self, mark: &dyn Fn() -> Result<(), NotStored>) -> Result<(), NotStored> {
         if !self.has_kept {
             return Ok(());
         }
@@ -295,14 +311,14 @@ impl Lasting {
     fn write_kept(
         &mut self,
         changes: &[(&'static Setting, Option<String>)],
-        mark: &dyn Fn() -> Result<(), String>,
-    ) -> Result<(), String> {
+        mark: &dyn Fn() -> Result<(), NotStored>,
+    ) -> Result<(), NotStored> {
         if changes.is_empty() {
             return Ok(());
         }
         match (self.has_kept, self.kept_file.exists()) {
             // A new file would lack all that the removed one held.
-            (true, false) => return Err(format!("{} no longer exists", self.kept_file.display())),
+            (true, false) => return Err(gone(&self.kept_file)),
             // The mark comes after the file and before its values: a crash or an error in between leaves
             // neither a mark without a file nor values that were refused.
             (false, false) => _ = file::prepare(&self.kept_file, Some(KEPT_HEADER), &[])?.write()?,
@@ -316,14 +332,21 @@ impl Lasting {
         Ok(())
     }
 
-    fn write_lines(&mut self, changes: &[(&'static Setting, Option<String>)]) -> Result<(), String> {
+    fn write_lines(&mut self, changes: &[(&'static Setting, Option<String>)]) -> Result<(), NotStored> {
         let Some(path) = self.config_file.as_deref() else { return Ok(()) };
         // A new file would lack all that the removed one held.
         if !path.exists() {
-            return Err(format!("{} no longer exists", path.display()));
+            return Err(gone(path));
         }
         if changes.is_empty() {
             return Ok(());
+        }
+        if is_redis_file(path) {
+            let path = path.display();
+            return Err(format!(
+                "{path} is a file of Redis, which is read only; `sheaf config convert {path}` prints one of TOML"
+            )
+            .into());
         }
         let change = file::prepare(path, None, changes)?;
         // Another line may be wrong: an administrator may have edited the file meanwhile.
@@ -343,6 +366,18 @@ impl Lasting {
             );
         }
     }
+}
+
+fn gone(path: &Path) -> NotStored {
+    NotStored::Refused(format!("{} no longer exists", path.display()))
+}
+
+/// Reads a configuration file of either format.
+fn read(path: &Path) -> Result<RedisFile, ConfigError> {
+    if is_redis_file(path) {
+        return redis_file::read(path);
+    }
+    Ok(RedisFile { lines: file::read(path)?, without_effect: Vec::new() })
 }
 
 fn change(settings: &Settings, key: Key) -> (&'static Setting, Option<String>) {

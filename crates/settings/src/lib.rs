@@ -1,7 +1,7 @@
 //! Configuration: one table ([`table`]) feeds flags, environment, file, `--help`, CONFIG GET and CONFIG SET.
 //!
 //! ```text
-//! defaults < settings.toml (set by clients) < file (TOML) < SHEAF_* environment < flags
+//! defaults < settings.toml (set by clients) < file (TOML or redis.conf) < SHEAF_* environment < flags
 //!     -> Settings, validated as a whole
 //! ```
 //!
@@ -10,7 +10,8 @@
 //!
 //! Invariants
 //! - A [`Settings`] has a valid value for every row: its users need no checks.
-//! - An unknown name is an error in every source; the message suggests the nearest known name.
+//! - An unknown name is an error in every source but the environment, where it is a warning. The message
+//!   suggests the nearest known name, if one is near.
 
 mod bytes;
 mod clients_max;
@@ -22,6 +23,7 @@ mod lasting;
 mod output_limits;
 mod owed;
 mod password_file;
+mod redis_file;
 mod redis_values;
 mod table;
 mod value;
@@ -31,6 +33,7 @@ use std::collections::BTreeMap;
 pub use clients_max::{ClientsMax, RESERVED_PLACES};
 use engine::DebugAccess;
 pub use environment::{unknown_variables, variable};
+pub use file::NotStored;
 pub use foreign::instead_of;
 pub use inert::{INERT, InertSetting, inert_named};
 use keyspace::PackedLimits;
@@ -38,6 +41,7 @@ pub use lasting::{Given, Lasting, Origin, Reread};
 pub use output_limits::{OutputLimit, OutputLimits};
 pub use owed::{OwedSettings, RecordedSetting};
 pub use password_file::read_password;
+pub use redis_file::{Meaning, converted, is_redis_file, meaning};
 pub use redis_values::{appendfsync_of, in_our_words};
 pub use table::{ALIASES, Group, Key, OPTIONS, Setting};
 pub use value::{Kind, Value};
@@ -120,7 +124,7 @@ pub enum ConfigError {
 }
 
 impl ConfigError {
-    /// Whether a file of the data directory is damaged; else an administrator has written something wrong.
+    /// Whether the file of settings set by clients is damaged.
     pub fn is_damage(&self) -> bool {
         matches!(self, ConfigError::Damaged { .. })
     }
@@ -226,8 +230,19 @@ impl Settings {
         Ok(option)
     }
 
-    /// Keeps the value of a setting without a meaning. Returns its name if it was not set before; `None` also
-    /// if no such setting has this name.
+    /// Keeps the value of a setting without a meaning, on a running server. Returns its name if it was not
+    /// set before; `None` also if no such setting has this name.
+    ///
+    /// # Errors
+    /// The reason, in the words of Redis; also if Redis reads the setting only when it starts.
+    pub fn set_inert_live(&mut self, name: &str, value: &str) -> Result<Option<&'static str>, String> {
+        if inert_named(name).is_some_and(|(_, setting)| !setting.mutable) {
+            return Err("can't set immutable config".into());
+        }
+        self.set_inert(name, value)
+    }
+
+    /// As [`Settings::set_inert_live`], also for settings that Redis reads only when it starts.
     ///
     /// # Errors
     /// The reason, in the words of Redis.
@@ -426,7 +441,9 @@ mod tests {
         for (index, option) in OPTIONS.iter().enumerate() {
             assert_eq!(option.key as usize, index, "{}", option.name);
         }
-        assert!(OPTIONS.len() < 102, "the budget for settings");
+        // Tokens, a proxy and public members of users need five, as in CouchDB, a Unix socket two of Redis',
+        // and the audit one.
+        assert!(OPTIONS.len() < 110, "the budget for settings");
     }
 
     #[test]
@@ -473,6 +490,8 @@ mod tests {
         assert_eq!(shown(&settings, "slave-priority").as_deref(), Some("8"));
         assert_eq!(shown(&settings, "replica-priority").as_deref(), Some("8"));
         assert!(settings.set_inert("replica-priority", "x").is_err());
+        assert_eq!(settings.set_inert_live("pidfile", "x"), Err("can't set immutable config".into()));
+        assert_eq!(settings.set_inert("pidfile", "x"), Ok(Some("pidfile")));
         assert_eq!(shown(&settings, "replica-priority").as_deref(), Some("8"));
     }
 

@@ -17,8 +17,8 @@ const CLASSES: [(ClientKind, &str); 3] =
 /// The limits of one class; 0 for none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct OutputLimit {
-    /// Unsent bytes above which the client is disconnected at once; for a normal client, above which its
-    /// further commands wait until it reads.
+    /// Unsent bytes above which the client is disconnected at once. A normal client is not: its commands wait
+    /// at the latest at this number, or at 1 MiB if that is more, until it reads.
     pub hard_bytes: u64,
     /// Unsent bytes above which the client is disconnected after `soft_seconds`.
     pub soft_bytes: u64,

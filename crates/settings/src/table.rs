@@ -199,9 +199,15 @@ settings! {
     Aclfile "aclfile" Access "FILE" Kind::Text, "", Fixed, "File of users, for ACL LOAD and ACL SAVE. A leader whose data have no users reads it when it starts.";
     AclPubsubDefault "acl-pubsub-default" Access "allchannels|resetchannels" Kind::Choice(&["allchannels", "resetchannels"]), "resetchannels", Mutable, "Channels of new users: all of them, or none.";
     AcllogMaxLen "acllog-max-len" Access "ENTRIES" Kind::Integer { min: 0, max: 1 << 20 }, "128", Mutable, "Entries of ACL LOG, at most.";
+    Audit "audit" Access "yes|no" Kind::Switch, "no", OfData, "Write down what administrators do, and logins that fail, in the log: the durable channel __sheaf__:audit, which sheaf tail --audit follows.";
     HttpSessionTimeout "http-session-timeout" Access "SECONDS" Kind::Integer { min: 10, max: 31_536_000 }, "600", Mutable, "Seconds after which a session over HTTP ends, if no request has renewed its cookie.";
     HttpSessionSameSite "http-session-same-site" Access "strict|lax|none" Kind::Choice(&["strict", "lax", "none"]), "strict", Mutable, "Whether browsers send the cookie of a session for pages of other sites: never, for links to this server, or always. `none` needs TLS, and cors-origins says which sites may change anything.";
     HttpRequireValidUser "http-require-valid-user" Access "yes|no" Kind::Switch, "no", Mutable, "Answer requests over HTTP only to users who have logged in, except for logging in and /_up.";
+    JwtKeysFile "jwt-keys-file" Access "FILE" Kind::Text, "", Mutable, "File of the keys that verify JSON Web Tokens over HTTP, with the lines of CouchDB's section jwt_keys: hmac:KID = BASE64, rsa:KID = PEM, ec:KID = PEM. Without it, no token is accepted. It is read again with SIGHUP and CONFIG SET.";
+    JwtRequiredClaims "jwt-required-claims" Access "CLAIMS" Kind::Text, "exp", Mutable, "Claims that a token must have, separated by commas: exp, nbf, iat, kid, typ, {iss, \"VALUE\"}, {aud, \"VALUE\"}.";
+    JwtRolesClaimPath "jwt-roles-claim-path" Access "PATH" Kind::Text, "_couchdb\\.roles", Mutable, "Claim with the roles of the user; points lead into objects, a backslash stands before a point in a name.";
+    ProxyAuthSecretFile "proxy-auth-secret-file" Access "FILE" Kind::Text, "", Mutable, "File whose first line is the secret of a proxy that authenticates users over HTTP: X-Auth-CouchDB-UserName, -Roles, -Token. Without it, these headers mean nothing.";
+    UsersPublicFields "users-public-fields" Access "FIELDS" Kind::Text, "", Mutable, "Members of documents in _users that all users may read, separated by commas.";
     ProtectedMode "protected-mode" Access "yes|no" Kind::Switch, "yes", Mutable, "Refuse clients of other machines while no password is set.";
     LogFormat "log-format" Diagnosis "text|json" Kind::Choice(&["text", "json"]), "text", Fixed, "Format of the server's log lines.";
     Loglevel "loglevel" Diagnosis "debug|info|warn|error" Kind::Choice(&["debug", "info", "warn", "error"]), "info", Mutable, "Lowest level of log lines to write.";
@@ -214,6 +220,8 @@ settings! {
     Timeout "timeout" Network "SECONDS" SECONDS_ANY, "0", Mutable, "Seconds after which an idle client is disconnected; 0 for never.";
     TcpKeepalive "tcp-keepalive" Network "SECONDS" SECONDS_ANY, "300", Fixed, "Seconds between probes of silent connections; 0 for none.";
     TcpBacklog "tcp-backlog" Network "CONNECTIONS" Kind::Integer { min: 1, max: 65535 }, "1024", Fixed, "Maximum number of connections that wait to be accepted.";
+    Unixsocket "unixsocket" Network "PATH" Kind::Text, "", Fixed, "Path of a Unix socket of the Redis protocol, for processes on this machine; empty for none.";
+    Unixsocketperm "unixsocketperm" Network "MODE" Kind::Text, "", Fixed, "Mode of that socket, in octal digits such as 770: who may write to it may connect. Empty for the mode of new files.";
     TlsPort "tls-port" Encryption "PORT" Kind::Integer { min: 0, max: 65535 }, "0", Fixed, "Port of the Redis protocol over TLS; 0 for none.";
     HttpTlsPort "http-tls-port" Encryption "PORT" Kind::Integer { min: 0, max: 65535 }, "0", Fixed, "Port of HTTP over TLS; 0 for none.";
     TlsCertFile "tls-cert-file" Encryption "FILE" Kind::Text, "", Mutable, "Certificate of this server, in PEM, followed by those between it and its authority. It is read again when it changes.";
@@ -249,7 +257,7 @@ settings! {
     SetMaxListpackValue "set-max-listpack-value" Memory "BYTES" VALUE_BYTES, "64", Mutable, "Longest member of a packed set, at most 1 MiB.";
     ZsetMaxListpackEntries "zset-max-listpack-entries" Memory "MEMBERS" ENTRIES, "128", Mutable, "Maximum members of a packed sorted set, at most 32000.";
     ZsetMaxListpackValue "zset-max-listpack-value" Memory "BYTES" VALUE_BYTES, "64", Mutable, "Longest member of a packed sorted set, at most 1 MiB.";
-    EnableDebugCommand "enable-debug-command" Access "no|local|yes" Kind::Choice(&["no", "local", "yes"]), "no", Fixed, "Clients that may run DEBUG, which is for tests. no: nobody; local: clients on this machine; yes: everybody.";
+    EnableDebugCommand "enable-debug-command" Access "no|local|yes" Kind::Choice(&["no", "local", "yes"]), "no", Fixed, "Clients that may run DEBUG, which is for tests. no: nobody; local: clients that connect through a loopback address; yes: everybody.";
     NotifyKeyspaceEvents "notify-keyspace-events" Messages "LETTERS" Kind::Events, "", Mutable, "Keyspace events to publish, as letters: K and E for the channels, A for g$lshzxetd, n for new keys, m for misses; empty for none.";
     DurableChannels "durable-channels" Messages "PATTERNS" Kind::Text, "", OfData, "Patterns of durable channels, separated by spaces: their messages are in the log, and XSUBSCRIBE replays them; empty for none.";
     DurableChannelsRetentionBytes "durable-channels-retention-bytes" Messages "BYTES" BYTES_ANY, "1gb", OfData, "Bytes of log kept for messages of durable channels.";
@@ -268,7 +276,7 @@ settings! {
     MasterauthFile "masterauth-file" Replication "FILE" Kind::Text, "", Fixed, "File whose first line is masterauth.";
     AckReplicas "ack-replicas" Replication "REPLICAS" Kind::Integer { min: 0, max: 64 }, "0", OfData, "Replicas that must have a write on disk before it is acknowledged.";
     AckTimeout "ack-timeout" Replication "SECONDS" SECONDS_ANY, "10", OfData, "Seconds after which a reply that waits for ack-replicas becomes an error (NOREPLICAS), although the write is in the log; in a group, after which the leader refuses writes while no majority takes its log. 0 to wait without limit.";
-    MinReplicasToWrite "min-replicas-to-write" Replication "REPLICAS" Kind::Integer { min: 0, max: 64 }, "0", OfData, "Minimum number of connected replicas; with fewer, writes are refused.";
+    MinReplicasToWrite "min-replicas-to-write" Replication "REPLICAS" Kind::Integer { min: 0, max: 64 }, "0", OfData, "Minimum number of replicas that were heard within min-replicas-max-lag; with fewer, writes are refused.";
     MinReplicasMaxLag "min-replicas-max-lag" Replication "SECONDS" SECONDS_ANY, "10", OfData, "Seconds after which a silent replica does not count for min-replicas-to-write.";
     RelayFlushSize "relay-flush-size" Replication "BYTES" Kind::Bytes { min: 1, max: 1 << 20 }, "64kb", Mutable, "Approximate bytes of log sent to a replica at once.";
     ReplicaRetentionBytes "replica-retention-bytes" Replication "BYTES" BYTES_ANY, "16gb", Mutable, "Maximum bytes of log kept for replicas that are behind or disconnected; a replica further behind copies everything again.";

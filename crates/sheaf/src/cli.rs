@@ -1,7 +1,7 @@
 //! The command line: `sheaf [serve] [settings]`, `sheaf check DIR`, `sheaf log DIR`, `sheaf import FILE`,
 //! `sheaf import --from URL`, `sheaf export FILE`, `sheaf backup DIR`, `sheaf restore BACKUP`, `sheaf tail
 //! CHANNEL...`, `sheaf group HOST:PORT`, `sheaf health`, `sheaf doctor`, `sheaf bench`, `sheaf certs DIR`,
-//! `sheaf completions SHELL`, `sheaf man DIR`.
+//! `sheaf config convert FILE`, `sheaf completions SHELL`, `sheaf man DIR`.
 //!
 //! The flags of `serve` and their environment variables come from the table of settings (`serve.rs`).
 
@@ -11,6 +11,7 @@ mod generate;
 mod group;
 mod health;
 mod import;
+mod redis_server;
 mod serve;
 mod tail;
 mod tls;
@@ -26,7 +27,12 @@ use lsn::Lsn;
 use recovery::{recover::Mode, unix_time};
 use settings::{Key, Lasting, OPTIONS, Settings};
 
-use tools::{export::Format, log::Selection, migration, tail::Options};
+use tools::{
+    export::Format,
+    log::Selection,
+    migration::{self, address::Address},
+    tail::Options,
+};
 pub use usage::UsageError;
 
 /// The requested task, with its arguments.
@@ -36,7 +42,7 @@ pub enum Task {
     Serve {
         /// Its settings.
         settings: Settings,
-        /// The files and flags from which the settings come.
+        /// The files, variables and flags from which they come.
         lasting: Lasting,
         /// The parts of the directory from which it recovers.
         mode: Mode,
@@ -112,6 +118,11 @@ pub enum Task {
     Doctor(tools::doctor::Options),
     /// Make certificates to try TLS.
     Certs(tools::certs::Options),
+    /// Print a configuration file of Redis as one of Sheaf.
+    Convert {
+        /// The file.
+        file: PathBuf,
+    },
     /// Print a script for a shell.
     Completions {
         /// The shell.
@@ -142,10 +153,10 @@ fn texts(arguments: impl IntoIterator<Item = impl Into<OsString>>) -> Result<Vec
 /// does.
 ///
 /// # Errors
-/// If a setting is unknown or out of range, arguments do not fit together, or a flag is one of another
-/// server.
+/// [`UsageError`]: a setting is wrong or its file cannot be read, arguments do not fit together or are not
+/// UTF-8, or a flag is one of another server.
 pub fn parse(arguments: impl IntoIterator<Item = impl Into<OsString>>) -> Result<Task, UsageError> {
-    let arguments = texts(arguments)?;
+    let arguments = redis_server::in_our_words(texts(arguments)?, &tool_names());
     let matches = command()
         .try_get_matches_from(&arguments)
         .map_err(|error| usage::refused(error, &arguments, &tool_names()))?;
@@ -195,11 +206,27 @@ pub fn parse(arguments: impl IntoIterator<Item = impl Into<OsString>>) -> Result
         Some(("bench", found)) => Ok(Task::Bench(bench::options(found))),
         Some(("doctor", found)) => Ok(Task::Doctor(doctor::options(found))),
         Some(("certs", found)) => Ok(Task::Certs(tls::certs_options(found))),
+        Some(("config", found)) => Ok(Task::Convert { file: converted_file(found) }),
         Some(("completions", found)) => Ok(generate::completions_task(found)),
         Some(("man", man)) => Ok(Task::Man { dir: path(man, "dir").unwrap_or_default() }),
         Some((_, serve)) => Ok(serve::task(serve)?),
         None => Ok(serve::task(&matches)?),
     }
+}
+
+/// The flag for a server that is reached by a Unix socket, as that of redis-cli.
+fn socket() -> Arg {
+    Arg::new("socket")
+        .short('s')
+        .long("socket")
+        .value_name("PATH")
+        .help("Unix socket of the server (unixsocket), instead of its host and port")
+}
+
+/// The server at the socket that is given.
+fn at_socket(matches: &ArgMatches) -> Option<Address> {
+    let host = matches.get_one::<String>("socket")?.clone();
+    Some(Address { host, port: 0, user: None, password: None, tls: None })
 }
 
 fn path(matches: &ArgMatches, name: &str) -> Option<PathBuf> {
@@ -208,6 +235,22 @@ fn path(matches: &ArgMatches, name: &str) -> Option<PathBuf> {
 
 fn file_and_dir(matches: &ArgMatches) -> (PathBuf, PathBuf) {
     (path(matches, "file").unwrap_or_default(), path(matches, "dir").unwrap_or_default())
+}
+
+fn config_command() -> Command {
+    let file = Arg::new("file").value_name("FILE").required(true).help("The redis.conf");
+    let convert = Command::new("convert")
+        .about("Print a redis.conf as a configuration file of Sheaf, in TOML")
+        .long_about(
+            "Print a redis.conf, and the files that it includes, as a configuration file of Sheaf, in TOML. Comments \
+             name the lines that have no effect here, and those that are refused, with what to do instead.",
+        )
+        .arg(file);
+    Command::new("config").about("Convert configuration files").subcommand_required(true).subcommand(convert)
+}
+
+fn converted_file(config: &ArgMatches) -> PathBuf {
+    config.subcommand_matches("convert").and_then(|convert| path(convert, "file")).unwrap_or_default()
 }
 
 fn command() -> Command {
@@ -246,6 +289,7 @@ fn command() -> Command {
         .subcommand(doctor::command())
         .subcommand(bench::command())
         .subcommand(tls::certs_command())
+        .subcommand(config_command())
         .subcommand(generate::completions_command())
         .subcommand(generate::man_command())
 }

@@ -2,8 +2,8 @@
 //!
 //! 0: done, or stopped in order. 1: failed or refused to start, damage found; `sheaf doctor` advises a
 //! change. 2: wrong usage, or a wrong value of a setting; `sheaf doctor` could not look at everything. 3:
-//! `sheaf group` has shown a group without a leader. 66: the data directory was moved, replaced or removed.
-//! 74: the log failed.
+//! `sheaf group` has shown a group, and the server that it asked knows no leader. 66: the data directory was
+//! moved, replaced or removed. 74: the log failed.
 
 #![forbid(unsafe_code)]
 
@@ -61,6 +61,7 @@ fn main() -> ExitCode {
             Err(error) => Err(error.into()),
         },
         Task::Certs(options) => certs::run(&options).map_err(Into::into),
+        Task::Convert { file } => settings::converted(&file).map(|text| print!("{text}")).map_err(Into::into),
         Task::Completions { shell } => cli::completions(shell).map_err(Into::into),
         Task::Man { dir } => cli::man(&dir).map_err(Into::into),
         Task::Log { dir, selection } => log::print_log(&dir, &selection).map_err(Into::into),

@@ -99,8 +99,14 @@ impl ChannelWorld {
         let executors = (0..WORKERS).map(executor).collect();
         let publisher = |index: usize| {
             let (peer, local) = (format!("sim:{index}"), "sim:0".to_string());
-            let connected =
-                Connected { peer, local, fd: 0, now_ms: clock.unix_ms(), signaller: Box::new(|_, _| {}) };
+            let connected = Connected {
+                peer,
+                peer_uid: None,
+                local,
+                fd: 0,
+                now_ms: clock.unix_ms(),
+                signaller: Box::new(|_, _| {}),
+            };
             Publisher {
                 conversation: Conversation::new(Session::new(host.clients.register(connected), true)),
                 state: ConversationState::Idle,

@@ -16,11 +16,13 @@ mod model;
 
 use std::{collections::VecDeque, sync::Arc};
 
-use documents::{Compaction, Documents, Due, EditRequest, Limits as DocumentLimits, NewDocument, Step};
+use documents::{
+    Compaction, Documents, Due, EditRequest, Limits as DocumentLimits, NewDocument, Step, StoreError,
+};
 use engine::conversation::{Conversation, ConversationState, Round};
 use engine::{Executor, Host, Interests, Session, clients::Connected};
-use env::{Clock, Prng, SimClock, SimDisk};
-use keyspace::encode_documents_into;
+use env::{Clock, Disk, Prng, SimClock, SimDisk};
+use keyspace::{Keyspace, encode_documents_into};
 use lsn::Lsn;
 use recovery::recover::RecoverError;
 use storage::{Admission, Appender, Flush, Log};
@@ -28,7 +30,9 @@ use wire::{Limits, RequestBatch, Value};
 
 pub use self::model::{DocumentContent, Held, documents_of};
 use self::{client::Client, model::Edit};
-use crate::{Recovered, Sabotage, Violation, WorldOptions, recover_documents, sim_host, start::WORKERS};
+use crate::{
+    Recovered, Sabotage, Violation, WorldOptions, recover_documents, sim_host, snapshotting, start::WORKERS,
+};
 
 const DATABASES: u64 = 3;
 const DOCUMENTS: u64 = 8;
@@ -41,6 +45,7 @@ pub struct DocumentWorld {
     disk: Arc<SimDisk>,
     clock: Arc<SimClock>,
     documents: Arc<Documents>,
+    keyspace: Arc<Keyspace>,
     log: Log,
     appender: Appender,
     host: Host,
@@ -82,8 +87,14 @@ impl DocumentWorld {
         let executors = (0..WORKERS).map(executor).collect();
         let client = |index: usize| {
             let (peer, local) = (format!("sim:{index}"), "sim:0".to_string());
-            let connected =
-                Connected { peer, local, fd: 0, now_ms: clock.unix_ms(), signaller: Box::new(|_, _| {}) };
+            let connected = Connected {
+                peer,
+                peer_uid: None,
+                local,
+                fd: 0,
+                now_ms: clock.unix_ms(),
+                signaller: Box::new(|_, _| {}),
+            };
             Client::new(Conversation::new(Session::new(host.clients.register(connected), true)))
         };
         let clients = (0..options.clients).map(client).collect();
@@ -91,6 +102,7 @@ impl DocumentWorld {
             disk,
             clock,
             documents,
+            keyspace,
             appender: log.appender(),
             log,
             host,
@@ -136,6 +148,40 @@ impl DocumentWorld {
             }
         }
         Ok(())
+    }
+
+    /// Takes a snapshot, with all documents saved: what lies before it is only in files.
+    ///
+    /// # Errors
+    /// I/O errors.
+    pub fn snapshot(&mut self) -> Result<(), StoreError> {
+        self.log.flush_all().expect("a sound disk");
+        self.save_all()?;
+        let disk: Arc<dyn Disk> = self.disk.clone();
+        snapshotting::take(&disk, &self.log, &self.keyspace).expect("a sound disk");
+        Ok(())
+    }
+
+    /// Saves all documents.
+    ///
+    /// # Errors
+    /// I/O errors.
+    pub fn save_all(&mut self) -> Result<(), StoreError> {
+        let due = Due { now_ms: 0, upto: self.log.appended_lsn(), everything: true };
+        self.save_if_due(&due)
+    }
+
+    /// Closes the log in order.
+    ///
+    /// # Errors
+    /// I/O errors.
+    pub fn close(&mut self) -> Result<(), storage::Error> {
+        self.log.close()
+    }
+
+    /// The end of the log, which begins at 0.
+    pub fn log_bytes(&self) -> u64 {
+        self.log.appended_lsn().get()
     }
 
     /// Checks the content of a server that was started on the remaining disk.
@@ -348,9 +394,18 @@ impl DocumentWorld {
     fn save(&mut self) {
         let (now_ms, upto) = (self.clock.monotonic_us() / 1000, self.log.appended_lsn());
         let due = Due { now_ms, upto, everything: self.prng.chance(60) };
+        self.saves += u64::from(self.save_if_due(&due).is_ok());
+    }
+
+    fn save_if_due(&self, due: &Due) -> Result<(), StoreError> {
         let log = self.log.clone();
         let mut committed = |lsn: Lsn| lsn <= log.durable_lsn() || log.make_durable(lsn).is_ok();
-        self.saves += u64::from(self.documents.checkpoint(&due, &mut committed).is_ok());
+        let saved = self.documents.checkpoint(due, &mut committed);
+        if self.documents.is_saved() {
+            // The next pass tries again.
+            drop(log.note_documents());
+        }
+        saved
     }
 
     /// One step of a compaction; begins one if none is running.

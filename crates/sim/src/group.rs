@@ -96,7 +96,8 @@ enum Event {
     Client,
     Operator,
     Trouble,
-    /// A voter that has granted the leader its lease restarts, and is cut off from the leader: see `faults`.
+    /// `voter`, which has most likely granted `leader` its lease, is cut off from it, and restarts if it
+    /// runs. Nothing happens unless `candidate` runs and does not lead: see `begin_to_forget` in `faults`.
     Forget {
         voter: NodeId,
         leader: NodeId,
@@ -472,7 +473,7 @@ impl GroupWorld {
             self.figures.crashes_in_batches += u64::from(has_stopped);
             if !has_stopped {
                 server.disk.set_fault_plan(FaultPlan::default());
-                // The log is poisoned: the process ends.
+                // A failed flush poisons the log: the process ends.
                 server.is_troubled |= flushed.is_err();
             }
         }

@@ -31,7 +31,7 @@ use couch::{Front, HttpOrder};
 use documents::{Documents, Due};
 use env::{Clock, Disk, Prng, SimClock, SimDisk};
 use lsn::Lsn;
-use recovery::recover::RecoverError;
+use recovery::recover::{Mode, RecoverError};
 use storage::{Flush, Log};
 use tokio::{
     io::DuplexStream,
@@ -99,7 +99,8 @@ impl HttpWorld {
         let feeds = Arc::new(couch::Feeds::default());
         let noticed = feeds.clone();
         let on_notice: documents::Listener = Arc::new(move |notice| noticed.notify(&notice));
-        let (Recovered { log, .. }, documents) = recover_documents_with(on_notice, door, &options, &clock)?;
+        let (Recovered { log, .. }, documents) =
+            recover_documents_with(on_notice, Mode::Newest, door, &options, &clock)?;
         let host = host::host(options.seed, &disk, &clock, &log, &documents, feeds);
         let runtime =
             runtime::Builder::new_current_thread().enable_time().build().expect("a thread may have timers");

@@ -28,7 +28,8 @@
 //!   Only a recovery by several threads ([`WorldOptions::appliers`]) is not repeated step by step.
 //! - A reply counts as acknowledged when its last byte was delivered, not before.
 //! - The oracle does not take the expected state from the server: the model executes the commands itself. It
-//!   takes only random choices from the server, and which of the expired keys and fields were removed.
+//!   takes only random choices and unspecified orders from the server, and which of the expired keys and
+//!   fields were removed.
 
 #![forbid(unsafe_code)]
 
@@ -70,6 +71,9 @@ pub use oracle::{Oracle, Survival, Violation};
 pub use prng::sweep::{rounds, rounds_at_least, scale, seed_or, spread, spread_at_least};
 pub use queues::{QueueWorld, lists};
 pub use snapshotting::confirm;
-pub use start::{Recovered, Sabotage, WorldOptions, place, records, recover, recover_by, recover_documents};
+pub use start::{
+    Recovered, Sabotage, WorldOptions, place, records, recover, recover_by, recover_documents,
+    recover_documents_by,
+};
 pub use workload::{Workload, WorkloadOptions};
 pub use world::World;

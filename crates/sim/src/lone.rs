@@ -252,6 +252,6 @@ fn conversation(host: &Host, clock: &SimClock, answers: Answers) -> Conversation
             answers.lock().expect("no panic under the lock").push((bytes, gate));
         }
     });
-    let connected = Connected { peer, local, fd: 0, now_ms: clock.unix_ms(), signaller };
+    let connected = Connected { peer, peer_uid: None, local, fd: 0, now_ms: clock.unix_ms(), signaller };
     Conversation::new(Session::new(host.clients.register(connected), true))
 }

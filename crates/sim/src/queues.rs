@@ -109,7 +109,8 @@ impl QueueWorld {
         let signalled = self.signalled.clone();
         let signaller = Box::new(move |id, signal| signalled.lock().expect("one thread").push((id, signal)));
         let (peer, local) = (format!("sim:{index}"), "sim:0".to_string());
-        let connected = Connected { peer, local, fd: 0, now_ms: self.clock.unix_ms(), signaller };
+        let connected =
+            Connected { peer, peer_uid: None, local, fd: 0, now_ms: self.clock.unix_ms(), signaller };
         let session = Session::new(self.host.clients.register(connected), true);
         Client::new(Conversation::new(session), index % WORKERS)
     }

@@ -2,15 +2,16 @@
 
 use std::{path::Path, sync::Arc};
 
+use documents::Documents;
 use env::{Disk, Prng};
 use keyspace::Keyspace;
 use recovery::{
-    salvage,
+    salvage::{self, ConfirmError},
     snapshot_task::{PartTask, SnapshotPlan, SnapshotTask},
 };
 use storage::{
     Error, Log,
-    snapshot::{Compression, PartSummary},
+    snapshot::{Compression, PartSummary, SnapshotInfo},
 };
 
 use crate::{Recovered, start::DIR};
@@ -67,21 +68,32 @@ impl<'k> Snapshotting<'k> {
 /// # Errors
 /// Those of `recovery::salvage::confirm` and of the snapshot that it needs. After an error this may be called
 /// again.
-pub fn confirm(disk: &Arc<dyn Disk>, recovered: &Recovered) -> Result<(), Error> {
+pub fn confirm(
+    disk: &Arc<dyn Disk>,
+    recovered: &Recovered,
+    documents: Option<&Documents>,
+) -> Result<(), ConfirmError> {
     let Recovered { keyspace, log } = recovered;
     let dir = Path::new(DIR);
     let info = match salvage::confirmed_before(&**disk, dir, log)? {
         Some(info) => info,
-        None => {
-            let (parts, chunk_bytes_aim, compression) = (2, 4 << 10, Compression::Lz4);
-            let plan = SnapshotPlan { disk, dir, log, begin_lsn: None, parts, chunk_bytes_aim, compression };
-            let (task, parts) = SnapshotTask::begin(plan, keyspace)?.expect("nothing stands in its way");
-            let write = |mut part: PartTask<'_>| {
-                while part.step()?.is_some() {}
-                part.finish()
-            };
-            task.publish(parts.into_iter().map(write).collect::<Result<_, _>>()?)?
-        }
+        None => take(disk, log, keyspace)?,
     };
-    salvage::confirm(disk, dir, log, &info)
+    salvage::confirm(disk, dir, log, documents, &info)
+}
+
+/// Takes a whole snapshot at once.
+///
+/// # Panics
+/// If there is one already at this position.
+pub(crate) fn take(disk: &Arc<dyn Disk>, log: &Log, keyspace: &Keyspace) -> Result<SnapshotInfo, Error> {
+    let (parts, chunk_bytes_aim, compression) = (2, 4 << 10, Compression::Lz4);
+    let plan =
+        SnapshotPlan { disk, dir: Path::new(DIR), log, begin_lsn: None, parts, chunk_bytes_aim, compression };
+    let (task, parts) = SnapshotTask::begin(plan, keyspace)?.expect("nothing stands in its way");
+    let write = |mut part: PartTask<'_>| {
+        while part.step()?.is_some() {}
+        part.finish()
+    };
+    task.publish(parts.into_iter().map(write).collect::<Result<_, _>>()?)
 }

@@ -128,12 +128,26 @@ pub fn recover_documents(
     options: &WorldOptions,
     clock: &Arc<SimClock>,
 ) -> Result<(Recovered, Arc<Documents>), RecoverError> {
-    recover_documents_with(Arc::new(|_| {}), disk, options, clock)
+    recover_documents_by(Mode::Newest, disk, options, clock)
 }
 
-/// As [`recover_documents`], with a listener to changes of databases.
+/// As [`recover_by`], with document databases.
+///
+/// # Errors
+/// As [`recover`].
+pub fn recover_documents_by(
+    mode: Mode,
+    disk: Arc<dyn Disk>,
+    options: &WorldOptions,
+    clock: &Arc<SimClock>,
+) -> Result<(Recovered, Arc<Documents>), RecoverError> {
+    recover_documents_with(Arc::new(|_| {}), mode, disk, options, clock)
+}
+
+/// As [`recover_documents_by`], with a listener to changes of databases.
 pub(crate) fn recover_documents_with(
     on_notice: documents::Listener,
+    mode: Mode,
     disk: Arc<dyn Disk>,
     options: &WorldOptions,
     clock: &Arc<SimClock>,
@@ -146,7 +160,7 @@ pub(crate) fn recover_documents_with(
         written: Written::default(),
     };
     let documents = Arc::new(Documents::open(shelf, None, on_notice)?);
-    let recovered = recover_with(Mode::Newest, disk, options, clock, Some(&documents))?;
+    let recovered = recover_with(mode, disk, options, clock, Some(&documents))?;
     Ok((recovered, documents))
 }
 

@@ -71,7 +71,8 @@ pub struct World {
 }
 
 impl World {
-    /// Starts a server on the disk, whose content must be the current state of `oracle`.
+    /// Starts a server on the disk. If the recovered content is not the newest state of `oracle`, the caller
+    /// restarts the oracle ([`Oracle::restart`]) before it goes on.
     ///
     /// # Errors
     /// As [`recover`].
@@ -98,8 +99,14 @@ impl World {
         let workers = (0..WORKERS).map(worker).collect();
         let client = |index: usize| {
             let (peer, local) = (format!("sim:{index}"), "sim:0".to_string());
-            let connected =
-                Connected { peer, local, fd: 0, now_ms: clock.unix_ms(), signaller: Box::new(|_, _| {}) };
+            let connected = Connected {
+                peer,
+                peer_uid: None,
+                local,
+                fd: 0,
+                now_ms: clock.unix_ms(),
+                signaller: Box::new(|_, _| {}),
+            };
             let session = Session::new(host.clients.register(connected), true);
             SimClient::new(Conversation::new(session), index % WORKERS)
         };

@@ -25,7 +25,8 @@ pub enum Error {
     /// A published snapshot cannot be read back. Boxed, like [`Error::Corrupt`].
     #[error("{0}")]
     SnapshotCorrupt(Box<SnapshotDamage>),
-    /// A required file is missing or does not belong to this directory.
+    /// A required file is missing, damaged, of another log or of another version; or the state of the
+    /// directory does not permit the operation.
     #[error("{}: {reason}", path.display())]
     Inconsistent {
         /// The file or directory.
@@ -67,8 +68,8 @@ pub struct Damage {
     pub reason: String,
     /// Number of batches after the damage, counted by their intact footers.
     pub batches_after: u64,
-    /// A position after the damage up to which the log was durable, as a later footer, the control file or a
-    /// snapshot proves.
+    /// A position after `intact_end` up to which the log was durable, as a later footer, the control file or
+    /// a snapshot proves.
     pub durable_lsn: Lsn,
 }
 

@@ -5,10 +5,10 @@
 //! reserve -> fill -> publish   close batch -> ONE write -> durable -> wake waiters     log-*.seg
 //! ```
 //!
-//! Group commit without a timer: all records published while one batch is being written form the next batch;
-//! when no write is in flight, a record is written at once. The flush in flight is the only batching window
-//! of the log itself; the server's threads may gather records for longer if nobody waits for the disk. The
-//! log owns no thread: the server runs [`Log::flush`] and [`Log::prepare_segment`] in loops.
+//! Group commit without a timer: all records reserved while one batch is being written form the next batch;
+//! when no write is in flight, a record is written at once. The log itself gathers records only while a flush
+//! is in flight; the server's threads may gather them for longer if nobody waits for the disk. The log owns
+//! no thread: the server runs [`Log::flush`] and [`Log::prepare_segment`] in loops.
 //!
 //! Positions, always in this order: `durable <= written <= published <= appended`, and `written <= prepared
 //! end`. Admission keeps `appended` below the prepared end for ordinary records.
@@ -70,7 +70,8 @@ pub use pins::Pin;
 pub use space::Prepare;
 
 use self::{
-    cursor::Recent, flusher::Flusher, pins::Pins, segment::Segment, sequencer::Sequencer, waiters::Waiters,
+    cursor::Recent, flusher::Flusher, pins::Pins, segment::Segment, sequencer::Sequencer, space::NoRoom,
+    waiters::Waiters,
 };
 use crate::{
     Control, Error, LogStats,
@@ -91,8 +92,8 @@ pub enum Admission {
     /// Too many bytes are unwritten, or the next segment does not exist yet: check again after the next
     /// wake-up.
     Wait,
-    /// The next segment cannot be created, usually because the disk is full. The server is read-only until it
-    /// can be created.
+    /// The next segment cannot be created, usually because the disk is full. The server is read-only until
+    /// the segment can be created, or is no longer needed.
     NoRoom,
     /// The log replaces a damaged one and takes no writes until it is adopted and thawed.
     Frozen,
@@ -147,8 +148,12 @@ struct LogState {
     /// Whether the log replaces one with holes and is not thawed yet. `no_room` is then set as well, so that
     /// `admit` needs no extra check.
     frozen: AtomicBool,
+    /// Whether the control file on disk is still that of the damaged log that this log replaces. Changed
+    /// while `control` is locked.
+    unadopted: AtomicBool,
     no_room: AtomicBool,
-    no_room_reason: Mutex<String>,
+    /// Why the last segment could not be made.
+    no_room_reason: Mutex<Option<NoRoom>>,
     /// Monotonic microseconds at which the write in flight began; 0 without one.
     flush_started_us: AtomicU64,
     /// The indices that no appender uses.
@@ -166,8 +171,8 @@ struct LogState {
     flusher: Mutex<Flusher>,
     /// The latest batches, for cursors.
     recent: Recent,
-    /// Notified after every flush, for cursors and for appenders that wait for ring space. Such appenders
-    /// hold locks of slots, so admission keeps their waits rare.
+    /// Notified after every flush and whenever cursors must check again. Cursors wait for it, and appenders
+    /// for which the ring has no space; these hold locks of slots, so admission keeps their waits rare.
     progress: (Mutex<()>, Condvar),
     stats: LogStats,
 }
@@ -243,9 +248,10 @@ impl Log {
         self.shared.admit(bytes)
     }
 
-    /// The reason why the server is read-only, as text for the operator.
+    /// The reason of the last failure to create a segment, as text for the operator; empty without one.
     pub fn no_room_reason(&self) -> String {
-        self.shared.no_room_reason.lock().clone()
+        let reason = self.shared.no_room_reason.lock();
+        reason.as_ref().map_or_else(String::new, |no_room| no_room.text.clone())
     }
 
     /// The first failure, if the log is poisoned.
@@ -445,18 +451,17 @@ impl Log {
     }
 
     /// Records that documents are saved in files of their own: from now on a directory without those files is
-    /// incomplete. Blocks the first time.
+    /// incomplete. The first call blocks. A frozen log makes the record when it is [adopted](Log::adopt).
     ///
     /// # Errors
-    /// I/O errors: then nothing is recorded.
+    /// I/O errors; the next call tries again.
     pub fn note_documents(&self) -> Result<(), Error> {
         let mut control = self.shared.control.lock();
-        if !control.has_documents {
-            let noted = Control { has_documents: true, ..*control };
-            noted.store(&*self.shared.disk, &self.shared.dir)?;
-            *control = noted;
+        if control.has_documents {
+            return Ok(());
         }
-        Ok(())
+        let noted = Control { has_documents: true, ..*control };
+        self.shared.replace_control(&mut control, noted)
     }
 
     /// Records that the directory has a file with settings set by clients: from now on, a directory without
@@ -464,17 +469,14 @@ impl Log {
     /// [adopted](Log::adopt).
     ///
     /// # Errors
-    /// I/O errors: then nothing is recorded.
+    /// I/O errors; the next call tries again.
     pub fn note_settings(&self) -> Result<(), Error> {
         let mut control = self.shared.control.lock();
-        if !control.has_settings {
-            let noted = Control { has_settings: true, ..*control };
-            if !self.is_frozen() {
-                noted.store(&*self.shared.disk, &self.shared.dir)?;
-            }
-            *control = noted;
+        if control.has_settings {
+            return Ok(());
         }
-        Ok(())
+        let noted = Control { has_settings: true, ..*control };
+        self.shared.replace_control(&mut control, noted)
     }
 
     /// Writes a batch durably, even if it is empty; returns its end. The last batch of the log then has the
@@ -511,16 +513,23 @@ impl Log {
         if self.prepare_segment()? == Prepare::NoRoom { Err(self.no_segment()) } else { Ok(()) }
     }
 
+    /// Why there is no segment: the log is poisoned, or the error of the last attempt to make one.
     fn no_segment(&self) -> Error {
-        let full = std::io::ErrorKind::StorageFull.into();
-        Error::io("make the next segment of the log in", &self.shared.dir)(full)
+        if let Some(reason) = self.poison_reason() {
+            return Error::Poisoned { reason };
+        }
+        let source = match &*self.shared.no_room_reason.lock() {
+            Some(NoRoom { kind, text }) => std::io::Error::new(*kind, text.clone()),
+            None => std::io::ErrorKind::StorageFull.into(),
+        };
+        Error::io("make the next segment of the log in", &self.shared.dir)(source)
     }
 
     /// Makes everything durable and records the clean end of the log. Nothing may append afterwards. Does
     /// nothing to a frozen log.
     ///
     /// # Errors
-    /// As [`Log::flush`]; the next start then recovers as after a crash.
+    /// As [`Log::flush`]; the next start may then recover as after a crash.
     pub fn close(&self) -> Result<(), Error> {
         if self.is_frozen() {
             return Ok(());
@@ -528,8 +537,8 @@ impl Log {
         self.flush_all()?;
         let end = self.shared.seal(&mut self.shared.flusher.lock())?;
         let mut control = self.shared.control.lock();
-        control.clean_end = Some(end);
-        control.store(&*self.shared.disk, &self.shared.dir)
+        let ended = Control { clean_end: Some(end), ..*control };
+        self.shared.replace_control(&mut control, ended)
     }
 
     /// Replaces the control file after it was found damaged. Does nothing to a frozen log.
@@ -537,8 +546,9 @@ impl Log {
     /// # Errors
     /// I/O errors.
     pub fn restore_control(&self) -> Result<(), Error> {
-        let control = self.shared.control.lock();
-        if self.is_frozen() { Ok(()) } else { control.store(&*self.shared.disk, &self.shared.dir) }
+        let mut control = self.shared.control.lock();
+        let same = *control;
+        self.shared.replace_control(&mut control, same)
     }
 
     /// The counters of the log since it was opened.
@@ -556,6 +566,19 @@ impl LogState {
     #[inline]
     fn needs_flusher(&self) -> bool {
         self.sequencer.used() > 0 && self.sequencer.needs_wake()
+    }
+
+    /// Replaces the control file, durably, and `control`, which is locked. A frozen log replaces the file
+    /// when it is [adopted](Log::adopt): until then the file on disk is that of the damaged log.
+    ///
+    /// # Errors
+    /// I/O errors: then nothing has changed.
+    fn replace_control(&self, control: &mut Control, next: Control) -> Result<(), Error> {
+        if !self.unadopted.load(Ordering::SeqCst) {
+            next.store(&*self.disk, &self.dir)?;
+        }
+        *control = next;
+        Ok(())
     }
 
     fn admit(&self, bytes: u64) -> Admission {

@@ -51,7 +51,7 @@ impl Histogram {
 /// Counters of one log since it was opened.
 #[derive(Debug, Default)]
 pub struct LogStats {
-    /// Batches written.
+    /// Batches written; several batches that a mirror writes at once count as one.
     pub batches: AtomicU64,
     /// Records written, without batch-end records.
     pub records: AtomicU64,
@@ -65,7 +65,7 @@ pub struct LogStats {
     pub segments_created: AtomicU64,
     /// Microseconds from the start of a batch's write until the batch is durable (or handed to the OS).
     pub flush_us: Histogram,
-    /// Records per batch.
+    /// Records per batch that was closed here.
     pub batch_records: Histogram,
     /// The longest write or sync since [`LogStats::take_slowest_us`], in microseconds.
     slowest_us: AtomicU64,

@@ -95,16 +95,28 @@ pub struct Acceptor {
     loaded: ArcSwap<Loaded>,
     /// The state of the files that was refused last: it is not tried again.
     refused: Mutex<Option<Stamp>>,
+    /// Held while files are read again and put in force: what was read by an earlier policy must not replace
+    /// what a later one has put in force meanwhile.
+    changing: Mutex<()>,
 }
 
 impl Acceptor {
-    /// With these files.
+    /// An acceptor whose sessions begin with these files.
     pub fn new(loaded: Loaded) -> Acceptor {
-        Acceptor { loaded: ArcSwap::from_pointee(loaded), refused: Mutex::default() }
+        Acceptor {
+            loaded: ArcSwap::from_pointee(loaded),
+            refused: Mutex::default(),
+            changing: Mutex::default(),
+        }
     }
 
     /// Sessions begin with these files from now on.
     pub fn replace(&self, loaded: Loaded) {
+        let _changing = self.changing.lock();
+        self.put_in_force(loaded);
+    }
+
+    fn put_in_force(&self, loaded: Loaded) {
         *self.refused.lock() = None;
         self.loaded.store(Arc::new(loaded));
     }
@@ -121,6 +133,7 @@ impl Acceptor {
     /// As [`Loaded::read`]; the earlier files remain in force, and without `always` these are not read again
     /// until they change.
     pub fn reload(&self, always: bool) -> Option<Result<(), LoadError>> {
+        let _changing = self.changing.lock();
         let policy = self.loaded.load().policy.clone();
         let stamp = Stamp::of(policy.files(), policy.directory());
         let is_known = self.loaded.load().stamp == stamp || self.refused.lock().as_ref() == Some(&stamp);
@@ -129,7 +142,7 @@ impl Acceptor {
         }
         Some(match Loaded::read(&policy) {
             Ok(loaded) => {
-                self.replace(loaded);
+                self.put_in_force(loaded);
                 Ok(())
             }
             Err(error) => {
@@ -214,5 +227,28 @@ mod tests {
         acceptor.reload(false).unwrap().unwrap();
         assert!(works(&successor) && !works(&authority));
         assert!(acceptor.reload(true).unwrap().is_ok());
+    }
+
+    #[test]
+    fn a_policy_that_was_replaced_does_not_come_back() {
+        let (first, second) = (Directory::new("race-first"), Directory::new("race-second"));
+        let policy = |directory: &Directory| ServerPolicy {
+            clients: ClientCertificates::Unasked,
+            ..policy_in(directory, &Authority::new())
+        };
+        let policies = [policy(&first), policy(&second)];
+        let acceptor = Acceptor::new(Loaded::read(&policies[0]).unwrap());
+        std::thread::scope(|scope| {
+            let reloading = scope.spawn(|| (0..200).for_each(|_| _ = acceptor.reload(true)));
+            for round in 1..100 {
+                let wanted = &policies[round % 2];
+                acceptor.replace(Loaded::read(wanted).unwrap());
+                for _ in 0..10 {
+                    assert_eq!(acceptor.loaded().policy(), wanted, "nobody else has named other files");
+                    std::thread::yield_now();
+                }
+            }
+            reloading.join().unwrap();
+        });
     }
 }

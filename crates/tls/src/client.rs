@@ -11,7 +11,7 @@ use rustls::{
 
 use crate::{LoadError, Session, files::Named, provider};
 
-/// What the flags of a client command name, as those of redis-cli do.
+/// Whom a client trusts, and what it shows. The flags are those of client commands, named as in redis-cli.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ClientFiles {
     /// The authorities that sign servers' certificates (`--cacert`); `None` for those of the system.

@@ -48,7 +48,8 @@ pub enum LoadError {
     /// The name of a server has no valid form.
     #[error("{0:?} is neither a host name nor an IP address")]
     ServerName(String),
-    /// The library refuses the set.
+    /// rustls refuses the files, or to begin a session with them, for a reason that no other variant has. The
+    /// text is its own.
     #[error("{0}")]
     Refused(String),
 }

@@ -68,7 +68,7 @@ impl Named<'_> {
         Ok(())
     }
 
-    /// Adds the certificates of all files in a directory: of those that hold any.
+    /// Adds the certificates of those files in a directory that hold any.
     pub(crate) fn add_directory(&self, authorities: &mut RootCertStore) -> Result<(), LoadError> {
         let before = authorities.len();
         for path in files_of(self.path).map_err(|error| self.unreadable(&error))? {

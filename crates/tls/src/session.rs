@@ -36,8 +36,8 @@ impl Session {
         self.connection.is_handshaking()
     }
 
-    /// Takes encrypted bytes, and puts the plain ones into `plain`, which must be [`RECORD_BYTES_MAX`]
-    /// longer. Returns how many these are: none, if no record is complete.
+    /// Takes encrypted bytes, and puts the plain ones into `plain`, which must be [`RECORD_BYTES_MAX`] longer
+    /// than `encrypted`. Returns the number of plain bytes: 0 if no record is complete.
     ///
     /// # Errors
     /// The other side breaks the protocol, or is not trusted. An alert waits to be written.

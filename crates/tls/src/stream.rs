@@ -1,7 +1,7 @@
 //! An encrypted connection on a socket of tokio: its handshake, and a stream of plain bytes.
 //!
-//! Invariant: a stream keeps no more than one record that has not arrived whole, one that has, and the
-//! records of one write.
+//! Invariant: a stream keeps no more than one record that has not arrived whole, the plain bytes of one read,
+//! and the records of one write.
 
 use std::{
     io::{self, ErrorKind, IoSlice, Read, Write},
@@ -42,8 +42,8 @@ impl Write for Ready<'_> {
 /// Shakes hands; afterwards both sides may send. The caller limits the time.
 ///
 /// # Errors
-/// The other side is not trusted, speaks no TLS, or has gone. It was sent an alert, as far as its socket took
-/// it.
+/// The other side is not trusted, speaks no TLS, or has gone. Unless it has gone, it was sent an alert, as
+/// far as the socket took it.
 pub async fn handshake(socket: &TcpStream, session: &mut Session) -> io::Result<()> {
     loop {
         while session.has_unsent() {

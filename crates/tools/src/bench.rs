@@ -56,7 +56,7 @@ pub enum BenchError {
     OwnServer {
         /// Its directory.
         dir: PathBuf,
-        /// The error, or the last lines of its log.
+        /// The error, or the last line of its log.
         reason: String,
     },
     /// The connection failed.
@@ -92,7 +92,7 @@ pub enum BenchError {
         /// The error of the operating system.
         source: io::Error,
     },
-    /// It was interrupted; nothing stays behind.
+    /// It was interrupted.
     #[error("interrupted")]
     Interrupted,
     /// Another operation of the operating system failed.
@@ -161,8 +161,12 @@ async fn measure(address: &Address, beside_keys: bool, seconds: u64) -> Result<(
         ended = cases(&load, seconds) => ended,
         interrupted = interruption() => interrupted.map_err(Into::into).and(Err(BenchError::Interrupted)),
     };
-    // If both have failed, the failure of a case says more than that of the removal.
-    ended.and(load.remove_keys().await)
+    let removed = load.remove_keys().await;
+    if let (Err(_), Err(error)) = (&ended, &removed) {
+        // The failure of a case is returned, as it says more.
+        tell(&format!("the keys of this run stay in the server: {error}\n"))?;
+    }
+    ended.and(removed)
 }
 
 async fn cases(load: &Load, seconds: u64) -> Result<(), BenchError> {

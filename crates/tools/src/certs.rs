@@ -7,10 +7,11 @@
 
 use std::{
     fs,
+    io::ErrorKind,
     path::{Path, PathBuf},
 };
 
-use env::{Clock, RealClock, crashsafe::write_atomically_with_mode};
+use env::{Clock, RealClock, crashsafe::create_with_mode};
 use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, DistinguishedName, DnType, ExtendedKeyUsagePurpose,
     IsCa, KeyPair, KeyUsagePurpose,
@@ -68,11 +69,15 @@ pub fn run(options: &Options) -> Result<(), CertsError> {
     }
     let failed = |path: &Path| {
         let path = path.to_path_buf();
-        move |reason| CertsError::Write { path, reason }
+        move |reason: std::io::Error| match reason.kind() {
+            // It was made after the check above.
+            ErrorKind::AlreadyExists => CertsError::Exists(path),
+            _ => CertsError::Write { path, reason },
+        }
     };
     fs::create_dir_all(&options.dir).map_err(failed(&options.dir))?;
     for (file, path) in made.iter().zip(&paths) {
-        write_atomically_with_mode(path, file.content.as_bytes(), file.mode).map_err(failed(path))?;
+        create_with_mode(path, file.content.as_bytes(), file.mode).map_err(failed(path))?;
     }
     let dir = options.dir.display();
     println!("authority    {dir}/ca.crt, which clients and server trust; {dir}/ca.key signs others");

@@ -75,7 +75,8 @@ fn places(count: &u64) -> String {
 /// rehearsed.
 ///
 /// # Errors
-/// The first damage found, or a failed read.
+/// The first problem found. If the log or a snapshot is damaged, and the start is rehearsed and fails, the
+/// error of the start instead, because it names the way out.
 pub fn check(dir: &Path) -> Result<(), CheckError> {
     if !dir.exists() {
         return Err(CheckError::Missing(dir.to_path_buf()));
@@ -110,7 +111,7 @@ pub fn check(dir: &Path) -> Result<(), CheckError> {
         rehearsed => rehearsed.map_err(CheckError::Start),
     };
     if let Err(damage) = check_data(&disk, dir, is_witness) {
-        // If a start would fail, its error is returned instead of the damage, because it names the way out.
+        // If a start fails, its error is returned instead of the damage, because it names the way out.
         if !is_held && !is_backup {
             let damaged = if let Error::SnapshotCorrupt(damaged) = &damage { Some(&**damaged) } else { None };
             let begin = rehearse(damaged)?;

@@ -10,6 +10,7 @@ use tls::ClientFiles;
 use wire::{DecodeLimits, Decoder, Value};
 
 use self::stream::Stream;
+pub(crate) use self::stream::is_path;
 
 /// How long a connection may take to be made, with its handshake.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);

@@ -11,7 +11,8 @@
 //! Invariants
 //! - Without `--watch`, a table without a leader is an error of its own ([`GroupError::NoLeader`]), so that
 //!   scripts can wait for a leader.
-//! - A lost connection does not end `--watch` once it has shown a table; a refusal by the server does.
+//! - A lost connection does not end `--watch` once it has shown a table; a refusal by the server does, unless
+//!   the server is loading.
 //! - It can be interrupted at any time, even while standard output blocks.
 
 mod overview;
@@ -55,7 +56,7 @@ pub struct Options {
     pub password_file: Option<PathBuf>,
 }
 
-/// Why no table was printed.
+/// Why the command has failed.
 #[derive(Debug, thiserror::Error)]
 pub enum GroupError {
     /// The connection cannot be established.

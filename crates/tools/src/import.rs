@@ -13,8 +13,8 @@
 //!   interrupted import starts over, from the same source. If the directory had no other keys, those of the
 //!   interrupted import are removed first; otherwise they stay, and each of them is complete.
 //! - A file with a key twice is refused, as Redis refuses it.
-//! - Memory is independent of the size of values: a few dozen bytes a key, and the data already in the
-//!   directory.
+//! - Memory is bounded by the data already in the directory, a few dozen bytes for each key of the file, and
+//!   the longest element: a collection is never in memory as a whole.
 
 mod log_writer;
 mod mark;
@@ -24,6 +24,7 @@ mod tests;
 mod transcript;
 
 use std::{
+    io,
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -364,7 +365,9 @@ pub(crate) fn import(
         let log = recovery.finish(place.clock.clone())?;
         let mut writer = LogWriter::new(log.clone());
         if has_leftovers {
-            writer.forget_keys(&libraries, &settings)?;
+            let may_have_documents =
+                has_been_served(&**disk, dir).map_err(ImportError::os("look into", dir))?;
+            writer.forget_keys(&libraries, &settings, may_have_documents)?;
         }
         let (mut writer, imported) = open(Stage::Importing).read(writer)?;
         writer.sync()?;
@@ -373,6 +376,15 @@ pub(crate) fn import(
         Ok(Imported { log_bytes: rehearsal.bytes, ..imported })
     };
     write().map_err(|cause| ImportError::Interrupted { cause: Box::new(cause), dir: dir.to_path_buf() })
+}
+
+/// Whether a server has used the directory: only then may it have documents, saved or in the log.
+fn has_been_served(disk: &dyn Disk, dir: &Path) -> io::Result<bool> {
+    match disk.list(&documents::directory(dir)) {
+        Ok(_) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error),
+    }
 }
 
 /// Number of keys that have not expired.

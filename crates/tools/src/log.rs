@@ -44,8 +44,8 @@ pub enum PrintError {
     Output(#[from] io::Error),
 }
 
-/// Prints the records of the log in `dir`, one line per effect, and after each batch the time at which it was
-/// written.
+/// Prints the selected records of the log in `dir`, one line per effect, and after each batch with such a
+/// line the time at which the batch was written.
 ///
 /// # Errors
 /// [`PrintError`], except for a closed pipe.
@@ -70,7 +70,13 @@ fn print_records(dir: &Path, selection: &Selection, out: &mut impl Write) -> Res
                 }
                 let printed_before = printer.printed;
                 for record in batch.records() {
-                    if record.lsn < from || selection.to.is_some_and(|to| record.lsn > to) {
+                    if record.lsn < from {
+                        if record.kind == RecordKind::Whole {
+                            printer.note_databases(record.lsn, record.payload);
+                        }
+                        continue;
+                    }
+                    if selection.to.is_some_and(|to| record.lsn > to) {
                         continue;
                     }
                     match record.kind {
@@ -105,7 +111,7 @@ fn print_records(dir: &Path, selection: &Selection, out: &mut impl Write) -> Res
 /// Prints records.
 struct Printer<'a, W> {
     selection: &'a Selection,
-    /// The names of databases, as far as the log has their creation.
+    /// The names of the databases whose creation is among the selected records.
     databases: HashMap<DbId, String>,
     /// The number of lines.
     printed: u64,
@@ -121,6 +127,18 @@ impl<W: Write> Printer<'_, W> {
     /// Prints a line that concerns no key.
     fn other(&mut self, lsn: Lsn, what: impl std::fmt::Display) -> Result<(), PrintError> {
         if self.selection.key.is_some() { Ok(()) } else { self.line(lsn, what) }
+    }
+
+    /// Remembers the databases that a record makes, without printing it.
+    fn note_databases(&mut self, lsn: Lsn, payload: &[u8]) {
+        let mut rest = payload;
+        while let Ok(Some(item)) = Item::decode_next(&mut rest) {
+            if let Item::Documents(change) = item
+                && let Ok(Change::Create { name }) = Change::decode(change)
+            {
+                self.databases.insert(DbId::new(lsn), quoted(name.as_bytes()));
+            }
+        }
     }
 
     fn effects(&mut self, lsn: Lsn, payload: &[u8]) -> Result<(), PrintError> {
@@ -154,7 +172,7 @@ impl<W: Write> Printer<'_, W> {
         }
     }
 
-    /// A change of documents. A database whose creation is no longer in the log is shown by its id.
+    /// A change of documents. A database whose creation is not among the selected records is shown by its id.
     fn shown_change(&mut self, lsn: Lsn, change: &[u8]) -> String {
         let name = |databases: &HashMap<DbId, String>, db: DbId| {
             databases.get(&db).cloned().unwrap_or_else(|| format!("with id {db}"))

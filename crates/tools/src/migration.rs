@@ -16,7 +16,8 @@
 //!   reported.
 //! - The target gets every write once, in the source's order; omissions are reported, and change the exit
 //!   status.
-//! - Offsets acknowledged to the source have been answered by the target.
+//! - Until all keys are copied, only the offset of the RDB file is acknowledged to the source; after that,
+//!   only offsets up to which the target has answered.
 //! - A target with keys is left unchanged, unless removing them was requested.
 
 mod adapting;
@@ -187,7 +188,7 @@ pub enum MigrationError {
     /// The copy was interrupted before all keys were copied.
     #[error("interrupted before all keys were copied{}", if *.has_begun { ": the target holds a part of them" } else { "" })]
     Interrupted {
-        /// Whether anything was written to the target.
+        /// Whether anything may have been written to the target.
         has_begun: bool,
     },
     /// The copy ended regularly, but with omissions.

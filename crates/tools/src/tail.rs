@@ -12,7 +12,8 @@
 //! Invariants
 //! - A message is one line, independent of its content.
 //! - Possible gaps are reported. A refusal by the server ends the command, unless the server is loading its
-//!   data. A lost connection does not end it, once all subscriptions were confirmed.
+//!   data, or no longer has the position that the command itself has reached. A lost connection does not end
+//!   it, once all subscriptions were confirmed.
 //! - It can be interrupted at any time, even while standard output blocks.
 
 mod connection;
@@ -26,6 +27,7 @@ use std::{
     time::Duration,
 };
 
+pub use engine::audit::AUDIT_CHANNEL;
 use tls::ClientFiles;
 
 use self::{connection::Connection, event::Event, screen::Screen};
@@ -163,7 +165,7 @@ struct Tail<'a> {
     options: &'a Options,
     password: Option<String>,
     screen: Screen,
-    /// The position of the last message received, by durable channel.
+    /// The position reached, by durable channel.
     positions: HashMap<Vec<u8>, Vec<u8>>,
     /// All subscriptions have been confirmed at least once.
     was_connected: bool,

@@ -1,4 +1,4 @@
-//! `Appender`: sequential writes behind the end of a file's last checkpoint, in pieces of 1 MiB, with a
+//! `Appender`: sequential writes after the end of a file's last checkpoint, in pieces of 1 MiB, with a
 //! running hash over the written bytes.
 //!
 //! An appender assigns offsets to blobs and nodes, and hands a full piece to the OS. Only [`Appender::flush`]
@@ -15,7 +15,7 @@ use xxhash_rust::xxh3::Xxh3;
 
 use crate::{Pointer, TreeError, Written, format::PAGE_BYTES, header::Header, reader::FileReader};
 
-/// Size of one write.
+/// The maximum size of one write.
 const PIECE_BYTES: usize = 1 << 20;
 
 pub(crate) struct Appender {

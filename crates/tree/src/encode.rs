@@ -40,7 +40,7 @@ impl Entry<'_> {
 pub(crate) enum Packing {
     /// Nodes of equal size, with room in each.
     Even,
-    /// Full nodes and a remainder, because more entries are expected behind them.
+    /// Full nodes and a remainder, because more entries are expected after them.
     Full,
 }
 

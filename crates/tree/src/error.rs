@@ -32,8 +32,8 @@ pub enum TreeError {
         /// A description of the damage.
         reason: &'static str,
     },
-    /// No checkpoint lies within the wanted range of LSNs. The error names a damaged checkpoint that was
-    /// skipped: after a crash, it is the checkpoint that was being written.
+    /// No checkpoint lies within the wanted range of LSNs. If a damaged checkpoint was skipped, the error
+    /// names it: after a crash, it is the checkpoint that was being written.
     #[error(
         "{} has no checkpoint {}: {}{}",
         path.display(),

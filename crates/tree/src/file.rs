@@ -4,8 +4,8 @@
 //! need it: snapshots outlive it.
 //!
 //! Invariants
-//! - Opening writes nothing. Bytes behind the opened checkpoint are cut off, durably, before the first new
-//!   checkpoint, so that they are never taken for a part of it.
+//! - Opening writes nothing. Bytes after the opened checkpoint are cut off, durably, before a new checkpoint
+//!   begins, so that they are never taken for a part of the new one.
 //! - Opening reads from the disk, not from the page cache.
 
 use std::{
@@ -28,7 +28,7 @@ use crate::{
 pub struct TreeFile {
     snapshot: TreeSnapshot,
     passed_over: Option<PassedOver>,
-    /// Whether the file may have bytes behind the last header.
+    /// Whether the file may have bytes after the last header.
     has_tail: bool,
     poisoned: Option<String>,
 }
@@ -96,7 +96,7 @@ impl TreeFile {
     ///
     /// # Errors
     /// [`TreeError::Poisoned`] after a failed write, sync or change of a tree; I/O errors of cutting off the
-    /// bytes behind the last checkpoint.
+    /// bytes after the last checkpoint.
     pub fn begin(&mut self) -> Result<Checkpoint<'_>, TreeError> {
         if let Some(reason) = &self.poisoned {
             return Err(TreeError::Poisoned { path: self.path().to_owned(), reason: reason.clone() });
@@ -129,7 +129,7 @@ impl TreeFile {
         &self.snapshot.reader.path
     }
 
-    /// Continues behind `header`, which is durable.
+    /// Continues after `header`, which is durable.
     pub(crate) fn advance(&mut self, header: Header) -> TreeSnapshot {
         self.snapshot.header = Arc::new(header);
         self.snapshot.clone()

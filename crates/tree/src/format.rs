@@ -60,8 +60,8 @@
 //!   header.
 //! - **One sync is enough.** A header names the range of bytes that must have reached the disk with it. If
 //!   these bytes or the header are incomplete, the previous header is used, which was durable before anything
-//!   behind it was written. Header 0, and the header of a built file, follow a sync of everything before
-//!   them; their range is empty.
+//!   after it was written. The ranges of header 0 and of the header of a built file are empty: nothing
+//!   precedes the former, and everything before the latter was synced before it was written.
 //! - **Keys of inner nodes** are lower bounds, as short as possible: the keys below entry i are at least key
 //!   i and less than key i + 1. The first key is not used as a bound, so only its common beginning is stored.
 //! - No compression: document bodies are blobs, and the common beginning of keys is stored once per node.

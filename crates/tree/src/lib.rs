@@ -8,10 +8,10 @@
 //! Builder: the same file from sorted entries, densely packed: the output of compaction, renamed into place
 //! ```
 //!
-//! What it is: up to [`TREES_MAX`] sorted maps from bytes to bytes per file, large values beside them as
-//! blobs, sums over any range in a walk from the root. The module [`mod@format`] describes every byte. What
-//! it is not: durable per change. The changes between two checkpoints must be in a log; after a restart, the
-//! caller applies the changes after [`TreeSnapshot::applied_lsn`] again. The crate owns no threads, locks or
+//! A file has up to [`TREES_MAX`] sorted maps from bytes to bytes, with large values beside them as blobs,
+//! and gives sums over any range in a walk from the root. The module [`mod@format`] describes every byte. A
+//! change is not durable by itself: the changes between two checkpoints must be in a log; after a restart,
+//! the caller applies the changes after [`TreeSnapshot::applied_lsn`] again. The crate owns no threads and no
 //! clocks, and does not know the meaning of keys and values.
 //!
 //! Invariants
@@ -19,12 +19,12 @@
 //!   without locks.
 //! - Every reader of a node or blob verifies its checksum, which is in the pointer to it; a header contains
 //!   its own checksum. So all bytes that are read are the bytes that were written.
-//! - A node lies in the file behind everything that it points to, and one level above its children, so every
-//!   walk ends.
+//! - A node lies in the file after everything that it points to, and is one level above its children, so
+//!   every walk ends.
 //! - After a crash, the file opens with the last checkpoint of which every byte has reached the disk, which
 //!   is true of every checkpoint whose sync has returned; intermediate checkpoints
-//!   ([`Checkpoint::finish_in_between`]) are passed over. The bytes behind it were never acknowledged, and
-//!   are cut off.
+//!   ([`Checkpoint::finish_in_between`]) are passed over. The bytes after that checkpoint are cut off before
+//!   the next one is written.
 //! - After a failed write or sync nothing more is written: the file must be opened again, past the page
 //!   cache.
 

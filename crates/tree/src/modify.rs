@@ -260,8 +260,9 @@ fn packing_behind(last: Option<&NewNode>) -> Packing {
     if last.is_some_and(|last| last.grows) { Packing::Full } else { Packing::Even }
 }
 
-/// The index of the left one of two neighbours that should be joined. The node at `index` must be new and too
-/// small, and its neighbour must not be too large; `None` otherwise.
+/// The index of the left one of two neighbours that should be joined: the node at `index` and the node before
+/// or after it. The former must be new and too small, and not expected to grow; the latter must not be too
+/// large. `None` otherwise.
 fn pair_to_join(node: &Node, slots: &[Slot], index: usize, target: usize) -> Option<usize> {
     let Some(Slot::New(new)) = slots.get(index) else { return None };
     if new.grows || new.bytes.len() >= target / SMALL_SHARE {

@@ -42,7 +42,7 @@ impl Pointer {
         self.len == 0
     }
 
-    /// Offset behind the last byte.
+    /// Offset after the last byte.
     pub(crate) fn end(&self) -> u64 {
         self.offset + u64::from(self.len)
     }

@@ -1,7 +1,7 @@
 //! Finds the checkpoint to open: the last header with intact bytes, searched from the end of the file.
 //!
 //! The newest header may have been written without a completed sync, so its range is read and hashed. The
-//! previous header was durable before anything behind it was written, so it is found by its offset in the
+//! previous header was durable before anything after it was written, so it is found by its offset in the
 //! newer header, and its range is not read. A damaged header, or bytes that only resemble one, is skipped;
 //! the search then continues page by page towards the start.
 
@@ -18,7 +18,7 @@ use crate::{
     options::Wanted,
 };
 
-/// Size of one read.
+/// The maximum size of one read.
 pub(crate) const READ_BYTES: usize = 1 << 20;
 
 /// The result of the search.

@@ -242,7 +242,7 @@ pub(crate) fn key_of(bound: Bound<&[u8]>) -> Option<&[u8]> {
     }
 }
 
-/// The index of the first entry of a leaf that is not before `from`.
+/// The index of the first entry of a leaf that the lower bound `from` allows.
 pub(crate) fn begin_of(leaf: &Node, from: Bound<&[u8]>) -> usize {
     match from {
         Bound::Unbounded => 0,
@@ -251,7 +251,7 @@ pub(crate) fn begin_of(leaf: &Node, from: Bound<&[u8]>) -> usize {
     }
 }
 
-/// The index of the first entry of a leaf that is behind `to`.
+/// The index of the first entry of a leaf that is beyond the upper bound `to`.
 pub(crate) fn end_of(leaf: &Node, to: Bound<&[u8]>) -> usize {
     match to {
         Bound::Unbounded => leaf.len(),

@@ -1,4 +1,4 @@
-//! `Written`: counts the bytes appended to files and the writes used for them.
+//! `Written`: counts the bytes appended to files, and the writes that append them.
 //!
 //! Any number of files can share one `Written`. It is for statistics only, and nothing of it is stored on
 //! disk.

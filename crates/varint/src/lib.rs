@@ -69,7 +69,7 @@ pub fn take(input: &mut &[u8]) -> Option<u64> {
 /// this process. Nothing but the end of the input is checked.
 ///
 /// # Panics
-/// If the input ends within the number; with debug assertions, also if the number has more than 70 bits.
+/// If the input ends within the number; with overflow checks, also if the number takes more than 10 bytes.
 #[inline]
 pub fn take_trusted(input: &mut &[u8]) -> u64 {
     let (mut number, mut shift) = (0, 0);

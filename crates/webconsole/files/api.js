@@ -3,7 +3,7 @@
 /* Thrown when the user must log in. */
 export class LoginNeeded extends Error {}
 
-/* Commands of a request, two of which are its own. */
+/* Commands in a request, beside the two that it adds itself; the server takes 256. */
 const COMMANDS_MAX = 250;
 
 async function request(path, { method = 'GET', body, accept = 'application/json' } = {}) {
@@ -49,7 +49,8 @@ export async function metrics() {
   return reply.text();
 }
 
-/* Runs commands; replies as they are, errors as { error }. Reads leave the access times of keys alone. */
+/* Runs commands; returns their replies in the form of `plain`, errors as { error }. Reads leave the access
+   times of keys alone. */
 export async function redis(commands, db = 0) {
   const replies = [];
   for (let at = 0; at < commands.length; at += COMMANDS_MAX) {

@@ -7,7 +7,7 @@ export const isBytes = (value) => value !== null && typeof value === 'object' &&
 /* A text for titles and confirmations. */
 export const label = (value) => (isBytes(value) ? escaped(value) : String(value));
 
-/* Bytes as redis-cli shows them: printable ones, others as \xNN. */
+/* Bytes as text: printable ASCII as it is, a backslash and all else as \xNN. */
 export function escaped({ base64 }) {
   const bytes = atob(base64);
   return [...bytes].map((byte) => {
@@ -39,7 +39,7 @@ function base64Of(value) {
   return btoa(String.fromCharCode(...new TextEncoder().encode(value)));
 }
 
-/* A field for a value: { element, read() }. `read` throws if it is no Base64. */
+/* A field for a value: { element, read(), area }. `read` throws if Base64 is chosen and the text is none. */
 export function valueField(name, value = '', { rows = 1 } = {}) {
   const area = h('textarea', { rows, spellcheck: 'false', autocomplete: 'off' });
   const format = h('select', { 'aria-label': `Format of ${name}` }, h('option', { value: 'text' }, 'Text'), h('option', { value: 'base64' }, 'Base64'));

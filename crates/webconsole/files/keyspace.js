@@ -4,9 +4,9 @@ import { command, isError, redis } from './api.js';
 import { h } from './dom.js';
 
 const DATABASES = 16;
-/* Keys of a step of SCAN: with three questions about each, one request. */
+/* Keys of a step of SCAN without a filter: with three questions about each, one request. */
 const STEP = 80;
-/* Steps without a find before the user is asked to go on. */
+/* Steps before the user is asked to go on, even if too few keys were found. */
 const STEPS_MAX = 50;
 
 /* A field for the number of a database: { element, value() }. */

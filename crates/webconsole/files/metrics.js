@@ -3,7 +3,7 @@
 const LINE = /^([a-z_]+)(?:\{(.*)\})? (\S+)/i;
 const LABEL = /([a-z_]+)="((?:[^"\\]|\\.)*)"/gi;
 
-/* A sample: name -> list of { labels, value }. */
+/* A sample: its time `at`, in seconds, and `rows(name)`, the { labels, value } of a metric. */
 export function parse(text) {
   const found = new Map();
   for (const line of text.split('\n')) {
@@ -20,14 +20,15 @@ export function parse(text) {
 /* The value of a metric, summed over the rows that `matches`. */
 export const value = (sample, name, matches = () => true) => sample.rows(name).filter(({ labels }) => matches(labels)).reduce((sum, row) => sum + row.value, 0);
 
-/* Events per second between two samples. */
+/* Events per second between two samples; NaN without an earlier one, or if the count has been reset. */
 export function rate(before, now, name, matches) {
   if (!before) return NaN;
   const more = value(now, name, matches) - value(before, name, matches);
   return more < 0 ? NaN : more / (now.at - before.at);
 }
 
-/* The bound below which this share of the events between two samples lies; NaN if there were none. */
+/* The smallest bound of a bucket that this share of the events between two samples does not exceed. Without
+   `before`, of all events since the start; NaN if there were none. */
 export function quantile(before, now, name, share) {
   const buckets = (sample) => new Map(sample ? sample.rows(`${name}_bucket`).map(({ labels, value: count }) => [labels.le, count]) : []);
   const earlier = buckets(before);

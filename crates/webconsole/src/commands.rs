@@ -96,7 +96,7 @@ impl Follow {
     }
 }
 
-/// A command that a request cannot run.
+/// Why a request cannot run a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("ERR '{name}' is not available over HTTP: {}", reason(*need))]
 pub struct CommandRefusal {

@@ -16,8 +16,9 @@
 //! the page. Nothing is built, and nothing is loaded from elsewhere.
 //!
 //! Invariants
-//! - Bytes survive the way through JSON: what is not UTF-8 is `{"base64": "..."}` in both directions, and an
-//!   integer that JavaScript would round is `{"integer": "..."}`.
+//! - Words and values survive the way through JSON: what is not UTF-8 is `{"base64": "..."}` in both
+//!   directions, and an integer that JavaScript would round is `{"integer": "..."}` in a reply. Errors are
+//!   always texts: U+FFFD replaces what is not UTF-8 in them.
 //! - A command that would outlive its request, or change how its connection answers, is refused by name: the
 //!   n-th reply belongs to the n-th command.
 //! - All files together are smaller than [`FILES_BYTES_MAX`].

@@ -3,13 +3,14 @@
 //! | reply | JSON |
 //! |---|---|
 //! | string, status, verbatim text | a string; `{"base64": ...}` if it is not UTF-8 |
-//! | integer | a number; `{"integer": "..."}` from 2^53 on, where JavaScript may round |
+//! | integer | a number; `{"integer": "..."}` from ±2^53 on, where JavaScript may round |
 //! | big number | `{"integer": "..."}` |
 //! | double | a number; `{"double": "inf"}`, `-inf`, `nan` |
 //! | null, boolean | `null`, `true`, `false` |
 //! | array, set, push | an array |
 //! | map | `{"map": [[key, value], ...]}`, in the order of the reply: keys need not be texts |
-//! | error | `{"error": "..."}` |
+//! | error | `{"error": "..."}`; U+FFFD replaces what is not UTF-8 |
+//! | value with attributes | the value alone |
 
 use base64::{Engine, prelude::BASE64_STANDARD};
 use serde::{Serialize, Serializer, ser::SerializeMap};

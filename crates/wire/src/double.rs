@@ -1,7 +1,7 @@
-//! Floating-point numbers in the format of Redis 7.2: the fewest digits that parse to the same number.
+//! Floating-point numbers in the format of Redis 8: the fewest digits that parse to the same number.
 //!
-//! Integers have no fraction; numbers of moderate size have no exponent; the special values are `inf`,
-//! `-inf`, `nan`.
+//! Integers up to 2^62 have all of their digits; numbers of moderate size have no exponent; the special
+//! values are `inf`, `-inf`, `nan`.
 
 /// Appends `value` in the format of replies: scores, distances, weights.
 pub fn format_double(value: f64, out: &mut Vec<u8>) {
@@ -23,7 +23,7 @@ pub fn format_double(value: f64, out: &mut Vec<u8>) {
 }
 
 /// Appends `value` without an exponent, with at most [`FRACTION_DIGITS_MAX`] digits after the point: the form
-/// that INCRBYFLOAT stores if its operands have too many digits to be added exactly (see [`crate::decimal`]).
+/// that INCRBYFLOAT stores if its operands cannot be added exactly (see [`crate::decimal`]).
 pub fn format_plain(value: f64, out: &mut Vec<u8>) {
     if let Some(special) = special_name(value) {
         return out.extend_from_slice(special);
@@ -42,9 +42,9 @@ pub fn format_plain(value: f64, out: &mut Vec<u8>) {
 /// Maximum digits after the point of numbers without an exponent.
 pub const FRACTION_DIGITS_MAX: usize = 17;
 
-/// 2^52: the largest integer that is written by the fast path. Above it, neighbouring numbers are at least 1
-/// apart, so the shortest decimal may have fewer digits than the integer.
-const INTEGER_MAX: f64 = 4_503_599_627_370_496.0;
+/// 2^62: the largest integer that is written with all of its digits, as Redis 8 does. Above it the fewest
+/// digits are written.
+const INTEGER_MAX: f64 = (1_u64 << 62) as f64;
 
 fn special_name(value: f64) -> Option<&'static [u8]> {
     match value {
@@ -208,7 +208,11 @@ mod tests {
             (-1.5e300, "-1.5e+300"),
             (4503599627370496.0, "4503599627370496"),
             (9007199254740993.0, "9007199254740992"),
-            (1e20, "1e+20"),
+            (-1e16, "-10000000000000000"),
+            (1541815603606036480.0, "1541815603606036480"),
+            (4611686018427387904.0, "4611686018427387904"),
+            (4611686018427388928.0, "4611686018427389000"),
+            (1e19, "1e+19"),
             (1.7976931348623157e308, "1.7976931348623157e+308"),
             (5e-324, "5e-324"),
             (1234567.891, "1234567.891"),

@@ -10,7 +10,7 @@
 //! - No input causes a panic, or a reservation of more memory than a constant plus the bytes received.
 //! - Input that arrives in parts is not searched again from its start at each read, and its division into
 //!   reads does not change the result.
-//! - After warm-up nothing is allocated per command or per reply.
+//! - After warm-up the parser of requests and the writer of replies allocate nothing per command or reply.
 
 #![forbid(unsafe_code)]
 

@@ -2,6 +2,7 @@
 
 from differential.draw import Draw
 from differential.families import Family
+from differential.peers import VALKEY_9_1
 from differential.reply import Tree, children
 from differential.steps import Agreement, Command, command, exactly, in_any_order
 
@@ -86,8 +87,18 @@ def details(draw: Draw) -> list:
     ]
 
 
+def polygon(draw: Draw) -> list:
+    """A polygon, seldom a wrong one. Of those as large as a continent, Valkey does not find all places."""
+    count = draw.number(2 if draw.chance(0.05) else 3, 8)
+    vertices = [b"%.9f" % draw.random.uniform(*ends) for _ in range(count) for ends in ((10, 20), (40, 50))]
+    claimed = count if draw.chance(0.95) else draw.one((count + 1, -1, 0, b"x", 1 << 31, 1 << 63))
+    return [draw.case("BYPOLYGON"), claimed, *vertices, *draw.maybe(0.03, draw.one(vertices))]
+
+
 def area(draw: Draw) -> list:
-    """The centre of GEOSEARCH."""
+    """The centre and the shape of GEOSEARCH, or a polygon."""
+    if draw.peer is VALKEY_9_1 and draw.chance(0.3):
+        return polygon(draw) if draw.chance(0.95) else [*polygon(draw), "FROMMEMBER", member(draw), "BYRADIUS", 1, "km"]
     centre = ["FROMMEMBER", member(draw)] if draw.chance(0.4) else ["FROMLONLAT", *coordinates(draw)]
     if draw.chance(0.5):
         shape = ["BYRADIUS", distance(draw), unit(draw)]

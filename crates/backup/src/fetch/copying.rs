@@ -3,9 +3,10 @@
 //! The only knowledge of formats here is that the last bytes of each file seal it. A segment ends with the
 //! footer of a batch, which continues the chain of all batches before it; a part of a snapshot with the page
 //! that holds the checksum of its index, and with it those of all chunks; a file of a database with the
-//! header that leads to everything else. Two files with the same [`SEAL_BYTES`] before the same position are
-//! equal up to there. For the log as a whole, the chain value at its end proves equality as well, and is
-//! compared once the copy is complete.
+//! header that leads to everything else. Two files with the same [`SEAL_BYTES`] before the same sealed
+//! position are equal up to there. The end of an interrupted copy is not sealed: the bytes before it are
+//! verified with the rest of the file, once that is complete. For the log as a whole, the chain value at its
+//! end proves equality as well, and is compared once the copy is complete.
 
 mod names;
 mod verify;
@@ -190,7 +191,8 @@ impl Copying<'_> {
         Ok(())
     }
 
-    /// Reads the earlier backup again; returns the files that still match their checksums.
+    /// Reads the earlier backup again, except for the files that each copy replaces; returns the files that
+    /// still match their checksums.
     fn intact<'b>(&self, before: &'b Manifest) -> Result<Vec<&'b ManifestFile>, BackupError> {
         let reused: Vec<_> = before.files.iter().filter(|file| !is_replaced(&file.name)).collect();
         let total = reused.iter().map(|file| file.bytes).fold(0, u64::saturating_add);

@@ -11,7 +11,7 @@ const ANYBODY: Flags = Flags::LOADING.or(Flags::STALE).or(Flags::NOSCRIPT);
 /// For administrators, once the users are loaded; not in scripts.
 const ADMIN: Flags = Flags::ADMIN.or(Flags::STALE).or(Flags::NOSCRIPT);
 /// For administrators who change users. Users are data, so these are writes, and refused on a replica.
-const CHANGE: Flags = Flags::ADMIN.or(Flags::WRITE).or(Flags::NOSCRIPT);
+const CHANGE: Flags = Flags::ADMIN.or(Flags::WRITE).or(Flags::NOSCRIPT).or(Flags::AUDITED);
 
 /// Shared fields of the rows.
 const ROW: Row = Row {
@@ -121,7 +121,13 @@ const SUBCOMMANDS: &[Row] = &[
         handler: log::log,
         ..ROW
     },
-    Row { name: "acl|save", summary: "Writes all users to the file (aclfile).", handler: file::save, ..ROW },
+    Row {
+        name: "acl|save",
+        flags: ADMIN.or(Flags::AUDITED),
+        summary: "Writes all users to the file (aclfile).",
+        handler: file::save,
+        ..ROW
+    },
     Row {
         name: "acl|setuser",
         arity: -3,

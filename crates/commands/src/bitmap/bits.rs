@@ -41,7 +41,7 @@ fn covered<'b>(bytes: &'b [u8], range: &Range<u64>) -> &'b [u8] {
     &bytes[(range.start / 8) as usize..range.end.div_ceil(8) as usize]
 }
 
-/// The number of set bits, 8 bytes at a time: as fast as the memory bandwidth.
+/// The number of set bits, counted 8 bytes at a time.
 fn ones(bytes: &[u8]) -> u64 {
     let (words, rest) = bytes.as_chunks();
     let in_words: u64 = words.iter().map(|word| u64::from(u64::from_ne_bytes(*word).count_ones())).sum();

@@ -1,6 +1,6 @@
 //! PUBLISH and SPUBLISH.
 
-use engine::{CommandError, Context};
+use engine::{CommandError, Context, audit::AUDIT_CHANNEL};
 use pubsub::Kind;
 use wire::Args;
 
@@ -12,21 +12,32 @@ const MESSAGES_PER_UNIT_MAX: usize = 16 << 10;
 
 /// `PUBLISH channel message`
 pub(super) fn publish(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
-    let readers = if cx.host.config.is_durable_channel(args.at(1)) { log(cx, args)? } else { 0 };
-    let receivers = send(cx, Kind::Channel, args);
+    refuse_reserved(args)?;
+    let is_logged = cx.host.config.is_durable_channel(args.at(1));
+    let readers = if is_logged { log(cx, args)? } else { 0 };
+    let receivers = send(cx, Kind::Channel, args, is_logged);
     cx.reply.count(receivers + readers);
     Ok(())
 }
 
 /// `SPUBLISH shardchannel message`
 pub(super) fn spublish(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
-    let receivers = send(cx, Kind::Shard, args);
+    refuse_reserved(args)?;
+    let receivers = send(cx, Kind::Shard, args, false);
     cx.reply.count(receivers);
     Ok(())
 }
 
-/// Adds the message to the record of the unit; no client receives it before that record is durable. Returns
-/// how many clients read the channel in the log.
+/// Only the server writes its audit.
+fn refuse_reserved(args: Args<'_>) -> Result<(), CommandError> {
+    match args.at(1) {
+        AUDIT_CHANNEL => Err(CommandError::Text("ERR the server alone publishes to its audit")),
+        _ => Ok(()),
+    }
+}
+
+/// Adds the message to the record of the unit, from which the readers of the channel will get it. Returns how
+/// many they are.
 fn log(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<usize, CommandError> {
     if cx.unit.messages() == MESSAGES_PER_UNIT_MAX {
         return Err(CommandError::Text("ERR too many messages to durable channels in one transaction"));
@@ -37,9 +48,10 @@ fn log(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<usize, CommandError> 
     Ok(cx.channels().hub().subscribers(Kind::Log, args.at(1)))
 }
 
-/// Sends a message to the present subscribers and returns their number. In a transaction, and after one, the
-/// message waits for the record of its unit.
-fn send(cx: &mut Context<'_, '_>, kind: Kind, args: Args<'_>) -> usize {
+/// Sends a message to the present subscribers and returns their number. It is delivered at once, or as a
+/// notice of its unit: in a transaction or script, and once the client has published in one of these or to a
+/// durable channel.
+fn send(cx: &mut Context<'_, '_>, kind: Kind, args: Args<'_>, is_logged: bool) -> usize {
     let (channel, payload) = (args.at(1), args.at(2));
     cx.session.publishes_in_turn |= cx.in_transaction;
     if cx.session.publishes_in_turn {
@@ -47,7 +59,7 @@ fn send(cx: &mut Context<'_, '_>, kind: Kind, args: Args<'_>) -> usize {
         // In a transaction the message is kept even without receivers: a client may subscribe before it is
         // sent.
         if receivers > 0 || cx.in_transaction {
-            cx.unit.publish(kind, channel, payload);
+            cx.unit.publish(kind, channel, payload, is_logged);
         }
         receivers
     } else {

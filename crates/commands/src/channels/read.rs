@@ -10,6 +10,7 @@
 
 use engine::{
     ChannelReader, CommandError, Context, ReplyMode, Wait,
+    audit::AUDIT_CHANNEL,
     channel_reader::{confirm, count},
 };
 use pubsub::{
@@ -30,6 +31,9 @@ pub(super) fn xsubscribe(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(),
             "ERR invalid position: give epoch:lsn:reign, - for the oldest message, or $ for those to come",
         ));
     };
+    if args.at(1) == AUDIT_CHANNEL && !cx.session.login.principal().is_some_and(|user| user.is_admin) {
+        return Err(CommandError::Text("NOPERM the audit is for users who may run every command of @admin"));
+    }
     if !cx.host.config.is_durable_channel(args.at(1)) {
         return Err(CommandError::Text(
             "ERR the channel is not durable: no pattern in durable-channels matches it",

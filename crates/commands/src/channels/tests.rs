@@ -2,6 +2,7 @@
 
 use engine::{EventClass, Notice, clients::ClientKind};
 use lsn::Lsn;
+use storage::Durability;
 use wire::Protocol;
 
 use crate::testing::{TestServer, check, check_protocols};
@@ -284,7 +285,15 @@ fn commands_are_described_as_in_redis() {
 
 #[test]
 fn a_message_to_a_durable_channel_is_in_the_log_before_anybody_hears_of_it() {
+    // With both, the publisher's reply says that the message is on disk.
+    for durability in [Durability::Strict, Durability::Commit] {
+        publish_to_a_durable_channel(durability);
+    }
+}
+
+fn publish_to_a_durable_channel(durability: Durability) {
     let mut server = TestServer::new();
+    server.log.set_durability(durability);
     let mut listener = server.connect();
     run_as(&mut server, &mut listener, "psubscribe *");
     assert_eq!(server.gate("publish fleeting 1"), Lsn::ZERO);

@@ -83,7 +83,7 @@ pub(super) fn lsn(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Comman
 }
 
 /// `CLIENT IMPORT-SOURCE <ON | OFF>`, as in Valkey: this client copies another server into this one. While
-/// such a client is connected, no expired key is removed, and to the client itself no key is expired: the
+/// such a client is connected, active expiry removes nothing, and to the client itself no key is expired: the
 /// other server sends the removal in time. Otherwise a key with a deadline could be removed here before the
 /// command that extends its deadline arrives.
 pub(super) fn import_source(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
@@ -118,8 +118,8 @@ pub(super) fn reply(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Comm
 }
 
 /// `CLIENT DURABILITY [STRICT | COMMIT | INTERVAL | NONE | DEFAULT]`: shows the durability of this client, or
-/// requests a weaker one than the server's. A stronger one is refused, because the server could not provide
-/// it.
+/// requests one that is not stronger than the server's. A stronger one is refused, because the server could
+/// not provide it; in a group, so is one weaker than `commit`.
 pub(super) fn durability(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
     let Some(wish) = args.get(2) else {
         cx.reply.bulk(cx.session.effective_durability(cx.durability).name().as_bytes());

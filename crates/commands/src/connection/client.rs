@@ -93,7 +93,7 @@ pub(super) const ROWS: [Row; 22] = [
     Row {
         name: "client|kill",
         arity: -3,
-        flags: ADMIN,
+        flags: ADMIN.or(Flags::AUDITED),
         since: "2.4.0",
         complexity: "O(N) where N is the number of clients.",
         summary: "Closes connections.",
@@ -148,7 +148,7 @@ pub(super) const ROWS: [Row; 22] = [
         name: "client|pause",
         treatment: Treatment { is_never_paused: true, ..Treatment::DEFAULT },
         arity: -3,
-        flags: ADMIN,
+        flags: ADMIN.or(Flags::AUDITED),
         since: "3.0.0",
         summary: "Lets the commands of clients wait for some milliseconds: all, or those that write.",
         syntax: "timeout [WRITE | ALL]",

@@ -129,8 +129,8 @@ pub(super) fn auth(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Comma
 /// Logs the client in. A user that needs no password accepts any password. If certificates name users, such
 /// a user, except `default`, accepts only a client whose certificate names it. Refusing an unknown user takes
 /// as long as refusing a known one, unless that one has a password that takes long to check. After failures,
-/// the clients of an address wait before the next password is looked at, and all wait for a check that takes
-/// long; one that cannot wait, in a transaction, is refused.
+/// the clients of an address wait before the next password is looked at. A client also waits while its
+/// password is checked on another thread. One that cannot wait, in a transaction, is refused.
 fn authenticate(
     cx: &mut Context<'_, '_>,
     command: &[u8],
@@ -269,7 +269,7 @@ pub(super) fn asking(cx: &mut Context<'_, '_>, _args: Args<'_>) -> Result<(), Co
 }
 
 /// `READONLY`: clients of a cluster send it before they read from a replica. Without `cluster-emulation`,
-/// replicas always answer reads.
+/// replicas answer reads without it.
 pub(super) fn readonly(cx: &mut Context<'_, '_>, _args: Args<'_>) -> Result<(), CommandError> {
     cx.session.reads_replica = true;
     cx.reply.ok();

@@ -232,7 +232,14 @@ mod tests {
         server.clock.advance_ms(10_000);
         let (peer, local) = (peer.to_string(), "127.0.0.1:6379".to_string());
         let signaller = Box::new(|_, _| {});
-        server.host.clients.register(Connected { peer, local, fd: 9, now_ms: START_MS + 10_000, signaller });
+        server.host.clients.register(Connected {
+            peer,
+            peer_uid: None,
+            local,
+            fd: 9,
+            now_ms: START_MS + 10_000,
+            signaller,
+        });
         server
     }
 

@@ -3,7 +3,8 @@
 use engine::{ClientTracking, CommandError, Context, tracking::Mode};
 use wire::{Args, number::parse_i64};
 
-/// The maximum number of prefixes of a client, with the empty one, which a client gets that names none.
+/// The maximum number of prefixes of a client, including the empty one, which the client gets if it names
+/// none.
 const PREFIXES_MAX: usize = 1024;
 const TOO_MANY_PREFIXES: CommandError = CommandError::Text("ERR too many prefixes for one client");
 

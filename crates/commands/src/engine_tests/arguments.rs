@@ -20,6 +20,7 @@ fn passwords_are_not_shown() {
         ("hello 3 AUTH u p SETNAME n", "hello 3 AUTH (redacted) (redacted) SETNAME n"),
         ("hello 3 setname n auth u p", "hello 3 setname n auth (redacted) (redacted)"),
         ("config set maxmemory 1 RequirePass x", "config set maxmemory 1 RequirePass (redacted)"),
+        ("config set primaryauth x", "config set primaryauth (redacted)"),
         (
             "config set masterauth a admin-password b",
             "config set masterauth (redacted) admin-password (redacted)",

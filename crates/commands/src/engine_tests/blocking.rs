@@ -475,6 +475,16 @@ fn readers_of_streams_wait_for_entries_behind_theirs() {
 }
 
 #[test]
+fn a_client_that_reads_several_streams_gets_all_that_one_transaction_has_filled() {
+    let mut clients = Clients::new(1);
+    clients.block(0, "XREAD BLOCK 0 COUNT 1 STREAMS x none y text $ $ $ $");
+    for line in ["MULTI", "XADD y 1-0 f w", "XADD x 1-0 f v", "XADD x 2-0 f v", "SET text 1", "EXEC"] {
+        clients.server.run(line);
+    }
+    assert_eq!(clients.answered(0), r#"[["x", [["1-0", ["f", "v"]]]], ["y", [["1-0", ["f", "w"]]]]]"#);
+}
+
+#[test]
 fn entries_go_to_the_consumers_that_wait_in_turn() {
     let mut clients = Clients::new(2);
     clients.server.check(&[("XGROUP CREATE x g $ MKSTREAM", "+OK")]);

@@ -93,7 +93,7 @@ fn rename_key(cx: &mut Context<'_, '_>, args: Args<'_>, replaces: bool) -> Resul
     Ok(renamed)
 }
 
-/// Moves a value. Returns whether the key `from` exists.
+/// Moves a value to another key, and replaces the value there. Returns whether there was a value to move.
 fn move_value(
     cx: &mut Context<'_, '_>,
     (db, key): (DbId, &[u8]),

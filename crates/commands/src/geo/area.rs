@@ -1,25 +1,33 @@
-//! Search areas: a circle or a box around a place, and the cells that cover it.
+//! Search areas: a circle or a box around a place, or a polygon, and the cells that cover it.
 //!
 //! At most nine cells cover an area. They are visited in the same order as in Redis, because unsorted results
 //! are shown in that order.
 
 use super::{
     cell::{Area, Cell, Coordinates, STEP_MAX},
-    earth::{LengthUnit, RADIUS_M, degrees, distance_m, latitude_distance_m, radians},
+    earth::{LengthUnit, RADIUS_M, degrees, distance_m, latitude_distance_m, middle, radians},
 };
 
 /// About half the way around the map, in metres: the range of a cell of step 1.
 const RANGE_M_MAX: f64 = 20_037_726.37;
 
 /// The shape of an area, with lengths in [`SearchArea::unit`].
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 pub(super) enum Shape {
-    Circle { radius: f64 },
-    Box { width: f64, height: f64 },
+    Circle {
+        radius: f64,
+    },
+    Box {
+        width: f64,
+        height: f64,
+    },
+    /// At least three vertices, on the map. Their edges are straight on a map whose axes are longitude and
+    /// latitude; the last vertex has an edge to the first.
+    Polygon(Vec<Coordinates>),
 }
 
 /// A shape with its centre.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 pub(super) struct SearchArea {
     pub(super) center: Coordinates,
     pub(super) shape: Shape,
@@ -35,9 +43,25 @@ struct Bounds {
 }
 
 impl SearchArea {
+    /// The area in a polygon. Distances are in metres from the middle of its vertices.
+    pub(super) fn in_polygon(vertices: Vec<Coordinates>) -> SearchArea {
+        SearchArea { center: middle(&vertices), shape: Shape::Polygon(vertices), unit: LengthUnit::METRE }
+    }
+
+    /// The work of one call of [`Self::distance_m`], compared with that for a circle.
+    pub(super) fn work(&self) -> usize {
+        /// Edges that take as long as the distance between two places.
+        const EDGES_PER_DISTANCE: usize = 8;
+        match &self.shape {
+            Shape::Circle { .. } | Shape::Box { .. } => 1,
+            Shape::Polygon(vertices) => 1 + vertices.len() / EDGES_PER_DISTANCE,
+        }
+    }
+
     /// The distance in metres from the centre to a place; `None` if the place is outside the area.
     pub(super) fn distance_m(&self, place: Coordinates) -> Option<f64> {
-        match self.shape {
+        match &self.shape {
+            Shape::Polygon(vertices) => surround(vertices, place).then(|| distance_m(self.center, place)),
             Shape::Circle { radius } => {
                 let distance_m = distance_m(self.center, place);
                 (distance_m <= radius * self.unit.metres).then_some(distance_m)
@@ -61,9 +85,13 @@ impl SearchArea {
         let bounds = self.bounds();
         let mut step = self.step();
         let mut center = Cell::at(self.center, step);
-        if step > 1 && !reaches(center, &bounds) {
+        // Once suffices for a circle or a box; the vertices of a polygon may lie far from its edges.
+        while step > 1 && !reaches(center, &bounds) {
             step -= 1;
             center = Cell::at(self.center, step);
+            if !matches!(self.shape, Shape::Polygon(_)) {
+                break;
+            }
         }
         let Area { longitudes, latitudes } = center.area();
         // Skip neighbours on a side where the central cell already reaches beyond the area. At step 1 a cell
@@ -92,9 +120,10 @@ impl SearchArea {
 
     fn bounds(&self) -> Bounds {
         let Coordinates { longitude, latitude } = self.center;
-        let (width, height) = match self.shape {
-            Shape::Circle { radius } => (radius, radius),
+        let (width, height) = match &self.shape {
+            Shape::Circle { radius } => (*radius, *radius),
             Shape::Box { width, height } => (width / 2.0, height / 2.0),
+            Shape::Polygon(vertices) => return bounds_of(vertices),
         };
         let (width_m, height_m) = (width * self.unit.metres, height * self.unit.metres);
         let up = degrees(height_m / RADIUS_M);
@@ -112,10 +141,13 @@ impl SearchArea {
     /// The step at which a cell is about as large as the area.
     fn step(&self) -> u32 {
         let mut range_m = self.unit.metres
-            * match self.shape {
-                Shape::Circle { radius } => radius,
+            * match &self.shape {
+                Shape::Circle { radius } => *radius,
                 Shape::Box { width, height } => {
                     (width / 2.0 * (width / 2.0) + height / 2.0 * (height / 2.0)).sqrt()
+                }
+                Shape::Polygon(vertices) => {
+                    vertices.iter().map(|vertex| distance_m(self.center, *vertex)).fold(0.0, f64::max)
                 }
             };
         if range_m == 0.0 {
@@ -136,6 +168,33 @@ impl SearchArea {
     }
 }
 
+fn bounds_of(vertices: &[Coordinates]) -> Bounds {
+    let none = Bounds {
+        west: f64::INFINITY,
+        east: f64::NEG_INFINITY,
+        south: f64::INFINITY,
+        north: f64::NEG_INFINITY,
+    };
+    vertices.iter().fold(none, |bounds, vertex| Bounds {
+        west: bounds.west.min(vertex.longitude),
+        east: bounds.east.max(vertex.longitude),
+        south: bounds.south.min(vertex.latitude),
+        north: bounds.north.max(vertex.latitude),
+    })
+}
+
+/// Whether a place is in a polygon: a line from it to the east crosses an odd number of edges.
+fn surround(vertices: &[Coordinates], place: Coordinates) -> bool {
+    let next = vertices.iter().cycle().skip(1);
+    let crossed = vertices.iter().zip(next).filter(|(from, to)| {
+        let crosses_latitude = (from.latitude > place.latitude) != (to.latitude > place.latitude);
+        // No edge that crosses the latitude has the same latitude at both ends.
+        let share = (place.latitude - from.latitude) / (to.latitude - from.latitude);
+        crosses_latitude && place.longitude < from.longitude + (to.longitude - from.longitude) * share
+    });
+    crossed.count() % 2 == 1
+}
+
 /// Whether a cell and its neighbours cover the bounds.
 fn reaches(center: Cell, bounds: &Bounds) -> bool {
     let area = |rows, columns| center.moved(rows, columns).area();
@@ -152,6 +211,20 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    fn cells_with(area: &SearchArea, place: Coordinates) -> usize {
+        area.cells().iter().filter(|cell| cell.scores().contains(&place.score())).count()
+    }
+
+    #[test]
+    fn a_polygon_may_be_hollow_on_one_side() {
+        let at = |(longitude, latitude)| Coordinates { longitude, latitude };
+        let arrow = [(0.0, 0.0), (2.0, 0.0), (2.0, 2.0), (1.0, 0.1), (0.0, 2.0)];
+        let area = SearchArea::in_polygon(arrow.into_iter().map(at).collect());
+        assert!(area.distance_m(at((0.5, 0.2))).is_some());
+        assert!(area.distance_m(at((1.0, 1.0))).is_none(), "between the arms");
+        assert!(area.distance_m(at((-1.0, 0.5))).is_none() && area.distance_m(at((3.0, 0.5))).is_none());
+    }
 
     proptest! {
         #[test]
@@ -174,10 +247,23 @@ mod tests {
             for shape in [Shape::Circle { radius: radius_m }, Shape::Box { width, height: width }] {
                 let area = SearchArea { center, shape, unit: LengthUnit::METRE };
                 if area.distance_m(place).is_some() {
-                    let cells = area.cells();
-                    let holding = cells.iter().filter(|cell| cell.scores().contains(&place.score()));
-                    prop_assert_eq!(holding.count(), 1, "{:?} {:?}", area, place);
+                    prop_assert_eq!(cells_with(&area, place), 1, "{:?} {:?}", area, place);
                 }
+            }
+        }
+
+        #[test]
+        fn every_place_in_a_polygon_lies_in_a_cell(
+            vertices in proptest::collection::vec((-180.0..180.0f64, -85.0..85.0f64), 3..9),
+            scale in 0.001..1.0f64,
+            (longitude, latitude) in (-180.0..180.0f64, -85.0..85.0f64),
+        ) {
+            // Small polygons and places near them, too.
+            let at = |(longitude, latitude): (f64, f64)| Coordinates { longitude: longitude * scale, latitude: latitude * scale };
+            let area = SearchArea::in_polygon(vertices.into_iter().map(at).collect());
+            let place = Coordinates::of_score(at((longitude, latitude)).score());
+            if area.distance_m(place).is_some() {
+                prop_assert_eq!(cells_with(&area, place), 1, "{:?} {:?}", area, place);
             }
         }
 

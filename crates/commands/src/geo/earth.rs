@@ -38,6 +38,18 @@ pub(super) fn latitude_distance_m(from: f64, to: f64) -> f64 {
     RADIUS_M * (radians(to) - radians(from)).abs()
 }
 
+/// The middle of places: the direction of the sum of their vectors from the centre of the sphere.
+pub(super) fn middle(places: &[Coordinates]) -> Coordinates {
+    let (mut x, mut y, mut z) = (0.0, 0.0, 0.0);
+    for place in places {
+        let (longitude, latitude) = (radians(place.longitude), radians(place.latitude));
+        x += latitude.cos() * longitude.cos();
+        y += latitude.cos() * longitude.sin();
+        z += latitude.sin();
+    }
+    Coordinates { longitude: degrees(y.atan2(x)), latitude: degrees(z.atan2(x.hypot(y))) }
+}
+
 /// A unit of length.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct LengthUnit {

@@ -37,7 +37,7 @@ pub(super) enum Order {
 }
 
 /// A search, and the use of its results.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Default)]
 pub(super) struct Query<'a> {
     /// `None` if its centre is a member, and the sorted set does not exist.
     pub(super) area: Option<SearchArea>,
@@ -102,9 +102,11 @@ impl<'a> Query<'a> {
             words = words.skip(taken);
         }
         query.verify(&draft, args.at(0), command)?;
-        if let (Some(Some(center)), Some((shape, unit))) = (draft.center, draft.shape) {
-            query.area = Some(SearchArea { center, shape, unit });
-        }
+        query.area = match (draft.center, draft.shape) {
+            (_, Some((Shape::Polygon(vertices), _))) => Some(SearchArea::in_polygon(vertices)),
+            (Some(Some(center)), Some((shape, unit))) => Some(SearchArea { center, shape, unit }),
+            _ => None,
+        };
         if query.count.is_some() && query.order.is_none() && !query.any {
             query.order = Some(Order::Ascending);
         }
@@ -161,7 +163,7 @@ impl<'a> Query<'a> {
                 "ERR STORE option in GEORADIUS is not compatible with WITHDIST, WITHHASH and WITHCOORD options"
             }));
         }
-        if is_search && draft.center.is_none() {
+        if is_search && draft.center.is_none() && !draft.has_polygon() {
             return missing("FROMMEMBER or FROMLONLAT can be specified");
         }
         if is_search && draft.shape.is_none() {
@@ -175,30 +177,53 @@ impl<'a> Query<'a> {
 }
 
 impl Draft {
+    fn has_polygon(&self) -> bool {
+        matches!(self.shape, Some((Shape::Polygon(_), _)))
+    }
+
     /// Parses the option of the area at the start of `words`. Returns the number of words that it takes; 0 if
     /// it is no such option, or one that another option excludes.
     fn read(&mut self, words: Args<'_>, zset: Option<ZsetView<'_>>) -> Result<usize, CommandError> {
         let is = |name: &[u8]| words.at(0).eq_ignore_ascii_case(name);
         let is_around_place = self.center.is_some() && !self.is_around_member;
+        // A polygon has a centre of its own.
+        let has_polygon = self.has_polygon();
         let has_box = matches!(self.shape, Some((Shape::Box { .. }, _)));
-        let has_circle = self.shape.is_some() && !has_box;
-        if is(b"frommember") && words.len() > 1 && !is_around_place {
+        let has_circle = matches!(self.shape, Some((Shape::Circle { .. }, _)));
+        if is(b"frommember") && words.len() > 1 && !is_around_place && !has_polygon {
             self.center = Some(place_of(zset, words.at(1))?);
             self.is_around_member = true;
             Ok(2)
-        } else if is(b"fromlonlat") && words.len() > 2 && !self.is_around_member {
+        } else if is(b"fromlonlat") && words.len() > 2 && !self.is_around_member && !has_polygon {
             self.center = Some(Some(parse_place(words.at(1), words.at(2))?));
             Ok(3)
-        } else if is(b"byradius") && words.len() > 2 && !has_box {
+        } else if is(b"byradius") && words.len() > 2 && !has_box && !has_polygon {
             self.shape = Some(parse_circle(words.at(1), words.at(2))?);
             Ok(3)
-        } else if is(b"bybox") && words.len() > 3 && !has_circle {
+        } else if is(b"bybox") && words.len() > 3 && !has_circle && !has_polygon {
             self.shape = Some(parse_box(words.at(1), words.at(2), words.at(3))?);
             Ok(4)
+        } else if is(b"bypolygon") && words.len() > 1 && self.center.is_none() && !has_box && !has_circle {
+            let vertices = parse_vertices(words.skip(1))?;
+            let taken = 2 + 2 * vertices.len();
+            self.shape = Some((Shape::Polygon(vertices), LengthUnit::METRE));
+            Ok(taken)
         } else {
             Ok(0)
         }
     }
+}
+
+/// Parses the number of vertices and the vertices.
+fn parse_vertices(words: Args<'_>) -> Result<Vec<Coordinates>, CommandError> {
+    const VERTICES_MIN: i32 = 3;
+    let count = parse_i64(words.at(0)).and_then(|count| i32::try_from(count).ok());
+    let count = count.ok_or(CommandError::Text("ERR invalid number of vertices"))?;
+    let given = (words.len() - 1) / 2;
+    if count < VERTICES_MIN || count as usize > given {
+        return Err(CommandError::Text("ERR GEOSEARCH BYPOLYGON must have at least 3 vertices"));
+    }
+    (0..count as usize).map(|index| parse_place(words.at(1 + 2 * index), words.at(2 + 2 * index))).collect()
 }
 
 /// The place of a member; `None` if the sorted set does not exist.

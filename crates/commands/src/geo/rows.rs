@@ -65,9 +65,10 @@ pub(crate) const ROWS: &[Row] = &[
         name: "geosearch",
         arity: -7,
         since: "6.2.0",
-        summary: "Replies with the places in a circle or a box.",
-        syntax: "key <FROMMEMBER member | FROMLONLAT longitude latitude> <BYRADIUS radius <M | KM | FT | MI> | BYBOX width \
-                 height <M | KM | FT | MI>> [ASC | DESC] [COUNT count [ANY]] [WITHCOORD] [WITHDIST] [WITHHASH]",
+        summary: "Replies with the places in a circle, a box or a polygon.",
+        syntax: "key <<FROMMEMBER member | FROMLONLAT longitude latitude> <BYRADIUS radius <M | KM | FT | MI> | BYBOX \
+                 width height <M | KM | FT | MI>> | BYPOLYGON num-vertices longitude latitude [longitude latitude ...]> \
+                 [ASC | DESC] [COUNT count [ANY]] [WITHCOORD] [WITHDIST] [WITHHASH]",
         handler: search::geosearch,
         ..SEARCH
     },
@@ -78,9 +79,10 @@ pub(crate) const ROWS: &[Row] = &[
         flags: STORE,
         keys: Keys::Range { first: 1, last: 2, step: 1 },
         since: "6.2.0",
-        summary: "Stores the places in a circle or a box.",
-        syntax: "destination source <FROMMEMBER member | FROMLONLAT longitude latitude> <BYRADIUS radius <M | KM | FT | MI> \
-                 | BYBOX width height <M | KM | FT | MI>> [ASC | DESC] [COUNT count [ANY]] [STOREDIST]",
+        summary: "Stores the places in a circle, a box or a polygon.",
+        syntax: "destination source <<FROMMEMBER member | FROMLONLAT longitude latitude> <BYRADIUS radius \
+                 <M | KM | FT | MI> | BYBOX width height <M | KM | FT | MI>> | BYPOLYGON num-vertices longitude latitude \
+                 [longitude latitude ...]> [ASC | DESC] [COUNT count [ANY]] [STOREDIST]",
         handler: search::geosearchstore,
         ..SEARCH
     },

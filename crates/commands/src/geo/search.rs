@@ -12,8 +12,9 @@ use super::{
 };
 use crate::zset::{store, zset};
 
-/// `GEOSEARCH key <FROMMEMBER member | FROMLONLAT longitude latitude> <BYRADIUS radius <M | KM | FT | MI> |
-/// BYBOX width height <M | KM | FT | MI>> [ASC | DESC] [COUNT count [ANY]] [WITHCOORD] [WITHDIST] [WITHHASH]`
+/// `GEOSEARCH key <<FROMMEMBER member | FROMLONLAT longitude latitude> <BYRADIUS radius <M | KM | FT | MI> |
+/// BYBOX width height <M | KM | FT | MI>> | BYPOLYGON num-vertices longitude latitude [longitude latitude
+/// ...]> [ASC | DESC] [COUNT count [ANY]] [WITHCOORD] [WITHDIST] [WITHHASH]`
 pub(super) fn geosearch(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
     search(cx, args, Command::Search)
 }
@@ -59,8 +60,8 @@ fn search(cx: &mut Context<'_, '_>, args: Args<'_>, command: Command) -> Result<
     let elements_max = cx.elements_max();
     let zset = zset(cx.unit.read(db, source))?;
     let query = Query::parse(args, command, zset)?;
-    let mut found = match (zset, query.area) {
-        (Some(zset), Some(area)) => find(zset, &area, query.count.filter(|_| query.any), elements_max)?,
+    let mut found = match (zset, &query.area) {
+        (Some(zset), Some(area)) => find(zset, area, query.count.filter(|_| query.any), elements_max)?,
         _ => Vec::new(),
     };
     // No distance is NaN or -0, so the order of `total_cmp` is that of numbers.
@@ -102,7 +103,7 @@ fn find<'a>(
             if limit.is_some_and(|limit| found.len() >= limit) {
                 return Ok(found);
             }
-            looked_at += 1;
+            looked_at += area.work();
             elements_max.require(looked_at)?;
             let place = Coordinates::of_score(score);
             if let Some(distance_m) = area.distance_m(place) {

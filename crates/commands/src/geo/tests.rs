@@ -15,6 +15,42 @@ const SICILY: (&str, &str, &str) = (
 );
 
 #[test]
+fn searches_find_the_places_in_polygons() {
+    const FEW: &str = "-ERR GEOSEARCH BYPOLYGON must have at least 3 vertices";
+    check(&[
+        ("GEOADD g 0 0 o 1 1 a 0.5 0.2 b 5 5 far 0 0.5 edge", ":5"),
+        // Distances are from the middle of the vertices, as in Valkey 9.1.
+        (
+            "GEOSEARCH g BYPOLYGON 3 0 0 2 0 1 2 ASC WITHDIST",
+            r#"[["a", "37071.1895"], ["b", "76074.0511"], ["o", "133677.2817"]]"#,
+        ),
+        (
+            "GEOSEARCH g bypolygon 4 0 0 10 0 0 1 0 0.5 DESC WITHDIST",
+            r#"[["o", "280680.5981"], ["edge", "277882.2113"], ["b", "222795.0635"]]"#,
+        ),
+        ("GEOSEARCH g BYPOLYGON 3 0 0 2 0 1 2 COUNT 1", r#"["a"]"#),
+        ("GEOSEARCH g BYPOLYGON 3 0 0 0 0 0 0", "[]"),
+        (
+            "GEOSEARCH g BYPOLYGON 4 -90 -1 90 -1 90 80 -90 80 ASC COUNT 9",
+            r#"["far", "a", "edge", "b", "o"]"#,
+        ),
+        ("GEOSEARCH g BYPOLYGON 3 0 0 2 0 1 2 BYPOLYGON 3 4 4 6 4 5 6", r#"["far"]"#),
+        ("GEOSEARCHSTORE d g BYPOLYGON 3 0 0 2 0 1 2", ":3"),
+        ("GEOSEARCH nokey BYPOLYGON 3 0 0 2 0 1 2", "[]"),
+        ("GEOSEARCH g BYPOLYGON 2 0 0 1 1 2 2", FEW),
+        ("GEOSEARCH g BYPOLYGON 4 0 0 1 1 2 2 5", FEW),
+        ("GEOSEARCH g BYPOLYGON x 0 0 1 1 2 2", "-ERR invalid number of vertices"),
+        ("GEOSEARCH g BYPOLYGON 9223372036854775807 0 0 1 1 2 2", "-ERR invalid number of vertices"),
+        ("GEOSEARCH g BYPOLYGON 3 0 0 1 1 200 2", "-ERR invalid longitude,latitude pair 200.000000,2.000000"),
+        ("GEOSEARCH g BYPOLYGON 3 0 0 2 0 1 2 FROMLONLAT 0 0", SYNTAX),
+        ("GEOSEARCH g FROMLONLAT 0 0 BYPOLYGON 3 0 0 2 0 1 2", SYNTAX),
+        ("GEOSEARCH g BYPOLYGON 3 0 0 2 0 1 2 BYRADIUS 1 m", SYNTAX),
+        ("GEOSEARCH g BYBOX 1 1 m BYPOLYGON 3 0 0 2 0 1 2", SYNTAX),
+        ("GEOSEARCH g BYPOLYGON 3 0 0 2 0 1 2 km", SYNTAX),
+    ]);
+}
+
+#[test]
 fn searches_find_the_places_in_circles_and_boxes() {
     check_protocols(&[
         SICILY,

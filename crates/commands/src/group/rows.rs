@@ -10,7 +10,7 @@ use crate::help::{help, no_subcommand};
 const ADMIN: Flags = Flags::ADMIN.or(Flags::NOSCRIPT).or(Flags::STALE).or(Flags::LOADING);
 /// As [`ADMIN`], for changes that a person asks for: the client waits for the group's answer. While the
 /// server loads, only for clients that have given a password.
-const CHANGE: Flags = ADMIN.or(Flags::NO_MULTI).or(Flags::GUARDED);
+const CHANGE: Flags = ADMIN.or(Flags::NO_MULTI).or(Flags::GUARDED).or(Flags::AUDITED);
 /// Commands between members: the sender waits for the group's answer, or the connection changes hands.
 const BETWEEN: Flags = ADMIN.or(Flags::NO_MULTI).or(Flags::BETWEEN_SERVERS);
 
@@ -59,7 +59,7 @@ const SUBCOMMANDS: [Row; 7] = [
         name: "group|join",
         treatment: Treatment::of_connection(ConnectionNeed::Server),
         arity: -8,
-        flags: BETWEEN,
+        flags: BETWEEN.or(Flags::AUDITED),
         summary: "Adds a server as a learner; sent by that server, not by clients.",
         syntax: "version group id host port http-port [WITNESS]",
         handler: change::join,

@@ -374,21 +374,22 @@ pub(super) fn hsetex(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Com
     }
     remove_expired(cx, key, names.iter().copied())?;
     let fields = Items::Slices(&names);
-    if deadline_ms.is_some_and(|deadline_ms| deadline_ms <= as_of_ms) {
-        remove(cx, key, fields);
-    } else {
-        let mut slices = Slices::new();
-        let pairs = gather(pairs, &mut slices);
-        let op = match expiry {
-            ExpiryOption::Keep => KeyOp::HashUpdate { pairs },
-            _ => KeyOp::HashPut { pairs },
-        };
-        cx.apply(key, op);
-        cx.notify(EventClass::HASH, "hset", key);
-        if deadline_ms.is_some() {
+    let mut slices = Slices::new();
+    let pairs = gather(pairs, &mut slices);
+    let op = match expiry {
+        ExpiryOption::Keep => KeyOp::HashUpdate { pairs },
+        _ => KeyOp::HashPut { pairs },
+    };
+    cx.apply(key, op);
+    cx.notify(EventClass::HASH, "hset", key);
+    match deadline_ms {
+        // The fields exist for an instant: clients get the same events as in Redis.
+        Some(deadline_ms) if deadline_ms <= as_of_ms => remove(cx, key, fields),
+        Some(_) => {
             cx.apply(key, KeyOp::HashSetExpiry { fields, expire_at_ms: deadline_ms });
             cx.notify(EventClass::HASH, "hexpire", key);
         }
+        None => {}
     }
     cx.reply.integer(1);
     Ok(())

@@ -72,7 +72,8 @@ fn decoded(sketch: &SketchRef<'_>) -> Result<String, CommandError> {
     Ok(runs.join(" "))
 }
 
-/// `PFSELFTEST`: adds elements to a sketch and compares the estimates in both encodings.
+/// `PFSELFTEST`: adds elements to a sketch that begins sparse and to one that is dense from the first element
+/// on, and compares their estimates.
 pub(super) fn pfselftest(cx: &mut Context<'_, '_>, _args: Args<'_>) -> Result<(), CommandError> {
     const FAILED: CommandError =
         CommandError::Text("TESTFAILED the estimate of a HyperLogLog is not what was added");

@@ -37,7 +37,7 @@ pub(crate) const ROWS: &[Row] = &[
     },
     Row {
         name: "pfcount",
-        needs: Needs::each(KeyUsage::READ_UPDATE),
+        needs: Needs::each(KeyUsage::READ_CACHE),
         flags: Flags::READONLY,
         complexity: "O(N) where N is the number of keys.",
         summary: "Estimates how many different elements were added to some HyperLogLogs.",
@@ -47,7 +47,7 @@ pub(crate) const ROWS: &[Row] = &[
     },
     Row {
         name: "pfdebug",
-        needs: Needs::each(KeyUsage::READ_UPDATE),
+        needs: Needs::each(KeyUsage::READ_CACHE),
         arity: 3,
         flags: WRITE.or(Flags::ADMIN),
         keys: Keys::Range { first: 2, last: 2, step: 1 },

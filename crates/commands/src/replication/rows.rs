@@ -29,6 +29,7 @@ pub(crate) const ROWS: &[Row] = &[
     Row {
         name: "failover",
         arity: -1,
+        flags: ADMIN.or(Flags::AUDITED),
         since: "6.2.0",
         summary: "Hands over to a replica, without losing anything.",
         syntax: "[TO <host port> [FORCE]] [ABORT] [TIMEOUT milliseconds]",
@@ -61,7 +62,7 @@ pub(crate) const ROWS: &[Row] = &[
         name: "replicaof",
         arity: 3,
         // A leader that hands over tells the replica to lead.
-        flags: ADMIN.or(Flags::NO_MULTI).or(Flags::BETWEEN_SERVERS),
+        flags: ADMIN.or(Flags::NO_MULTI).or(Flags::BETWEEN_SERVERS).or(Flags::AUDITED),
         since: "5.0.0",
         summary: "Has the server follow another, or lead.",
         syntax: "<host port | NO ONE>",
@@ -72,7 +73,7 @@ pub(crate) const ROWS: &[Row] = &[
         name: "replicate",
         treatment: Treatment::of_connection(ConnectionNeed::Server),
         arity: -2,
-        flags: ADMIN.or(Flags::NO_MULTI).or(Flags::BETWEEN_SERVERS),
+        flags: ADMIN.or(Flags::NO_MULTI).or(Flags::BETWEEN_SERVERS).or(Flags::AUDITED),
         since: "7.2.0",
         summary: "What a replica begins with; not for clients.",
         syntax: "<version log-id epoch end chain port replica-id | MARKS end chain [end chain ...]>",
@@ -91,7 +92,7 @@ pub(crate) const ROWS: &[Row] = &[
     Row {
         name: "slaveof",
         arity: 3,
-        flags: ADMIN.or(Flags::NO_MULTI),
+        flags: ADMIN.or(Flags::NO_MULTI).or(Flags::AUDITED),
         summary: "The older name of REPLICAOF.",
         syntax: "<host port | NO ONE>",
         handler: follow::replicaof,

@@ -2,7 +2,9 @@
 
 use engine::{
     CommandError, Context, Flags,
+    replication::WriteRefusal,
     row::{ResolvedCommand, is_final},
+    rules::is_denied_when_stale,
 };
 use keyspace::KeyHash;
 use scripting::{Calls, LogLevel, Refusal, Stop};
@@ -75,8 +77,13 @@ impl<'c, 'a, 'k> Caller<'c, 'a, 'k> {
             ));
         }
         // This is checked for each command: the server may have become a stale replica during a long script.
-        if !row.flags.has(Flags::STALE) && self.cx.host.replication.refuses_reads().is_some() {
-            return Err("ERR Can not execute the command on a stale replica".to_string());
+        if !row.flags.has(Flags::STALE)
+            && let Some(refusal) = self.cx.host.replication.refuses_reads()
+        {
+            // As outside of scripts, a write gets the error of writes.
+            let refuses_writes = || self.cx.host.replication.refuses_writes().map(WriteRefusal::error);
+            let of_writes = (!is_denied_when_stale(row)).then(refuses_writes).flatten();
+            return Err(of_writes.unwrap_or(refusal).to_string());
         }
         let writes = row.flags.has(Flags::WRITE)
             || row.flags.has(Flags::LOGS_MESSAGES) && self.cx.host.config.is_durable_channel(args.at(1));

@@ -109,7 +109,7 @@ pub(crate) const ROWS: &[Row] = &[
             Row {
                 name: "function|delete",
                 arity: 3,
-                flags: FUNCTION.flags.or(Flags::WRITE),
+                flags: FUNCTION.flags.or(Flags::WRITE).or(Flags::AUDITED),
                 complexity: "O(N) where N is the number of libraries.",
                 summary: "Removes a library and its functions.",
                 syntax: "library-name",
@@ -125,7 +125,7 @@ pub(crate) const ROWS: &[Row] = &[
             },
             Row {
                 name: "function|flush",
-                flags: FUNCTION.flags.or(Flags::WRITE),
+                flags: FUNCTION.flags.or(Flags::WRITE).or(Flags::AUDITED),
                 summary: "Removes all libraries.",
                 syntax: "[ASYNC | SYNC]",
                 handler: function::flush,
@@ -161,7 +161,7 @@ pub(crate) const ROWS: &[Row] = &[
             Row {
                 name: "function|load",
                 arity: -3,
-                flags: FUNCTION.flags.or(Flags::WRITE).or(Flags::DENYOOM),
+                flags: FUNCTION.flags.or(Flags::WRITE).or(Flags::DENYOOM).or(Flags::AUDITED),
                 complexity: "O(N) where N is the length of the library, and the number of libraries.",
                 summary: "Keeps a library of functions.",
                 syntax: "[REPLACE] function-code",
@@ -171,7 +171,7 @@ pub(crate) const ROWS: &[Row] = &[
             Row {
                 name: "function|restore",
                 arity: -3,
-                flags: FUNCTION.flags.or(Flags::WRITE).or(Flags::DENYOOM),
+                flags: FUNCTION.flags.or(Flags::WRITE).or(Flags::DENYOOM).or(Flags::AUDITED),
                 complexity: "O(N) where N is the length of the payload, and the number of libraries.",
                 summary: "Keeps the libraries of a payload of FUNCTION DUMP.",
                 syntax: "serialized-value [FLUSH | APPEND | REPLACE]",

@@ -52,7 +52,7 @@ const SUBCOMMANDS: [Row; 15] = [
     },
     Row {
         name: "sentinel|failover",
-        flags: ADMIN.or(Flags::NO_MULTI).or(Flags::GUARDED),
+        flags: ADMIN.or(Flags::NO_MULTI).or(Flags::GUARDED).or(Flags::AUDITED),
         summary: "Hands the lead over to the voter with the most log.",
         handler: super::failover,
         ..ROW

@@ -2,7 +2,7 @@
 
 use access::User;
 use engine::{
-    CommandError, Context, Row, Treatment,
+    CommandError, Context, Flags, Row, Treatment,
     clients::DEFAULT_USER,
     row::Keys,
     users::{REQUIREPASS, setting_of},
@@ -13,8 +13,8 @@ use wire::Args;
 use super::{ADMIN, HELP, ROW};
 use crate::acl::{UserChanges, user_after, user_changes};
 
-/// Settings whose values are secret.
-const PASSWORDS: [&[u8]; 3] = [b"requirepass", b"masterauth", b"admin-password"];
+/// Settings whose values are secret, by all their names.
+const PASSWORDS: [&[u8]; 4] = [b"requirepass", b"masterauth", b"primaryauth", b"admin-password"];
 
 pub(super) const ROWS: [Row; 5] = [
     Row {
@@ -32,7 +32,7 @@ pub(super) const ROWS: [Row; 5] = [
     Row {
         name: "config|resetstat",
         arity: 2,
-        flags: ADMIN,
+        flags: ADMIN.or(Flags::AUDITED),
         since: "2.0.0",
         summary: "Resets the counters of INFO.",
         handler: reset_stats,
@@ -41,7 +41,7 @@ pub(super) const ROWS: [Row; 5] = [
     Row {
         name: "config|rewrite",
         arity: 2,
-        flags: ADMIN,
+        flags: ADMIN.or(Flags::AUDITED),
         since: "2.8.0",
         summary: "Writes the settings in force to the configuration file.",
         handler: rewrite,
@@ -51,7 +51,7 @@ pub(super) const ROWS: [Row; 5] = [
         name: "config|set",
         treatment: Treatment::of_secrets(is_password),
         arity: -4,
-        flags: ADMIN,
+        flags: ADMIN.or(Flags::AUDITED),
         since: "2.0.0",
         complexity: "O(N) where N is the number of settings given.",
         summary: "Changes settings, all or none.",

@@ -10,6 +10,8 @@ const MIB: u64 = 1 << 20;
 const DATA_BYTES_MIN: u64 = 5 * MIB;
 /// Smaller differences are not reported.
 const WASTE_BYTES_MIN: u64 = 10 * MIB;
+/// Smaller differences are not reported with hardly any data: the process itself takes that much.
+const EMPTY_WASTE_BYTES_MIN: u64 = 100 * MIB;
 /// This much memory per client, or more, suggests that some clients send large commands or do not read their
 /// replies.
 const CLIENT_BYTES_MAX: u64 = 200 << 10;
@@ -30,6 +32,11 @@ pub(super) fn diagnosis(usage: &Usage, limits: &MemoryLimits) -> String {
 
 fn mib(bytes: u64) -> String {
     format!("{:.1} MiB", bytes as f64 / MIB as f64)
+}
+
+/// The smallest difference that is reported.
+fn waste_bytes_min(usage: &Usage) -> u64 {
+    if usage.data < DATA_BYTES_MIN { EMPTY_WASTE_BYTES_MIN } else { WASTE_BYTES_MIN }
 }
 
 fn limit(usage: &Usage, limits: &MemoryLimits) -> Option<String> {
@@ -63,7 +70,7 @@ fn machine(usage: &Usage, limits: &MemoryLimits) -> Option<String> {
 
 fn waste(usage: &Usage) -> Option<String> {
     let (resident, used) = (usage.figures.resident_bytes, usage.used());
-    if ratio(resident, used) < 1.4 || resident.saturating_sub(used) < WASTE_BYTES_MIN {
+    if ratio(resident, used) < 1.4 || resident.saturating_sub(used) < waste_bytes_min(usage) {
         return None;
     }
     Some(format!(
@@ -76,7 +83,7 @@ fn waste(usage: &Usage) -> Option<String> {
 
 fn past(usage: &Usage) -> Option<String> {
     let (resident, max) = (usage.figures.resident_bytes, usage.figures.resident_bytes_max);
-    if max / 3 < resident / 2 || max.saturating_sub(resident) < WASTE_BYTES_MIN {
+    if max / 3 < resident / 2 || max.saturating_sub(resident) < waste_bytes_min(usage) {
         return None;
     }
     Some(format!(
@@ -123,6 +130,12 @@ mod tests {
         assert_eq!(diagnosis(&healthy(), &LIMITS), "Nothing to complain about.\n");
         let empty = Usage { data: MIB, ..Usage::default() };
         assert!(diagnosis(&empty, &LIMITS).starts_with("There is hardly any data"));
+        // What a process that has just started has, and had while it started.
+        let mut new = Usage { data: 0, ..healthy() };
+        (new.figures.resident_bytes, new.figures.resident_bytes_max) = (45 * MIB, 90 * MIB);
+        assert!(diagnosis(&new, &LIMITS).starts_with("There is hardly any data"));
+        new.figures.resident_bytes = 500 * MIB;
+        assert!(diagnosis(&new, &LIMITS).starts_with("Fragmentation: "), "after many keys were removed");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! MONITOR: streams the commands of all clients to this connection, except those of administrators.
+//! MONITOR: streams the commands of all clients to this connection, except commands for administrators.
 
 use engine::{CommandError, Context};
 use wire::Args;

@@ -14,7 +14,8 @@ use crate::help::{help, no_subcommand};
 
 /// Allowed at any time, also while loading or stale.
 pub(super) const ALWAYS: Flags = Flags::LOADING.or(Flags::STALE);
-/// For administrators, at any time, not in scripts.
+/// For administrators, at any time, but not in scripts; while the server loads, only for clients that have
+/// given a password.
 pub(super) const ADMIN: Flags = ALWAYS.or(Flags::ADMIN).or(Flags::NOSCRIPT).or(Flags::GUARDED);
 /// For administrators, not while loading, on a stale replica or in scripts.
 const SAVE: Flags = Flags::ADMIN.or(Flags::NOSCRIPT);
@@ -112,7 +113,7 @@ pub(crate) const ROWS: &[Row] = &[
         name: "flushall",
         arity: -1,
         // It copies the libraries and the settings of the data into its record.
-        flags: Flags::WRITE.or(Flags::DANGEROUS).or(Flags::COPIES).or(Flags::FLUSHES),
+        flags: Flags::WRITE.or(Flags::DANGEROUS).or(Flags::COPIES).or(Flags::FLUSHES).or(Flags::AUDITED),
         keys: Keys::AllSlots,
         complexity: "O(1) while commands wait; memory is freed aside.",
         summary: "Removes all keys of all databases.",
@@ -123,7 +124,7 @@ pub(crate) const ROWS: &[Row] = &[
     Row {
         name: "flushdb",
         arity: -1,
-        flags: Flags::WRITE.or(Flags::DANGEROUS).or(Flags::FLUSHES),
+        flags: Flags::WRITE.or(Flags::DANGEROUS).or(Flags::FLUSHES).or(Flags::AUDITED),
         keys: Keys::AllSlots,
         complexity: "O(1) while commands wait; memory is freed aside.",
         summary: "Removes all keys of the selected database.",
@@ -205,7 +206,7 @@ pub(crate) const ROWS: &[Row] = &[
     Row {
         name: "monitor",
         treatment: Treatment::of_connection(ConnectionNeed::Messages),
-        flags: ADMIN,
+        flags: ADMIN.or(Flags::AUDITED),
         summary: "Shows this connection every command that the server executes.",
         handler: monitor::monitor,
         ..ROW
@@ -223,7 +224,7 @@ pub(crate) const ROWS: &[Row] = &[
         arity: -1,
         // Without the flag GUARDED, so that a server without `requirepass` can be stopped also while it
         // loads.
-        flags: ALWAYS.or(Flags::ADMIN).or(Flags::NOSCRIPT).or(Flags::NO_MULTI),
+        flags: ALWAYS.or(Flags::ADMIN).or(Flags::NOSCRIPT).or(Flags::NO_MULTI).or(Flags::AUDITED),
         complexity: "O(N) where N is the number of bytes not yet durable.",
         summary: "Stops the server once everything written is durable.",
         syntax: "[NOSAVE | SAVE] [NOW] [FORCE] [ABORT]",
@@ -243,7 +244,7 @@ pub(crate) const ROWS: &[Row] = &[
     Row {
         name: "swapdb",
         arity: 3,
-        flags: Flags::WRITE.or(Flags::FAST).or(Flags::DANGEROUS),
+        flags: Flags::WRITE.or(Flags::FAST).or(Flags::DANGEROUS).or(Flags::AUDITED),
         keys: Keys::AllSlots,
         since: "4.0.0",
         summary: "Exchanges the content of two databases.",

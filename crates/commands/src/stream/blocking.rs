@@ -9,7 +9,7 @@ use engine::{
     CommandError, Context, Unit,
     clients::{Awaited, Nothing, Wants},
 };
-use keyspace::{DbId, StreamId};
+use keyspace::{DbId, StreamId, slot_of};
 use wire::{Args, OwnedArgs};
 
 use super::{
@@ -54,10 +54,18 @@ fn has_entries(unit: &Unit<'_>, db: DbId, key: &[u8], args: Args<'_>) -> bool {
     afters(args, key).any(|(after, _)| stream.range(behind(after)).next().is_some())
 }
 
+/// Serves a call from a key, and, in the order of the call, from its other streams whose slots are locked: a
+/// transaction may have filled several.
 fn serve_read(cx: &mut Context<'_, '_>, key: &[u8], args: Args<'_>) -> Result<(), CommandError> {
     let mut streams = Streams::begin(&cx.reply);
-    for (after, count) in afters(args, key) {
-        read_one(cx, key, after, count, &mut streams)?;
+    let call = Call::parse(args, false)?;
+    for (own, word) in call.streams(args) {
+        let may_read = |cx: &Context<'_, '_>| {
+            cx.unit.has_locked(slot_of(own)) && stream(cx.unit.peek(cx.db(), own)).is_ok()
+        };
+        if own == key || may_read(cx) {
+            read_one(cx, own, id::parse_id(word, 0)?, call.count, &mut streams)?;
+        }
     }
     let served = streams.end(cx);
     debug_assert!(served, "only a key with entries is served from");

@@ -19,7 +19,7 @@ pub(crate) struct TestReplication {
     pub(crate) is_stale: AtomicBool,
     /// The leader that it follows.
     pub(crate) leader: Mutex<Option<Address>>,
-    /// What a client waited for last.
+    /// The newest condition that a client waited for.
     pub(crate) last_wanted: Mutex<Option<Wanted>>,
     /// How many replicas are connected.
     pub(crate) replicas: AtomicUsize,

@@ -444,6 +444,42 @@ fn own_changes_after_watch_abort_exec_and_later_ones_do_not() {
 }
 
 #[test]
+fn changes_of_groups_do_not_abort_exec_and_those_of_entries_do() {
+    for (line, aborts) in [
+        ("xreadgroup group g c count 1 streams x >", false),
+        ("xack x g 1", false),
+        ("xclaim x g d 0 1", false),
+        ("xautoclaim x g d 0 0", false),
+        ("xsetid x 9", false),
+        ("xgroup create x h 0", false),
+        ("xgroup setid x g 1", false),
+        ("xgroup createconsumer x g z", false),
+        ("xgroup delconsumer x g c", false),
+        ("xgroup destroy x g", false),
+        ("xgroup create new g 0 mkstream", true),
+        ("xdel x 1", true),
+        ("xtrim x maxlen 0", true),
+        ("xadd x 8 a b", true),
+        ("del x", true),
+    ] {
+        let mut server = TestServer::new();
+        let mut second = server.connect();
+        for prepared in [
+            "xadd x 1 a b",
+            "xadd x 2 a b",
+            "xgroup create x g 0",
+            "xreadgroup group g c count 1 streams x >",
+        ] {
+            server.run(prepared);
+        }
+        server.run("watch x new");
+        other(&mut server, &mut second, line);
+        let outcome = if aborts { "nil" } else { "[]" };
+        server.check(&[("multi", "+OK"), ("exec", outcome)]);
+    }
+}
+
+#[test]
 fn watching_ends_with_unwatch_discard_exec_and_reset() {
     for end in ["unwatch", "multi|discard", "multi|exec", "multi|get|exec", "reset"] {
         let mut server = TestServer::new();

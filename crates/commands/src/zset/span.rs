@@ -92,16 +92,16 @@ pub(super) struct ScoreEnd {
 }
 
 impl ScoreEnd {
-    /// `1.5`, `(1.5`, `-inf`. The parser is as loose as Redis here, and only here: no text at all is 0,
-    /// spaces may come before the number, a zero byte ends it, and a number that is too large is infinite.
+    /// `1.5`, `(1.5`, `-inf`. The parser is as loose as Redis here, and only here: no text at all is 0, a
+    /// zero byte ends the number, and a number that is too large is infinite.
     fn parse(text: &[u8]) -> Option<ScoreEnd> {
         let (is_exclusive, text) = match text {
             [b'(', rest @ ..] => (true, rest),
             rest => (false, rest),
         };
         let text = text.split(|byte| *byte == 0).next().unwrap_or_default();
-        let score = match text.trim_ascii_start() {
-            [] if text.is_empty() => 0.0,
+        let score = match text {
+            [] => 0.0,
             number => std::str::from_utf8(number).ok()?.parse::<f64>().ok()?,
         };
         (!score.is_nan()).then_some(ScoreEnd { score, is_exclusive })
@@ -170,10 +170,9 @@ mod tests {
             ("1e400", Some((f64::INFINITY, false))),
             ("", Some((0.0, false))),
             ("(", Some((0.0, true))),
-            (" 1", Some((1.0, false))),
+            (" 1", None),
             ("1\0x", Some((1.0, false))),
             ("(\0x", Some((0.0, true))),
-            (" ", None),
             ("1 ", None),
             ("nan", None),
             ("((1", None),

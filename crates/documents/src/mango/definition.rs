@@ -136,7 +136,7 @@ impl IndexDefinition {
     }
 
     /// A digest that identifies the contents of the index: it depends on the columns and the filter, but not
-    /// on names.
+    /// on the names of the index and of its design document.
     pub fn digest(&self) -> [u8; 16] {
         self.hash(if self.filter.is_some() { SELECTOR_RULES } else { b"" })
     }
@@ -152,8 +152,8 @@ impl IndexDefinition {
         Digest::of(&json).0
     }
 
-    /// The body of the design document with this index added to `body`, the current one; `None` if it already
-    /// has the index.
+    /// The new body of the design document: its current one, `body`, with this index, which replaces an index
+    /// of the same name. `None` if `body` already has the index.
     pub fn put_into(&self, body: Option<&Value<'_>>) -> Result<Option<Vec<u8>>, QueryError> {
         let mut document = match body {
             None => object([("language", Value::string("query"))]),
@@ -202,7 +202,7 @@ impl IndexDefinition {
         Ok(WithoutIndex::Body(out))
     }
 
-    /// Appends its entry in the list of indexes.
+    /// Appends the entry of the index in the list of indexes.
     pub fn render(&self, out: &mut Vec<u8>) {
         let fields = self.columns.fields.iter().map(|path| object([(&path.name(), self.direction())]));
         let mut definition = object([("fields", Value::Array(fields.collect()))]);

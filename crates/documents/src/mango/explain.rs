@@ -1,21 +1,20 @@
 //! The reply of `_explain`: how a query would be answered, and why not otherwise.
 //!
-//! The reply has the members of CouchDB's reply, and its reasons and ranks for the indexes that are not used.
-//! They describe how CouchDB would execute the query, with one exception: this server always reads the
-//! documents, so no index covers a query.
+//! The reply has the members of CouchDB's reply, and CouchDB's reasons and ranks for the indexes that are not
+//! used, with one exception: this server always reads the documents, so no index covers a query.
 
 use super::plan::{all_docs_is_usable, bounded_prefix, is_considered, merit, unusable_because};
 use super::range::{FieldRange, bounded_fields};
 use super::{ALL_DOCS_INDEX, Bookmark, FieldPath, FindRequest, IndexDefinition, Plan, QueryError, Value};
 use crate::json::put_string;
 
-/// The text for the key behind all others.
+/// The text for the key after all others.
 const LAST_KEY: &str = "<MAX>";
 
 /// Appends the reply.
 ///
 /// # Errors
-/// If the request has a bookmark of another index, or allows only an index that is not suitable.
+/// If the request has a bookmark of another index, or allows no index that is suitable.
 pub fn explain(
     request: &FindRequest,
     indexes: &[IndexDefinition],
@@ -174,7 +173,7 @@ fn candidates<'a>(
         all.iter().filter(|(_, stage)| *stage == Stage::Compared).filter_map(|(index, _)| *index).collect();
     compared.sort_by_cached_key(|index| merit(index, request));
     let any = |is: fn(&Stage) -> bool| usize::from(all.iter().any(|(_, stage)| is(stage)));
-    // An index of an earlier stage ranks behind all indexes of later stages.
+    // An index of an earlier stage ranks after all indexes of later stages.
     let unfavored = compared.len().max(1);
     let excluded = unfavored + any(|stage| *stage == Stage::Unfavored);
     let not_usable = excluded + any(|stage| *stage == Stage::Excluded);

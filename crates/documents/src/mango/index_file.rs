@@ -10,8 +10,8 @@
 //! document: the key of a row is the id; its value is the index key of the values. The metadata: format (1
 //! byte), database (u64, little endian), digest of the definition (16 bytes), update sequence (a number).
 //!
-//! Changes are collected in memory, up to [`BATCH_BYTES`], and written in one checkpoint. When most of a file
-//! is not in use any more, its entries are copied to a new file, in steps.
+//! Changes are collected in memory, up to about [`BATCH_BYTES`], and written in one checkpoint. When most of
+//! a file is not in use any more, its entries are copied to a new file, in steps.
 
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
@@ -36,7 +36,7 @@ const BATCH_BYTES: usize = 8 << 20;
 const COPY_FROM_BYTES: u64 = 16 << 20;
 /// The minimum ratio of the file size to the size of live nodes at which a file is copied.
 const COPY_RATIO: u64 = 3;
-/// The number of entries copied per step.
+/// The maximum number of entries copied per step.
 const COPY_ENTRIES: usize = 10_000;
 
 const FORMAT: u8 = 1;
@@ -60,14 +60,14 @@ pub(super) struct IndexFile {
     file: TreeFile,
     /// The update sequence up to which changes are in the file or in `batch`.
     seq: u64,
-    /// Pending changes: the key of a document's values, or `None` if it has no entry.
+    /// Pending changes by document id: the key of the document's values, or `None` if it has no entry.
     batch: BTreeMap<String, Option<Vec<u8>>>,
     batch_bytes: usize,
     copying: Option<Copying>,
     damage: Damage,
 }
 
-/// Set when a reader finds damage in the file: it must be rebuilt.
+/// Set when damage is found in the file, which must then be rebuilt.
 #[derive(Clone, Default)]
 struct Damage(Arc<AtomicBool>);
 
@@ -78,7 +78,7 @@ struct Copying {
     rest: tree::Range,
 }
 
-/// The entries as of the last checkpoint of the file. It stays valid after later writes.
+/// The entries as of a checkpoint of the file. Later writes do not change the snapshot.
 #[derive(Clone)]
 pub struct IndexSnapshot {
     tree: TreeSnapshot,
@@ -101,10 +101,11 @@ impl IndexFile {
         let (file, seq) = match opened.map(|file| (place.seq_of(file.snapshot()), file)) {
             Ok((Some(seq), file)) => {
                 if let Some(lost) = file.passed_over() {
-                    place.tell_made_anew(&format!(
-                        "its newest part at offset {}: {}",
-                        lost.offset, lost.reason
-                    ));
+                    let (path, offset, reason) = (place.path.display(), lost.offset, &lost.reason);
+                    tracing::warn!(
+                        target: "documents", %path, offset, reason,
+                        "the newest part of an index for queries is damaged: it goes on from an earlier state"
+                    );
                 }
                 (file, seq)
             }
@@ -147,7 +148,7 @@ impl IndexFile {
         self.seq = seq;
     }
 
-    /// Notes that all changes up to `seq` have been put.
+    /// Notes that all changes up to `seq` have been put, or need no entry.
     pub(super) fn has_seen(&mut self, seq: u64) {
         self.seq = self.seq.max(seq);
     }
@@ -324,8 +325,8 @@ fn whole(snapshot: &TreeSnapshot, tree: TreeId) -> tree::Range {
 }
 
 impl Damage {
-    /// Notes damage; returns the error for the reader. A truncated or unreadable file counts as damaged; a
-    /// file that cannot be written does not.
+    /// Notes damage; returns the error for the caller. A truncated or unreadable file counts as damaged; a
+    /// file that cannot be opened or written does not.
     fn noted(&self, error: TreeError) -> DocError {
         match error {
             TreeError::Io { operation, .. } if operation != "read" => DocError::Storage(error.to_string()),

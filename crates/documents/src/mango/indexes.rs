@@ -43,7 +43,7 @@ type IndexId = (DbId, [u8; 16]);
 
 #[derive(Default)]
 struct OpenIndex {
-    /// `None` before the file is opened, and after an error.
+    /// `None` before the file is opened, and after an error other than damage.
     file: Mutex<Option<IndexFile>>,
     progress: Mutex<Option<IndexProgress>>,
 }
@@ -238,12 +238,13 @@ impl Indexes {
 
     fn open_file(&self, id: IndexId, snapshot: &Snapshot) -> Result<IndexFile, DocError> {
         let file = IndexFile::open(self.place(id))?;
-        // If the index is ahead, the database was set back, so the index has entries of a lost history.
+        // If the index is ahead of the snapshot, the database may have been set back, and the index may have
+        // entries of a lost history.
         if file.seq() <= snapshot.update_seq() { Ok(file) } else { self.make_anew(id) }
     }
 }
 
-/// Puts the next documents of the feed into the index.
+/// Puts the next documents of the feed into the index, up to [`STEP_DOCUMENTS`] or a full batch.
 fn collect(file: &mut IndexFile, snapshot: &Snapshot, definition: &IndexDefinition) -> Result<(), DocError> {
     let mut rows = snapshot.changes(file.seq(), crate::Direction::Ascending);
     for _ in 0..STEP_DOCUMENTS {

@@ -17,7 +17,8 @@ use super::Value;
 /// The maximum size of a key, in bytes.
 pub const INDEX_KEY_BYTES_MAX: usize = 1024;
 
-/// Appends the key of a value to `out`, which holds the preceding values of the same key.
+/// Appends the key of a value to `out`, which holds the preceding values of the same index key, and truncates
+/// `out` to [`INDEX_KEY_BYTES_MAX`] bytes.
 pub fn put_key(out: &mut Vec<u8>, value: &Value<'_>) {
     put_value(out, value);
     out.truncate(INDEX_KEY_BYTES_MAX);
@@ -69,8 +70,8 @@ fn put_text(out: &mut Vec<u8>, text: &str) {
     out.extend_from_slice(&[0, 0]);
 }
 
-/// Whether no other value has the key of this value, if the key is not truncated. The answer is conservative:
-/// false for arrays and objects.
+/// Whether only equal values have the key of this value, if the key is not truncated. The answer is
+/// conservative: `false` for arrays and objects.
 pub(crate) fn has_key_of_its_own(value: &Value<'_>) -> bool {
     match value {
         Value::Null | Value::Bool(_) | Value::String(_) => true,

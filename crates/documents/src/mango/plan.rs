@@ -3,10 +3,12 @@
 //! The choice is CouchDB's. An index is usable if it has every matching document, and has the documents in
 //! the requested order. If the request names usable indexes, the choice is among them. The best index is the
 //! one with the longest prefix of columns that the selector bounds; then the one with the fewest columns;
-//! then the first by name. Without a usable index, all documents are scanned; but a request for another order
-//! than that of ids, or one that allows only the index that it names, is refused. `explain` gives the reason
-//! why each of the other indexes was not chosen. A plan does not read documents. The document of every entry
-//! in the range must still be compared with the selector, because some may not match.
+//! then the first by name. Without a usable index, all documents are scanned, or the request is refused if it
+//! wants another order than that of ids. A request without `allow_fallback` is also refused if it names no
+//! usable index, unless it names none at all and there are several to choose from, counting the scan.
+//! `explain` gives the reason why each of the other indexes was not chosen. A plan does not read documents.
+//! The document of every entry in the range must still be compared with the selector, because some may not
+//! match.
 
 use std::borrow::Cow;
 use std::cmp::Reverse;
@@ -20,7 +22,7 @@ use super::{Bookmark, FieldPath, FindRequest, IndexDefinition, QueryError, Value
 pub struct Plan {
     /// The index; `None` for a scan of all documents by id.
     pub index: Option<IndexDefinition>,
-    /// The range of entries to read; `None` if no document can match.
+    /// The range of entries to read; `None` if the query finds no document.
     pub keys: Option<KeyRange>,
     /// Whether the entries are read from the last to the first.
     pub descending: bool,
@@ -148,13 +150,14 @@ pub(super) fn merit<'a>(
     (Reverse(prefix), index.columns.fields.len(), &index.design, &index.name)
 }
 
-/// The number of the first columns that the selector bounds.
+/// The number of leading columns that the selector bounds.
 pub(super) fn bounded_prefix(index: &IndexDefinition, request: &FindRequest) -> usize {
     let bounded = bounded_fields(&request.selector);
     index.columns.fields.iter().take_while(|path| bounded.contains(path)).count()
 }
 
-/// The range of keys: a prefix of columns with one possible value each, then the range of the next column.
+/// The range of keys: a prefix of columns with one possible value each, then the range of the next column;
+/// `None` if no document can match.
 fn keys_of_index(index: &IndexDefinition, request: &FindRequest) -> Option<KeyRange> {
     let ranges: Vec<_> =
         index.columns.fields.iter().map(|path| FieldRange::of(&request.selector, path)).collect();
@@ -188,7 +191,7 @@ fn keys_of_index(index: &IndexDefinition, request: &FindRequest) -> Option<KeyRa
     Some(KeyRange { from, to })
 }
 
-/// The range of ids that the selector allows.
+/// The range of ids that the selector allows; `None` if it allows none.
 fn ids(request: &FindRequest) -> Option<KeyRange> {
     let id = FieldPath::parse("_id").ok()?;
     let range = FieldRange::of(&request.selector, &id);

@@ -15,7 +15,7 @@ use crate::names::DESIGN_PREFIX;
 use crate::scan::AllDocs;
 use crate::{Direction, DocError, Found, IdRange, Pick, Snapshot};
 
-/// The number of documents examined per step.
+/// The maximum number of entries read per step.
 const STEP_DOCUMENTS: usize = 200;
 /// Bytes of the reply after which a step ends.
 const STEP_BYTES: usize = 64 << 10;

@@ -51,7 +51,8 @@ impl<'s> FieldRange<'s> {
         }
     }
 
-    /// `end` returns the upper bound of texts with a prefix.
+    /// Intersects the range with the mandatory conditions of `selector`. `end` returns the upper bound of
+    /// texts with a prefix.
     fn narrow_by(
         &mut self,
         selector: &'s Selector,
@@ -115,7 +116,7 @@ fn end_of_texts(prefix: &str) -> (Value<'static>, bool) {
             return (Value::string(end), false);
         }
     }
-    // The first value behind all texts.
+    // The first value after all texts.
     (Value::Array(Vec::new()), false)
 }
 

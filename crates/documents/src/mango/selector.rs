@@ -76,7 +76,7 @@ pub enum Condition {
     Not(Box<Condition>),
 }
 
-/// A comparison operator.
+/// An operator that compares a value of the document with its argument, in the order of [`Value`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Comparison {
     /// `$eq`
@@ -295,7 +295,8 @@ fn normalized(selector: Selector, negate: bool) -> Selector {
     }
 }
 
-/// Parses the condition on the value at `path` in a document, or in an element of one.
+/// Parses the condition on the value at `path` in a document or, with `is_in_element`, in an element of an
+/// array or a key of an object.
 fn read(value: &Value<'_>, path: &FieldPath, is_in_element: bool) -> Result<Selector, QueryError> {
     match value.as_object() {
         Some([(key, argument)]) => read_member(key, argument, path, is_in_element),

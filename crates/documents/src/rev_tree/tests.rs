@@ -102,8 +102,9 @@ fn a_forged_parent_is_not_believed() {
 #[test]
 fn stemming_forgets_the_oldest_of_each_leaf() {
     let mut stemmed = tree(&[(5, "edcba", false), (3, "xba", false)]);
-    assert!(!stemmed.stem(5));
-    assert!(stemmed.stem(2));
+    stemmed.stem(5);
+    assert_eq!(names_of(&stemmed, rev(5, b'e')), "edcba");
+    stemmed.stem(2);
     assert_eq!(leaves(&stemmed), ["5e", "3x"]);
     assert_eq!(
         (names_of(&stemmed, rev(5, b'e')), names_of(&stemmed, rev(3, b'x'))),
@@ -111,8 +112,8 @@ fn stemming_forgets_the_oldest_of_each_leaf() {
     );
     assert!(!stemmed.contains(rev(3, b'c')));
     let mut one = tree(&[(5, "edcba", false)]);
-    assert!(one.stem(0), "one revision stays");
-    assert_eq!(names_of(&one, rev(5, b'e')), "e");
+    one.stem(0);
+    assert_eq!(names_of(&one, rev(5, b'e')), "e", "one revision stays");
     // An edit can extend a leaf with stemmed ancestors.
     assert_eq!(one.merge(&path(6, "fe"), Text(false, b'f')), Merged::Extended);
 }
@@ -244,9 +245,8 @@ proptest! {
             prop_assert_eq!(known.revs().collect::<Vec<_>>(), path);
         }
 
-        let stems = leaves.iter().any(|(rev, _)| tree.path_of(*rev).expect("a leaf").count() > limit as usize);
         let whole = tree.clone();
-        prop_assert_eq!(tree.stem(limit), stems);
+        tree.stem(limit);
         prop_assert_eq!(leaves.len(), tree.leaves().len());
         for (rev, _) in leaves {
             let mut path = whole.path_of(rev).expect("a leaf");

@@ -1,5 +1,7 @@
 //! Attachments: inline, kept, and uploaded in chunks.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 
 use super::kit::*;
@@ -142,4 +144,52 @@ fn unfinished_uploads_are_removed() {
         kit.write(&db, Writer::begin_upload).expect("begun");
     }
     assert_eq!(kit.write(&db, Writer::begin_upload), Err(DocError::TooLarge));
+}
+
+/// The uploads of a database that take more bytes.
+fn lasting(db: &Arc<Database>, uploads: &[UploadId]) -> usize {
+    let goes_on = |upload: &&UploadId| {
+        let mut writer = db.lock().expect("there");
+        // Not committed.
+        writer.put_chunk(**upload, Bytes::from_static(b"y")).is_ok()
+    };
+    uploads.iter().filter(goes_on).count()
+}
+
+#[test]
+fn uploads_that_end_without_a_commit_are_removed_with_the_next_one() {
+    let (kit, db) = Kit::with_database();
+    let begun = || kit.write(&db, Writer::begin_upload).expect("begun");
+    let uploads = [begun(), begun(), begun()];
+    let [edited, discarded, _] = uploads;
+    let source = AttachmentSource::Upload {
+        content_type: "a/b".into(),
+        upload: edited,
+        length: 0,
+        digest: Digest::of(b""),
+        revpos: None,
+    };
+    let attachments = vec![AttachmentRequest { name: "f".into(), source }];
+    let mut writer = db.lock().expect("there");
+    writer.edit(EditRequest { attachments, ..put("a", "{}") }).expect("accepted");
+    writer.discard_upload(discarded).expect("accepted");
+    // As after a file that could not be read: nothing of it is committed.
+    drop(writer);
+    assert_eq!(lasting(&db, &uploads), 3);
+    begun();
+    assert_eq!(lasting(&db, &uploads), 1, "the third one goes on");
+}
+
+#[test]
+fn uploads_of_earlier_runs_are_removed_although_the_first_change_was_not_committed() {
+    let (kit, db) = Kit::with_database();
+    let old = kit.write(&db, Writer::begin_upload).expect("begun");
+    let next = kit.replica();
+    let db = next.documents.database("db").expect("there");
+    let mut writer = db.lock().expect("there");
+    writer.begin_upload().expect("begun");
+    drop(writer);
+    assert_eq!(lasting(&db, &[old]), 1);
+    next.write(&db, Writer::begin_upload).expect("begun");
+    assert_eq!(lasting(&db, &[old]), 0);
 }

@@ -138,6 +138,46 @@ fn log_of(kit: &Kit) -> Vec<(lsn::Lsn, Vec<u8>)> {
     kit.log.lock().expect("whole").clone()
 }
 
+/// The file of a compaction that failed after it was put in place is removed. Until then, another compaction
+/// would replace it under the name that is about to be removed.
+#[test]
+fn a_failed_compaction_keeps_its_name_to_itself() {
+    let whole = disk();
+    let kit = Kit::open(&whole, &[]).expect("empty");
+    history(&kit).expect("a good disk");
+    let db = kit.documents.database("a").expect("there");
+    let begin = whole.io_count();
+    compact(&kit, &db, |_| Ok(())).expect("a good disk");
+    let ios = whole.io_count() - begin;
+    let mut left_over = 0;
+    for io in 0..ios {
+        let disk = disk();
+        let kit = Kit::open(&disk, &[]).expect("empty");
+        history(&kit).expect("a good disk");
+        let db = kit.documents.database("a").expect("there");
+        let fail_io = Some((disk.io_count() + io, FaultKind::Eio));
+        disk.set_fault_plan(FaultPlan { fail_io, ..FaultPlan::default() });
+        let outcome = compact(&kit, &db, |_| Ok(()));
+        let trees = || {
+            let mut names = disk.list(&directory("/data".as_ref())).expect("a directory");
+            names.retain(|name| name.starts_with(&db.id().to_string()) && name.ends_with(".tree"));
+            names
+        };
+        let before = trees();
+        if outcome.is_ok() || before.len() < 2 {
+            continue;
+        }
+        left_over += 1;
+        compact(&kit, &db, |_| Ok(())).expect("the disk works again");
+        let new: Vec<_> = trees().into_iter().filter(|name| !before.contains(name)).collect();
+        assert_eq!(new.len(), 1, "failure {io}: {before:?}");
+        kit.save().expect("the disk works again");
+        assert_eq!(trees(), new, "failure {io}: only the file in use stays");
+        recovered(&disk, &log_of(&kit), &format!("failure {io}"));
+    }
+    assert!(left_over > 0, "in {ios} I/Os");
+}
+
 /// Runs the compacted history on a disk with faults; `None` if the databases could not even be opened.
 fn run_on(disk: &Arc<SimDisk>, plan: FaultPlan) -> Option<Kit> {
     disk.set_fault_plan(plan);

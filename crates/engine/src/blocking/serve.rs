@@ -28,7 +28,7 @@ use crate::{
     CommandError, Context, Executor, Host, Session, Unit,
     clients::{Waiter, Wants},
     context::{EVERYTHING_ADMITTED, Surroundings},
-    execute::gate,
+    execute::{gate, notice_gates},
     judgement::refuse_waiter,
     replication::WriteRefusal,
     rules::Rules,
@@ -36,8 +36,8 @@ use crate::{
     unit::{LockPolicy, Locks, Slots, UnitAccess},
 };
 
-/// A unit with a larger record serves no waiters: they are served later, so that records do not grow without
-/// bound.
+/// Once its record is larger, a unit serves no further waiters: they are served later, so that records do not
+/// grow without bound.
 const RECORD_BYTES_MAX: usize = 1 << 20;
 
 /// Keys that may serve waiters as soon as their slots are free, for another executor.
@@ -55,7 +55,8 @@ impl PendingServes {
 pub struct PendingServe {
     db: DbId,
     key: Box<[u8]>,
-    /// The slot that the first waiter needs besides the slot of the key, if that slot is known.
+    /// The slot that the first waiter needs besides the slot of the key; `None`: it needs none, or nobody has
+    /// looked yet.
     needs: Option<SlotId>,
     /// Whether room must be made in memory before.
     needs_room: bool,
@@ -86,13 +87,14 @@ fn is_ready(waiter: &Waiter, unit: &Unit<'_>, db: DbId, key: &[u8]) -> bool {
     }
 }
 
-/// The served waiters with their replies.
+/// The waiters that were served or refused, with their replies.
 type Replies = Vec<(Arc<Waiter>, Vec<u8>)>;
 
 impl<'k> Surroundings<'_, 'k> {
     /// Serves the waiters of the keys that the unit has made ready, commits the unit as [`Unit::commit`]
     /// does, and answers the waiters. Keys that cannot be served in this unit are added to `later`. The first
-    /// ready key is served in this unit; the others only while `later` is empty, because its keys go first.
+    /// ready key is served in this unit; the others only while `later` is empty, because the keys in `later`
+    /// go first.
     #[cold]
     pub fn serve_and_commit(
         &self,
@@ -241,14 +243,14 @@ impl Executor {
             let surroundings = Surroundings { keyspace, host, durability, bulk_bytes_max, rules: &rules };
             let (seen, wrote) = surroundings.serve_and_commit(unit, self.appender.as_mut(), None, &mut later);
             self.wrote |= wrote;
-            self.scratch.seal(BY_SERVER, gate(durability, false, seen));
+            self.scratch.seal(BY_SERVER, notice_gates(durability, seen));
         }
         later.append(&mut self.later);
         self.later = later;
     }
 
     /// Serves the waiters that only read from a key that an applied record of the leader has filled, on the
-    /// thread that applies the log. Other waiters get the error of a write on a replica.
+    /// thread that applies the log. Other waiters get the error that a write gets on this server.
     pub(crate) fn serve_applied(&mut self, db: DbId, key: &[u8], host: &Host) {
         let (clock, durability, mut later) = (self.next_clock(), self.durability(), VecDeque::new());
         let rules = Rules { refusal: self.rules.refusal.or(Some(WriteRefusal::Replica)), ..self.rules };
@@ -259,6 +261,6 @@ impl Executor {
         let surroundings = Surroundings { keyspace, host, durability, bulk_bytes_max, rules: &rules };
         let (seen, wrote) = surroundings.serve_and_commit(unit, None, None, &mut later);
         debug_assert!(!wrote && later.is_empty(), "a read takes nothing, and needs one slot");
-        self.scratch.seal(BY_SERVER, gate(durability, false, seen));
+        self.scratch.seal(BY_SERVER, notice_gates(durability, seen));
     }
 }

@@ -30,7 +30,7 @@ impl Client {
              psub={patterns} ssub={shards} multi={queued} watch={watched} qbuf={query} qbuf-free=0 argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl={static_output} oll={lists} \
              omem={list_output} tot-mem={memory} events={events} cmd={command} user={user} redir={redirect} resp={resp} \
              lib-name={library} lib-ver={library_version} tot-net-in={input_bytes} tot-net-out={output_bytes} \
-             xsub={from_log} durability={durability}",
+             xsub={from_log} durability={durability} uid={uid}",
             id = self.id,
             peer = self.peer,
             local = self.local,
@@ -53,6 +53,7 @@ impl Client {
             library = labels.library.as_str(),
             library_version = labels.library_version.as_str(),
             durability = self.durability_name(),
+            uid = self.peer_uid.map(i64::from).unwrap_or(-1),
         );
         debug_assert!(result.is_ok(), "writing to a string does not fail");
     }
@@ -82,6 +83,7 @@ impl Client {
             (self.tracks_prefixes.load(Relaxed), 'B'),
             (self.closing.load(Relaxed), 'c'),
             (self.killed.load(Relaxed), 'A'),
+            (self.peer_uid.is_some(), 'U'),
             (self.no_evict.load(Relaxed), 'e'),
             (self.no_touch.load(Relaxed), 'T'),
             (self.import_source.load(Relaxed), 'I'),
@@ -111,7 +113,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        clients::{Clients, Label, tests::connected},
+        clients::{Clients, Connected, Label, tests::connected},
         row::samples,
     };
 
@@ -131,9 +133,18 @@ mod tests {
                 "id=1 addr=127.0.0.1:52001 laddr=127.0.0.1:6379 fd=8 name= age=2 idle=2 flags=N capa= db=0 sub=0 psub=0 \
                  ssub=0 multi=-1 watch=0 qbuf=0 qbuf-free=0 argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl=0 oll=0 omem=0 \
                  tot-mem={memory} events=r cmd=NULL user=default redir=-1 resp=2 lib-name= lib-ver= tot-net-in=0 \
-                 tot-net-out=0 xsub=0 durability=default"
+                 tot-net-out=0 xsub=0 durability=default uid=-1"
             )
         );
+    }
+
+    #[test]
+    fn a_client_of_a_unix_socket_shows_its_user() {
+        let peer = Connected { peer_uid: Some(1000), ..connected("/run/sheaf.sock:0") };
+        let client = Clients::new().register(peer);
+        let shown = line(&client, 2_000);
+        assert!(shown.contains(" addr=/run/sheaf.sock:0 ") && shown.contains(" flags=U "), "{shown}");
+        assert!(shown.ends_with(" uid=1000") && client.is_local(), "{shown}");
     }
 
     #[test]
@@ -190,6 +201,6 @@ mod tests {
         client.set_durability(None);
         client.set_protocol(Protocol::Resp2);
         let shown = line(&client, 5_000);
-        assert!(shown.ends_with("durability=default") && shown.contains(" resp=2 "), "{shown}");
+        assert!(shown.contains(" durability=default ") && shown.contains(" resp=2 "), "{shown}");
     }
 }

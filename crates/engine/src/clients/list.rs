@@ -69,7 +69,7 @@ impl Clients {
         }
     }
 
-    /// Whether any client imports another server's data: meanwhile no key is removed for having expired.
+    /// Whether any client imports another server's data: meanwhile active expiry removes nothing.
     pub fn has_import_source(&self) -> bool {
         self.import_sources.load(Relaxed) > 0
     }

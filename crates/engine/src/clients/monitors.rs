@@ -1,8 +1,9 @@
 //! MONITOR: the clients that watch every command, and the lines they get.
 //!
-//! Workers gather the lines of a round and publish them together, so a monitor sees the commands of one
-//! worker in order, and the commands of several workers in the order in which their rounds end. A line shows
-//! a request, not its effect: it has no gate. A monitor that reads too slowly is disconnected by the limit on
+//! Workers gather the lines of a round and publish them together, a long round's in several parts. So a
+//! monitor sees the commands of one worker in order, but those of several workers not in the order in which
+//! they ran. A line shows a request, not its effect: it has no gate. A monitor that reads too slowly is
+//! disconnected by the limit on
 //! pushed bytes ([`PUSHED_BYTES_MAX`](crate::clients::PUSHED_BYTES_MAX)); if all monitors together leave more
 //! than [`UNSENT_BYTES_MAX`] unsent, the slowest of them are disconnected.
 
@@ -66,7 +67,7 @@ impl Monitors {
     }
 }
 
-/// Appends the line of a command: `+1339518083.107412 [0 127.0.0.1:60866] "keys" "*"`.
+/// Appends the line of a command: `+1339518083.107000 [0 127.0.0.1:60866] "keys" "*"`.
 pub(crate) fn append_line<'a>(
     out: &mut Vec<u8>,
     now_ms: u64,
@@ -114,7 +115,14 @@ mod tests {
         let (clients, monitors) = (Clients::new(), Monitors::default());
         let connect = |_| {
             let (peer, local) = ("127.0.0.1:50001".to_string(), "127.0.0.1:6379".to_string());
-            clients.register(Connected { peer, local, fd: 8, now_ms: 0, signaller: Box::new(|_, _| {}) })
+            clients.register(Connected {
+                peer,
+                peer_uid: None,
+                local,
+                fd: 8,
+                now_ms: 0,
+                signaller: Box::new(|_, _| {}),
+            })
         };
         let all: Vec<_> = (0..10).map(connect).collect();
         all.iter().for_each(|client| monitors.add(client));

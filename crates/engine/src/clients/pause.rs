@@ -18,9 +18,9 @@ const RETRY_MS_MAX: u64 = 20;
 /// The commands that wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Paused {
-    /// Those that may change data or publish messages.
+    /// Those that may change data or publish messages, except those that [`Paused::All`] excepts.
     Writes,
-    /// All, but those that end a pause and those of other servers.
+    /// All, except those that begin or end a pause, and those between servers.
     All,
 }
 
@@ -62,7 +62,7 @@ pub(crate) fn may_change(row: &Row) -> bool {
 /// The pause of a server.
 #[derive(Debug, Default)]
 pub struct PauseSwitch {
-    /// Unix milliseconds of its end; 0 without a pause.
+    /// Unix milliseconds of its end, which may have passed; 0: there is no pause.
     ends_ms: AtomicU64,
     holds_all: AtomicBool,
     changing: Mutex<()>,

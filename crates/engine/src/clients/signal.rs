@@ -1,8 +1,8 @@
 //! Signals from any thread to the worker of a connection: to close it, or to send bytes to its client.
 //!
-//! This is the one way from any thread to another client, used by CLIENT KILL, MONITOR, invalidations,
-//! messages, and replies to clients that were blocked. It is not ordered between senders. The bytes of one
-//! sender arrive in order, behind the replies of the current round of the client's worker.
+//! CLIENT KILL, changes of users, MONITOR, invalidations, and replies to clients that were blocked go this
+//! way; messages of channels go through the mailboxes of [`pubsub`]. It is not ordered between senders. The
+//! bytes of one sender arrive in order, behind the replies of the current round of the client's worker.
 //!
 //! Invariants
 //! - Signalling never waits and never fails: a signal to a disconnected client is dropped.

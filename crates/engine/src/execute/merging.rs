@@ -23,7 +23,7 @@ use crate::{
     unit::{LockPolicy, Locks},
 };
 
-/// A run ends when its replies or its record reach this size: other clients need the slot, too.
+/// A run ends when its replies or its record exceed this size: other clients need the slot, too.
 const MERGED_BYTES_MAX: usize = 64 << 10;
 
 /// The result of a run of commands.

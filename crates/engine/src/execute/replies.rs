@@ -26,7 +26,7 @@ pub(super) fn tell_tokens(session: &mut Session, out: &mut Vec<u8>, token: u64) 
     }
 }
 
-/// CLIENT LSN ON: puts an attribute before the reply.
+/// CLIENT LSN ON: puts an attribute before the reply. RESP2 has no attributes.
 #[cold]
 pub(super) fn tell_lsn(session: &Session, out: &mut Vec<u8>, before: usize) {
     if session.protocol == wire::Protocol::Resp3 {

@@ -26,7 +26,7 @@ impl Resolved {
         self.hash == other.hash
     }
 
-    /// Whether the command may run scripts, which can take longer than any other command.
+    /// Whether the command may run scripts, which can take long.
     pub fn may_take_long(&self) -> bool {
         self.found
             .is_some_and(|it| it.row.flags.has(Flags::RUNS_SCRIPTS) || matches!(it.row.keys, Keys::Queued))

@@ -22,7 +22,7 @@ pub enum LatencyEvent {
     FastCommand,
     /// A cycle that removes expired keys.
     ExpireCycle,
-    /// Evicting keys to make room for a command.
+    /// Evicting keys to make room.
     EvictionCycle,
     /// Making a batch of the log durable.
     LogSync,
@@ -60,7 +60,7 @@ impl LatencyEvent {
 pub struct Sample {
     /// Unix seconds.
     pub unix_s: u64,
-    /// Its duration in milliseconds.
+    /// The longest duration in that second, in milliseconds.
     pub ms: u64,
 }
 

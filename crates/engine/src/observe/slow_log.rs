@@ -60,10 +60,13 @@ impl Default for SlowLog {
 
 impl SlowLog {
     /// Logs commands that take `slower_than_us` or longer (negative: none), and keeps the newest
-    /// `entries_max`.
+    /// `entries_max`. If nothing is to be logged, what was logged before stays, as in Redis 8 and Valkey.
     pub fn configure(&self, slower_than_us: i64, entries_max: u64) {
         self.slower_than_us.store(slower_than_us, Relaxed);
         self.entries_max.store(entries_max, Relaxed);
+        if slower_than_us >= 0 && entries_max > 0 {
+            self.list.lock().entries.truncate(entries_max as usize);
+        }
     }
 
     pub(crate) fn slower_than_us(&self) -> i64 {
@@ -176,6 +179,20 @@ mod tests {
         log.configure(0, 1);
         ran(0, "get h");
         assert_eq!(log.newest(9)[0].args[1], b"h");
+    }
+
+    #[test]
+    fn a_smaller_limit_drops_the_oldest_at_once() {
+        let (log, client) = (SlowLog::default(), Clients::new().register(connected("127.0.0.1:52001")));
+        let row = samples::table().resolve(b"get").expect("a row");
+        log.configure(0, 10);
+        (0..10).for_each(|usec| log.ran(usec, row, parse("get a").as_args(), &client, START_MS));
+        for (slower_than_us, entries_max, left) in [(1_000_000, 5, 5), (-1, 3, 5), (0, 0, 5), (10_000, 3, 3)]
+        {
+            log.configure(slower_than_us, entries_max);
+            assert_eq!(log.len(), left, "{slower_than_us} {entries_max}");
+        }
+        assert_eq!(log.newest(9)[0].usec, 9);
     }
 
     #[test]

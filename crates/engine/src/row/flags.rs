@@ -7,7 +7,7 @@ pub struct Flags(u32);
 impl Flags {
     /// No property.
     pub const NONE: Flags = Flags(0);
-    /// May change data: refused when the log cannot take it.
+    /// May change data: waits, or is refused, when the log cannot take it.
     pub const WRITE: Flags = Flags(1);
     /// Only reads data.
     pub const READONLY: Flags = Flags(1 << 1);
@@ -27,7 +27,8 @@ impl Flags {
     pub const STALE: Flags = Flags(1 << 8);
     /// A container: the first argument names a subcommand.
     pub const CONTAINER: Flags = Flags(1 << 9);
-    /// Reads keys without naming them: its reply waits for everything appended so far.
+    /// Reads keys without naming them: with durability `strict`, its reply waits for everything appended so
+    /// far.
     pub const READS_ALL: Flags = Flags(1 << 10);
     /// Refused between MULTI and EXEC.
     pub const NO_MULTI: Flags = Flags(1 << 13);
@@ -37,12 +38,13 @@ impl Flags {
     /// calls [`Context::require_room`](crate::Context::require_room). A transaction asks the log for room for
     /// these values before it begins.
     pub const COPIES: Flags = Flags(1 << 15);
-    /// Takes constant time although Redis does not call it fast: timed by sampling only.
+    /// Takes constant time although Redis does not call it fast: it does not count as a command that may take
+    /// long ([`Watch::Slow`](crate::observe::Watch::Slow)).
     pub const BRIEF: Flags = Flags(1 << 12);
     /// Dangerous on a busy server.
     pub const DANGEROUS: Flags = Flags(1 << 11);
 
-    /// May wait, for a key to hold something or for replicas. In transactions and scripts it replies at once.
+    /// May wait, for a key or for a position of the log. In transactions and scripts it replies at once.
     pub const BLOCKING: Flags = Flags(1 << 16);
     /// Refused to clients that the settings do not admit: DEBUG.
     pub const PROTECTED: Flags = Flags(1 << 17);
@@ -86,6 +88,9 @@ impl Flags {
     /// Shows or changes what only administrators may: while a server loads and does not know its users, it is
     /// refused to clients that have given no password.
     pub const GUARDED: Flags = Flags(1 << 29);
+
+    /// An action of an administrator, which the audit notes.
+    pub const AUDITED: Flags = Flags(1 << 30);
 
     /// Both sets of properties.
     pub const fn or(self, other: Flags) -> Flags {
@@ -158,6 +163,7 @@ mod tests {
             Flags::WALKS,
             Flags::BETWEEN_SERVERS,
             Flags::GUARDED,
+            Flags::AUDITED,
         ];
         let together = ALL.iter().fold(Flags::NONE, |all, flag| all.or(*flag));
         assert_eq!(together.0.count_ones() as usize, ALL.len());

@@ -36,6 +36,8 @@ impl KeyUsage {
     /// Reads and changes the value.
     pub const READ_UPDATE: KeyUsage =
         KeyUsage { names: &["RW", "access", "update"], access: KeyAccess::BOTH };
+    /// Reads the value, and may store what it has computed from it: for rights, that is reading.
+    pub const READ_CACHE: KeyUsage = KeyUsage { names: &["RW", "access"], access: KeyAccess::READ };
     /// Reads the value and removes something from it.
     pub const READ_DELETE: KeyUsage =
         KeyUsage { names: &["RW", "access", "delete"], access: KeyAccess::BOTH };
@@ -59,7 +61,7 @@ enum Usages {
     ByFlags,
     /// The first key, and the others.
     Of(KeyUsage, KeyUsage),
-    /// The first key as the arguments say.
+    /// As the arguments say.
     Found(fn(Args<'_>) -> KeyUsage),
 }
 

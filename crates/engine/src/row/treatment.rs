@@ -20,7 +20,7 @@ pub struct Treatment {
     pub is_secret: fn(Args<'_>, usize) -> bool,
     /// The command never replies BUSY: a client that ignores the reply would go on without what it asked for.
     pub is_never_busy: bool,
-    /// The command also runs while clients are paused: it ends or changes the pause.
+    /// The command also runs while clients are paused: it begins or ends a pause.
     pub is_never_paused: bool,
     /// The command only asks whether the process is alive, so it is also answered where data may not be
     /// shown.

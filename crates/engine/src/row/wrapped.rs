@@ -16,7 +16,7 @@ pub const WRAPPED_AT: usize = 3;
 /// The wrapped command of a call, and its arguments.
 ///
 /// # Errors
-/// No command follows, it does not take this number of arguments, or it cannot be wrapped.
+/// No command follows, or it is unknown, does not take this number of arguments, or cannot be wrapped.
 pub fn wrapped<'b>(
     table: &'static CommandTable,
     args: Args<'b>,

@@ -8,8 +8,9 @@
 //! `keyspace::Libraries`.
 //!
 //! Invariants
-//! - A library is compiled when one of its functions is called first, and again if the machine has dropped it
-//!   for lack of memory. A library that was replaced or removed is dropped when another one is compiled.
+//! - A library is compiled when the worker loads it or first calls one of its functions, and again if the
+//!   machine has dropped it for lack of memory. A library that was replaced or removed is dropped when
+//!   another one is compiled.
 
 use std::{collections::HashMap, sync::Arc};
 

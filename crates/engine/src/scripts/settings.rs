@@ -4,7 +4,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use scripting::Limits;
 
-/// The settings for scripts. They may change at any time; a script reads them when it begins.
+/// The settings for scripts. They may change at any time. The limits of a script, and whether it is rolled
+/// back, are those in force when it begins.
 #[derive(Debug)]
 pub struct ScriptSettings {
     memory_bytes_max: AtomicU64,

@@ -2,7 +2,7 @@
 //!
 //! Invariants
 //! - Databases are locked in ascending order of their ids, and before any slot: a unit that holds slots waits
-//!   for no database, and so for no file.
+//!   for no database.
 //! - The documents that the commands of the unit name are read once before the first of them runs, so that an
 //!   unreadable file usually refuses the commands before any change.
 //! - If a file cannot be read later, the command that needs it fails. The changes of its database are then in

@@ -7,10 +7,15 @@
 use std::sync::Arc;
 
 use keyspace::{AccessClock, Freed};
-use lsn::Lsn;
 
 use super::undo::Undo;
-use crate::{Interests, event::Events, long_units::HeldSlots, stats::WorkerStats, tracking::Invalidations};
+use crate::{
+    Interests,
+    event::{Events, NoticeGates},
+    long_units::HeldSlots,
+    stats::WorkerStats,
+    tracking::Invalidations,
+};
 
 /// Effects buffers above this size are freed after the unit that needed them.
 const EFFECTS_BYTES_KEPT: usize = 1 << 20;
@@ -22,7 +27,7 @@ pub(crate) struct Scratch {
     pub freed: Freed,
     /// The buffers of an ended undo, for reuse.
     pub(super) undo: Option<Box<Undo>>,
-    /// Counts hits and misses.
+    /// The counters of the worker.
     pub stats: Arc<WorkerStats>,
     /// The clients that watch, await or track keys.
     pub interests: Arc<Interests>,
@@ -48,17 +53,16 @@ impl Scratch {
         }
     }
 
-    /// Ends a unit: its notices and invalidations have the gate `shown`, and its changes were made by this
-    /// client.
+    /// Ends a unit: its notices and invalidations have these gates, and its changes were made by this client.
     #[inline]
-    pub(crate) fn seal(&mut self, client_id: u64, shown: Lsn) {
+    pub(crate) fn seal(&mut self, client_id: u64, gates: NoticeGates) {
         self.effects.clear();
         if self.effects.capacity() > EFFECTS_BYTES_KEPT {
             self.effects = Vec::new();
         }
-        self.events.seal(shown);
+        self.events.seal(gates);
         if !self.invalidations.is_empty() {
-            self.invalidations.sign(client_id, shown);
+            self.invalidations.sign(client_id, gates.shown);
         }
     }
 }

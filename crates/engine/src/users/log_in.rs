@@ -16,15 +16,17 @@ static DEFAULT_NAME: LazyLock<Arc<[u8]>> = LazyLock::new(|| DEFAULT_USER.as_byte
 pub struct LogIn {
     /// The name of the user.
     name: Arc<[u8]>,
-    /// The user; `None` before the first command, and if it was deleted.
+    /// See [`LogIn::principal`].
     principal: Option<Arc<Principal>>,
     /// The generation of the users in which the user was looked up.
     generation: u64,
     /// Whether it may do everything.
     is_unrestricted: bool,
-    /// Whether the session has the default user only because nobody else was known when the client connected:
-    /// the data may not have been loaded.
+    /// Whether the client has not logged in since it connected or logged out, and has run no command since
+    /// then with the users known: its certificate may still name its user.
     is_provisional: bool,
+    /// Whether the client has asked to be this user: its certificate names another one no more.
+    is_chosen: bool,
 }
 
 impl Default for LogIn {
@@ -36,6 +38,7 @@ impl Default for LogIn {
             generation: UNBOUND,
             is_unrestricted: false,
             is_provisional: true,
+            is_chosen: false,
         }
     }
 }
@@ -49,7 +52,13 @@ impl LogIn {
             generation,
             is_unrestricted: principal.rights.are_unrestricted(),
             is_provisional: false,
+            is_chosen: true,
         }
+    }
+
+    /// The default user, for a client that has asked for it.
+    pub(crate) fn chosen_default() -> LogIn {
+        LogIn { is_chosen: true, ..LogIn::default() }
     }
 
     /// The name of the user.
@@ -57,7 +66,8 @@ impl LogIn {
         &self.name
     }
 
-    /// The user, as it was at the last command; `None` before the first command, and if it was deleted.
+    /// The user, as it was at the last command or when the client logged in. `None` if it was deleted, and
+    /// before the first command of a client that has not logged in.
     pub fn principal(&self) -> Option<&Arc<Principal>> {
         self.principal.as_ref()
     }
@@ -79,9 +89,14 @@ impl LogIn {
         }
     }
 
-    /// Whether it is the default user only because nobody else was known when the client connected.
+    /// Whether its certificate may still name its user.
     pub(crate) fn is_provisional(&self) -> bool {
         self.is_provisional
+    }
+
+    /// Whether the client has asked to be this user.
+    pub(crate) fn is_chosen(&self) -> bool {
+        self.is_chosen
     }
 
     /// The users are known: the user is not provisional any more. Returns whether it was.

@@ -100,7 +100,7 @@ impl PasswordChecks {
     }
 }
 
-/// Of the derived password, and of both together.
+/// The digest of the derived password, followed by that of both together.
 fn digest(derived: &DerivedPassword, password: &[u8]) -> Digest {
     let user = PasswordHash::of(derived.to_text().as_bytes());
     let given = PasswordHash::of(&[user.to_hex().as_bytes(), password].concat());

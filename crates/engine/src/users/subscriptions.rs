@@ -5,7 +5,7 @@ use access::ChannelUse;
 use pubsub::{Kind, Local};
 
 use super::UserSet;
-use crate::{Session, clients::Clients};
+use crate::{Session, audit::AUDIT_CHANNEL, clients::Clients};
 
 /// Closes the connections of users that are gone, and has the workers review the subscriptions of users that
 /// have changed.
@@ -41,5 +41,10 @@ pub fn may_listen(users: &UserSet, channels: &Local, session: &Session) -> bool 
         let names = channels.names(subscriber, kind);
         names.iter().all(|name| principal.rights.allow_subscription(ChannelUse { name, is_pattern }))
     };
+    // What administrators do is for administrators.
+    let reads_audit = channels.names(subscriber, Kind::Log).iter().any(|name| **name == *AUDIT_CHANNEL);
+    if reads_audit && !principal.is_admin {
+        return false;
+    }
     principal.rights.are_unrestricted() || Kind::ALL.into_iter().all(may_use)
 }

@@ -162,3 +162,44 @@ fn the_same_on_a_real_disk() {
     remove_durably(&RealDisk, &second).unwrap();
     assert!(RealDisk.list(temp.path()).unwrap().is_empty());
 }
+
+#[test]
+fn a_created_file_replaces_nothing() {
+    let dir = TempDir::new("crashsafe-new");
+    let file = dir.path().join("f");
+    create_with_mode(&file, b"first", 0o600).unwrap();
+    let refused = create_with_mode(&file, b"second", 0o600).unwrap_err();
+    assert_eq!(
+        (refused.kind(), std::fs::read(&file).unwrap()),
+        (io::ErrorKind::AlreadyExists, b"first".to_vec())
+    );
+    let link = dir.path().join("link");
+    std::os::unix::fs::symlink(dir.path().join("nowhere"), &link).unwrap();
+    assert!(create_with_mode(&link, b"", 0o600).is_err() && !dir.path().join("nowhere").exists());
+}
+
+#[test]
+fn a_full_disk_takes_small_files_from_the_reserve_alone() {
+    let (dir, left) = (Path::new(DIR), 8 << 20);
+    let disk = SimDisk::new(SimDiskOptions { space_limit_bytes: Some(left), ..SimDiskOptions::default() });
+    disk.create_dir_all(dir).unwrap();
+    reserve::keep(&*disk, dir).unwrap();
+    assert_eq!(disk.list(dir).unwrap(), [reserve::NAME]);
+    let free = disk.free_bytes(dir).unwrap();
+    disk.write_file(&path("others"), &vec![1; free as usize]);
+    assert!(write_atomically_with(&*disk, &path("f"), |file| file.write_all_at(b"1", 0)).is_err());
+    for contents in ["1", "2", "3"] {
+        write_atomically(&*disk, &path("f"), contents.as_bytes()).unwrap();
+        assert_eq!(disk.read_file(&path("f")).unwrap(), contents.as_bytes());
+        assert!(!reserve::is_kept(&*disk, dir));
+        reserve::keep(&*disk, dir).unwrap();
+        assert!(!reserve::is_kept(&*disk, dir), "it is not made anew of its own room");
+    }
+    let free = disk.free_bytes(dir).unwrap();
+    disk.write_file(&path("more"), &vec![1; free as usize]);
+    assert!(write_atomically(&*disk, &path("f"), b"4").is_err(), "there is no reserve left");
+    assert_eq!(disk.read_file(&path("f")).unwrap(), b"3");
+    disk.remove(&path("others")).unwrap();
+    reserve::keep(&*disk, dir).unwrap();
+    assert!(reserve::is_kept(&*disk, dir));
+}

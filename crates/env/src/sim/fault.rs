@@ -33,8 +33,8 @@ pub enum FaultKind {
     Eio,
     /// No space (`ENOSPC`). A write changes nothing; a sync loses data, as with delayed allocation.
     Enospc,
-    /// Only the first part of a write is done, then the device fails (`EIO`). This part is durable if the
-    /// write was to be durable. Other operations fail as with `Eio`.
+    /// A prefix of a write is done, from nothing to all of it, then the device fails (`EIO`). The prefix is
+    /// durable if the write was to be durable. Other operations fail as with `Eio`.
     ShortWrite,
 }
 

@@ -84,8 +84,8 @@ fn range(random: &mut Prng, at: usize, end: usize) -> std::ops::Range<usize> {
     at..at + random.index(longest + 1)
 }
 
-/// A length or count at the edge of a type: all bits, the highest or all but it, few; of 1 to 8 bytes, in
-/// either order; or in LEB128.
+/// A length or count: at the edge of a type (all bits, the highest, or all below it), small, or any; in 1, 2,
+/// 4 or 8 bytes of either order, or in LEB128.
 fn number(random: &mut Prng) -> Vec<u8> {
     let bits = [8, 16, 32, 64][random.index(4)];
     let highest = 1u64 << (bits - 1);

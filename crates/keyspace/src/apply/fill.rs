@@ -1,11 +1,11 @@
 //! Filling: entries that are put into a slot as they are, when it is loaded.
 //!
 //! What it is: the only way besides effects to add an entry to a table, for a slot that no client has seen
-//! yet. The bookkeeping of a slot is settled once, not for every entry.
+//! yet. The bookkeeping is settled for many entries at once.
 //! What it is not: able to replace anything: a key that is there already is an error of the source.
 //!
 //! Invariants
-//! - Added entries count in the totals when the `Filling` is dropped, or after `settle`.
+//! - `settle` adds the bytes of new entries to the totals; the entries count when the slot is unlocked.
 
 use crate::entry::Entry;
 use crate::expiry::Item;

@@ -87,7 +87,7 @@ impl LockedSlots<'_> {
     /// copied for the snapshot, which takes time in proportion to its size.
     ///
     /// # Panics
-    /// If a slot is not locked.
+    /// If the source of a Move is not locked.
     pub fn capture_before_moves(&mut self, moves: &[(SlotId, SlotId)]) {
         // A slot that is captured now may be the destination of another Move.
         while moves.iter().fold(false, |any, &(from, to)| {
@@ -98,7 +98,8 @@ impl LockedSlots<'_> {
 }
 
 impl SlotGuard<'_> {
-    /// Takes the moment of this slot if need be; returns whether it did.
+    /// Takes the moment of this slot now if a Move to `to` may otherwise not be applied; returns whether it
+    /// did.
     fn capture_before_move(&mut self, to: SlotId) -> bool {
         let (keyspace, slot) = (self.keyspace, self.slot());
         let mut early = keyspace.early.0.lock();

@@ -36,7 +36,7 @@ pub enum LoadError {
     /// A slot comes twice in the stream, or it was not empty before.
     #[error("slot {0} is in use already")]
     SlotInUse(SlotId),
-    /// An effect on a key of another slot, or on all slots.
+    /// A row or an effect of a key of another slot, a Move, or an effect on all slots.
     #[error("a key that follows slot {0} belongs to another one")]
     ForeignKey(SlotId),
     /// A row whose payload is no value of its type, or an effect on a key with a value of another type.

@@ -11,8 +11,8 @@
 //!   another, `detach_table` or `swap` is called under the same lock. So everything ahead of the walk is as
 //!   it was when the capture began.
 //! - The stream names the keys and databases of the moment at which the capture began, even if they are gone.
-//! - A map that is being captured is at its key or detached from it. A Delete or a Move of the map captures
-//!   the rest of it first.
+//! - A big collection that is being captured is at its key or detached from it. A Delete or a Move of the
+//!   collection captures the rest of it first.
 //! - All long strings of a database are captured before the walk leaves the database.
 
 use std::collections::{HashSet, VecDeque};
@@ -38,7 +38,7 @@ pub(crate) struct SlotCapture {
     /// The parts that were captured ahead of the walk, in the form of the stream.
     ahead: Vec<u8>,
     maps: VecDeque<CapturedMap>,
-    /// Bytes copied ahead of the walk of the slot, or of the walk of a map, since the last step.
+    /// Bytes copied ahead of the walk of the slot, or of the walk of a collection, since the last step.
     pub(super) copied_bytes: u64,
     /// Long lists that were met since the last step.
     pub(super) lists: Vec<SharedList>,
@@ -46,7 +46,7 @@ pub(crate) struct SlotCapture {
     pub(super) garbage: Garbage,
 }
 
-/// Tables and maps that can take long to free.
+/// Tables and collections that can take long to free.
 #[derive(Default)]
 pub(super) struct Garbage(Vec<Table>, Vec<CapturedMap>);
 
@@ -99,13 +99,14 @@ struct Origin {
 
 enum SuccessorState {
     AtItsKey,
-    /// The collection was removed from its key, and is kept for the capture.
+    /// The collection was replaced, emptied or flushed, and is kept for the capture.
     Detached(Entry),
-    /// The collection was deleted or moved to another key. This is the rest of it, which was captured before.
+    /// The collection was deleted or moved to another key. Its rest, which is here, was captured at that
+    /// time.
     Gone(Part),
 }
 
-/// Some members of a map.
+/// Some members of a collection.
 pub(super) struct MapPart {
     origin: Origin,
     is_new: bool,
@@ -288,7 +289,7 @@ impl SlotCapture {
         map.place = SuccessorState::Detached(entry);
     }
 
-    /// Keeps the table of a database that was emptied, or returns the table if the walk is done with it. In
+    /// Keeps the table of a database that was emptied, or returns the table if the walk does not need it. In
     /// either case, takes the collections that are being captured out of the table and keeps them.
     pub(crate) fn detach_table(&mut self, db: DbId, mut table: Table, keyspace: &Keyspace) -> Option<Table> {
         for map in self.maps.iter_mut().filter(|map| map.is_at_its_key() && map.db == db) {

@@ -127,7 +127,7 @@ impl<'a> Chunk<'a> {
         Chunk { body, len: u16::from_le_bytes([header[0], header[1]]).into() }
     }
 
-    /// Elements.
+    /// The number of elements.
     #[inline]
     pub(crate) fn len(&self) -> usize {
         self.len

@@ -233,7 +233,7 @@ pub(crate) fn encoded_len(packed: &[u8]) -> usize {
 pub(crate) struct Checked {
     /// Bytes of the encoding.
     pub(crate) encoded_len: usize,
-    /// Bytes of the string; for an integer, bytes of the encoding.
+    /// Bytes of the string; for an integer or an empty string, bytes of the encoding.
     pub(crate) string_bytes: usize,
 }
 

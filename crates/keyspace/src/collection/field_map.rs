@@ -1,4 +1,4 @@
-//! Field maps: the hash table inside one big collection, from hundreds to tens of millions of fields.
+//! Field maps: the hash table inside one big collection, of up to tens of millions of fields.
 //!
 //! What it is: fields, each with a value of bytes and maybe a deadline, by extendible hashing. A directory,
 //! indexed by the upper bits of a field's hash, names small segments; a segment is a `Table` of the fields
@@ -7,9 +7,9 @@
 //! it is not: a map with a policy. Whether a field has expired does not matter here. Hashes, sets and sorted
 //! sets are built on it elsewhere.
 //!
-//! No operation moves more than one segment's fields: a segment that is full splits in two, buddies that are
-//! nearly empty merge. The directory doubles and halves as a whole, but with evenly distributed hashes it is
-//! four bytes for hundreds of fields.
+//! No operation moves more fields than one segment holds: a segment that is full splits in two, buddies that
+//! are nearly empty merge. The directory doubles and halves as a whole, but with evenly distributed hashes it
+//! is four bytes for hundreds of fields.
 //!
 //! Invariants
 //! - Every slot of the directory names the segment whose prefix the slot's index starts with. Every segment

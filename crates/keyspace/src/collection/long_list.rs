@@ -8,10 +8,10 @@
 //! Invariants
 //! - No chunk is empty. A chunk with more than one element is at most `BODY_BYTES_MAX` long.
 //! - Chunks other than the first and the last have no spare room, except where an edit in the middle left
-//!   some. An edit merges neighbours that are both short.
+//!   some. A removal in the middle and a split merge neighbours that are short together.
 //! - `len` and `buffer_bytes` are sums over the chunks.
-//! - Removing elements by index frees whole chunks only up to `LAZY_BYTES_MIN`. More chunks are returned as a
-//!   list of their own, which the caller drops where no client waits.
+//! - Removing elements at an end frees whole chunks only up to `LAZY_BYTES_MIN`. More chunks are returned as
+//!   a list of their own, which the caller drops where no client waits.
 //!
 //! Measured with 10 M elements of 8 bytes: 10.06 bytes an element, of which 10 are its encoding. An element
 //! in the middle is found in 5 us. The slowest operation was an insertion that made the deque of 12 k chunks
@@ -39,7 +39,7 @@ const CHUNKS_ROOM_MIN: usize = 16;
 #[derive(Default)]
 pub(crate) struct LongList {
     chunks: VecDeque<Buffer>,
-    /// Elements.
+    /// The number of elements.
     len: usize,
     /// Bytes of memory of all buffers.
     buffer_bytes: usize,
@@ -68,7 +68,7 @@ impl LongList {
         LongList { chunks: self.chunks.clone(), len: self.len, buffer_bytes: self.buffer_bytes }
     }
 
-    /// Elements.
+    /// The number of elements.
     #[inline]
     pub(crate) fn len(&self) -> usize {
         self.len

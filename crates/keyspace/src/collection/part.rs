@@ -7,7 +7,7 @@ use crate::id::DbId;
 use crate::value::Value;
 
 pub(crate) enum Part {
-    /// Fields and values in turn, and the deadlines of those that have one.
+    /// Fields and values in turn, and the deadlines of the fields that have one.
     Hash(ItemsBuf, Vec<(Vec<u8>, u64)>),
     /// Members.
     Set(ItemsBuf),

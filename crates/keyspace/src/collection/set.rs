@@ -18,6 +18,8 @@ mod random;
 #[cfg(test)]
 mod tests;
 
+use std::collections::HashSet;
+
 use super::element::{Element, canonical_integer};
 use super::field_map::{FieldMap, Put};
 use super::packed::{self, Payload};
@@ -178,9 +180,15 @@ fn fitting(payload: &[u8], members: Items<'_>, limits: &PackedLimits) -> Fitting
 fn stays_within(set: SetView<'_>, members: Items<'_>, limit: u32) -> bool {
     let len_max = (limit as usize).min(packed::COUNT_MAX);
     let room = len_max.saturating_sub(set.len());
-    // A member that is given twice counts twice: at worst the set is promoted early.
-    members.len() <= room
-        || members.iter().filter(|member| !set.contains(member)).take(room + 1).count() <= room
+    if members.len() <= room {
+        return true;
+    }
+    // The same member may be given several times.
+    let mut new = HashSet::new();
+    members.iter().filter(|member| !set.contains(member)).all(|member| {
+        new.insert(member);
+        new.len() <= room
+    })
 }
 
 fn add_integers(entry: &mut Entry, members: Items<'_>) -> usize {

@@ -15,8 +15,8 @@
 //! - A stream without entries is a stream: its key goes only by an effect that removes it.
 //! - A reader or a capture of a part of a stream shares its blocks. A shared block is never changed: a change
 //!   is made to a copy (`shared`).
-//! - Adding, finding and removing one entry touch one block, found in O(log n). Removing many entries moves
-//!   them away block by block, and leaves freeing them to others.
+//! - Adding, finding or removing one entry touches at most two blocks, found in O(log n). A trim moves whole
+//!   blocks away, and leaves freeing them to others.
 
 mod block;
 mod capture;
@@ -49,7 +49,7 @@ use group::Group;
 /// Bytes of memory of a block in the map, not counting its entries.
 const BLOCK_BYTES: usize = 90;
 
-/// The counters and ids of the entries that a stream had.
+/// The counters and ids of the entries that a stream had. Clients can also set them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct StreamHead {
     /// The id of the last entry that was added, even if it was removed. The id of the next entry must be
@@ -64,7 +64,7 @@ pub struct StreamHead {
 #[derive(Default)]
 pub(crate) struct Stream {
     head: StreamHead,
-    /// Entries.
+    /// The number of entries.
     len: usize,
     blocks: BTreeMap<StreamId, Block>,
     groups: BTreeMap<Arc<[u8]>, Group>,

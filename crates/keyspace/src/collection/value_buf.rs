@@ -134,7 +134,8 @@ impl ValueBuf {
             }
             Value::Zset(members) => {
                 for (score, member) in members.iter() {
-                    numbers.push(score.to_bits());
+                    // 0.0 and -0.0 are the same score.
+                    numbers.push((score + 0.0).to_bits());
                     parts.push(vec![member]);
                 }
             }

@@ -68,7 +68,7 @@ impl Measured {
 struct Step {
     /// Its length in the payload, in bytes.
     len: usize,
-    /// The bytes of the string in it; of an integer, the bytes of its encoding.
+    /// The bytes of the string in it; of an integer or an empty string, the bytes of the encoding.
     string_bytes: usize,
 }
 

@@ -303,7 +303,7 @@ impl ItemsBuf {
         self.bytes.clear();
     }
 
-    /// Bytes that an effect with these items takes for them.
+    /// Bytes that an effect takes for these items, without their number.
     pub fn size_bytes(&self) -> usize {
         self.bytes.len()
     }
@@ -353,7 +353,7 @@ impl ScoredItemsBuf {
         self.bytes.clear();
     }
 
-    /// Bytes that an effect with these items takes for them.
+    /// Bytes that an effect takes for these items, without their number.
     pub fn size_bytes(&self) -> usize {
         self.bytes.len()
     }

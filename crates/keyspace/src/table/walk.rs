@@ -39,9 +39,9 @@ impl Table {
         });
     }
 
-    /// Visits all entries whose `h16` is in the smallest range that starts at `from` (below `POSITION_END`)
-    /// and ends at the end of a bucket; returns the end of the range. Only the range depends on the bucket
-    /// count: an entry is visited exactly if its `h16` is in the range.
+    /// Visits all entries whose `h16` is in a range that starts at `from` (below `POSITION_END`), and returns
+    /// the end of the range: the end of the bucket of `from`, rounded up to a whole `h16`. Only this end
+    /// depends on the bucket count: an entry is visited exactly if its `h16` is in the range.
     pub(crate) fn visit_from<'t>(&'t self, from: u32, mut visit: impl FnMut(EntryRef<'t>)) -> u32 {
         if self.buckets.is_empty() {
             return POSITION_END;

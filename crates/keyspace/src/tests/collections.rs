@@ -5,7 +5,7 @@ use proptest::prelude::*;
 
 use crate::{
     AccessClock, DbId, Effect, Freed, GlobalOp, Items, KeyOp, Keyspace, ListEnd, Options, PackedLimits,
-    Scope, ScoredItems, SlotId, Value, slot_of,
+    Scope, ScoredItems, SlotId, Value, ValueBuf, slot_of,
 };
 
 /// An effect on one of a few keys, or on all, with its own bytes.
@@ -142,6 +142,22 @@ proptest! {
         prop_assert_eq!(live.digest(), replayed.digest());
         prop_assert_eq!(live.len(DbId::ZERO), replayed.len(DbId::ZERO));
     }
+}
+
+#[test]
+fn a_score_of_zero_is_the_same_with_either_sign() {
+    let with_score = |score| {
+        let keyspace = Keyspace::new(Options { hash_seed: 1 });
+        let value = Value::Zset(ScoredItems::Slices(&[(score, b"a")]));
+        apply(&keyspace, &KeyOp::Put { value, expire_at_ms: None }.on(DbId::ZERO, b"k"));
+        let slot = keyspace.lock(slot_of(b"k"));
+        let entry = slot.get_raw(DbId::ZERO, &keyspace.hash(b"k"), b"k").expect("it was put");
+        let copy = ValueBuf::of(entry);
+        drop(slot);
+        (copy, keyspace.digest())
+    };
+    assert_eq!(with_score(0.0), with_score(-0.0));
+    assert_ne!(with_score(0.0).0, with_score(1.0).0);
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Active expiry: due keys, and stale items, which do no harm.
 
 use super::{apply, db, delete, get, keyspace, narrow, put};
-use crate::{DbId, Effect, GlobalOp, KeyOp, Keyspace, SlotId};
+use crate::{DbId, Effect, GlobalOp, Items, KeyOp, Keyspace, SlotId};
 
 fn due(keyspace: &Keyspace, now_ms: u64) -> Vec<SlotId> {
     keyspace.due_slots(now_ms, SlotId::FIRST, SlotId::LAST).collect()
@@ -125,4 +125,36 @@ fn swapping_databases_takes_deadlines_along() {
     assert_eq!(get(&keyspace, DbId::ZERO, b"k", 0), Some(b"one".to_vec()));
     assert_eq!(expire(&keyspace, 10, 10), [(db(1), b"k".to_vec())]);
     assert_eq!(expire(&keyspace, 20, 10), [(DbId::ZERO, b"k".to_vec())]);
+}
+
+#[test]
+fn hashes_at_one_place_whose_fields_expire_are_counted() {
+    // All keys of a slot have one position, so an item of the index stands for all of them.
+    let keyspace = narrow(11, 0);
+    for number in 0..4 {
+        let key = format!("{{t}}{number}");
+        for (field, deadline_ms) in [(&b"first"[..], 10), (b"later", 20 + number)] {
+            let pairs = Items::Slices(&[field, b"value"]);
+            apply(&keyspace, &KeyOp::HashPut { pairs }.on(DbId::ZERO, key.as_bytes()), 0);
+            let fields = Items::Slices(&[field]);
+            let expiry = KeyOp::HashSetExpiry { fields, expire_at_ms: Some(deadline_ms) };
+            apply(&keyspace, &expiry.on(DbId::ZERO, key.as_bytes()), 0);
+        }
+    }
+    keyspace.check();
+    for (now_ms, expected) in [(10, 4), (20, 1), (22, 2), (30, 1)] {
+        let mut listed = Vec::new();
+        for slot in due(&keyspace, now_ms) {
+            keyspace.lock(slot).expired_fields(now_ms, 10, &mut listed);
+        }
+        keyspace.check();
+        assert_eq!(listed.iter().map(|due| due.fields.len()).sum::<usize>(), expected, "at {now_ms}");
+        for due in &listed {
+            let fields: Vec<&[u8]> = due.fields.iter().map(Vec::as_slice).collect();
+            let removed = KeyOp::HashRemove { fields: Items::Slices(&fields) };
+            apply(&keyspace, &removed.on(due.db, &due.key), now_ms);
+        }
+        keyspace.check();
+    }
+    assert_eq!((keyspace.len(DbId::ZERO), keyspace.bytes()), (0, 0));
 }

@@ -4,9 +4,9 @@
 //! *4 $8 xmessage $2 ch $8 3:123456 $5 hello      a frame; for RESP3 only the first byte differs
 //! ```
 //!
-//! Consecutive frames for the same readers form a run, which is one piece of memory. A run of one channel is
-//! for all readers of this worker at the tail; a run for a single reader behind the tail may have several
-//! channels.
+//! Consecutive frames for the same readers form a run, which is one piece of memory. A run for all readers of
+//! this worker at the tail has messages of one channel; a run for a single reader that has not reached the
+//! tail may have messages of several.
 
 use std::{ops::Range, rc::Rc, sync::Arc};
 
@@ -21,7 +21,7 @@ const RUN_BYTES_MAX: usize = 256 << 10;
 /// The result of a request, or the end of a subscription.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ReaderEvent {
-    /// The client is subscribed; all messages behind the position follow.
+    /// The client is subscribed; all messages after the position follow.
     Subscribed {
         /// The client.
         reader: ReaderId,

@@ -1,5 +1,5 @@
-//! Positions of messages, as shown to clients: `epoch:lsn:reign`. The form `epoch:lsn` of earlier versions is
-//! still accepted.
+//! Positions of messages, as shown to clients: `epoch:lsn:reign`, or `epoch:lsn` if the reign is unknown, as
+//! in earlier versions.
 
 use std::fmt;
 
@@ -45,7 +45,7 @@ pub enum From {
     Oldest,
     /// `$`: the subscription begins with the next message that is published.
     Now,
-    /// The subscription begins behind this position.
+    /// The subscription begins after this position.
     After(Position),
 }
 

@@ -1,5 +1,5 @@
-//! The readers of durable channels: readers at the tail, and readers behind it, each with a position of its
-//! own. The module [`steps`] passes messages to them.
+//! The readers of durable channels: readers at the tail, and readers behind the tail, which have not caught
+//! up, each with a position of its own. The module [`steps`] passes messages to them.
 //!
 //! ```text
 //!   log  ----m--m---------m----m---m----m--------|
@@ -51,7 +51,7 @@ struct Reader {
     flow: Arc<Flow>,
     /// Total bytes passed to this reader, and sent to earlier readers with the same flow.
     handed: u64,
-    /// The channels of the reader, each with the position behind which its subscription begins.
+    /// The channels of the reader, each with the position after which its subscription begins.
     channels: HashMap<Box<[u8]>, Lsn>,
     /// The position of the reader; `None` if it is at the tail.
     behind: Option<Lsn>,
@@ -104,7 +104,8 @@ impl Reader {
 }
 
 impl Readers {
-    /// A set without readers. A reader with more than `window_bytes` unsent bytes is left behind.
+    /// A set without readers. A reader with more than `window_bytes` unsent bytes gets no more messages until
+    /// half of this window is free.
     pub fn new(workers: usize, window_bytes: u64) -> Readers {
         Readers {
             readers: HashMap::new(),
@@ -146,7 +147,7 @@ impl Readers {
         self.readers.len()
     }
 
-    /// Unsent bytes above which a reader is left behind: the configured window, or less if many share
+    /// Unsent bytes above which a reader must wait: the configured window, or less if many share
     /// [`WINDOWS_BYTES`].
     fn window_bytes(&self) -> u64 {
         let share = WINDOWS_BYTES / self.readers.len().max(1) as u64;
@@ -172,7 +173,7 @@ impl Readers {
 
     // ---- subscriptions ------------------------------------------------------------------------------------
 
-    /// Subscribes to the messages of a channel behind `position`. Reading begins at `at`, a batch boundary at
+    /// Subscribes to the messages of a channel after `position`. Reading begins at `at`, a batch boundary at
     /// or before `position`.
     pub fn subscribe(
         &mut self,
@@ -290,7 +291,7 @@ impl Readers {
         }
     }
 
-    /// Whether a reader is at the position `tail`, and wants everything behind it.
+    /// Whether a reader is at the position `tail`, and wants all messages of its channels after it.
     fn may_join(&self, id: ReaderId, tail: Option<Lsn>) -> bool {
         let Some(reader) = self.readers.get(&id) else { return false };
         reader.behind.is_some_and(|at| Some(at) == tail && reader.wants_all_behind(at))

@@ -377,6 +377,34 @@ fn a_lost_position_ends_only_the_subscriptions_behind_it() {
     world.settle();
 }
 
+/// A log whose beginning is removed while it is read.
+struct CutLog<'a>(&'a mut FakeLog, Lsn);
+
+impl LogSource for CutLog<'_> {
+    fn read(&mut self, from: Lsn, each: &mut dyn FnMut(&DurableMessage<'_>)) -> Read {
+        self.0.read(from, each);
+        self.0.start = self.1;
+        Read::Forgotten(Position { epoch: EPOCH, lsn: self.1, reign: 0 })
+    }
+}
+
+#[test]
+fn what_was_handed_out_before_the_log_was_lost_fills_the_window() {
+    let mut world = World::new(1);
+    world.subscribe(0, 0, Lsn::ZERO);
+    while world.step(1) {}
+    world.log.append(&[0; 100]);
+    world.log.append(&[1; 4]);
+    world.subscribe(0, 1, Lsn::new(4096 + 2));
+    let id = world.clients[0].id;
+    assert!(world.readers.step(&mut CutLog(&mut world.log, Lsn::new(4096))));
+    world.collect();
+    assert!(world.clients[0].unsent > WINDOW && world.clients[0].heard.keys().eq(&[1]));
+    while world.step(1) {}
+    assert!(world.readers.is_behind(id), "it has taken nothing yet");
+    world.settle();
+}
+
 #[test]
 fn a_client_that_subscribes_again_keeps_its_window() {
     let mut world = World::new(1);

@@ -1,7 +1,7 @@
 //! Delivering a batch: from frames to the output of each subscriber.
 //!
-//! - Most subscribers have one subscription. For those of a channel, all its messages in the batch are one
-//!   piece, encoded once for all of them, even if messages of other channels lie in between.
+//! - Most subscribers have one subscription. For those of a channel, all messages of the channel in the batch
+//!   are one piece, up to a limit of bytes, even if messages of other channels lie in between.
 //! - For subscribers with several subscriptions, and those of patterns, consecutive messages of one channel
 //!   are a run, which is one piece. So that the order is right for every subscriber, a run ends before a
 //!   message of another channel. It is a single message if a subscriber gets that message more than once (by

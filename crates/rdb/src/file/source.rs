@@ -7,7 +7,8 @@ use crate::{CRC, Error};
 
 /// The maximum bytes of one read.
 const BUFFER_BYTES: usize = 256 << 10;
-/// A long string is allocated in steps of at least this size, each after the previous one is filled.
+/// The first step in which the memory of a long string is allocated. Each further step follows when the
+/// memory is filled.
 const STEP_BYTES: usize = 1 << 20;
 
 /// An [`Input`] over a file.

@@ -1,11 +1,12 @@
-//! Applies the log on a replica, batch after batch, while clients read.
+//! Applies the log on a follower, batch after batch, while clients read.
 //!
 //! ```text
 //! chunk of the local log, and the allowed position --> Replayer --> records up to there, in order
 //! ```
 //!
-//! One thread suffices: records of one key are applied in groups, at the speed of memory, so a leader with
-//! all its other work does not outrun it. With more threads, readers would see parts of atomic units.
+//! One thread suffices: consecutive records that are one effect on one key each are applied in groups, whose
+//! memory is prefetched together, so a leader with all its other work does not outrun it. With more threads,
+//! readers would see parts of atomic units.
 //!
 //! Invariants
 //! - A record is applied atomically: all its slots are locked at once, so no client sees half of a
@@ -27,7 +28,7 @@ pub struct Replayer {
     keyspace: Arc<Keyspace>,
     /// `None`: document changes are skipped.
     documents: Option<Arc<Documents>>,
-    /// Everything but settings is skipped.
+    /// Whether everything but settings is skipped.
     only_settings: bool,
     chains: Chains,
     /// The last record that was applied, or stored as part of a chain.
@@ -64,9 +65,9 @@ impl Replayer {
         self.applied
     }
 
-    /// The position from which the log must be kept, and at which a snapshot taken now must begin: a position
-    /// at or before [`Replayer::applied`], within the first batch needed. Later records may continue a chain
-    /// that begins there.
+    /// A position at or before [`Replayer::applied`]. The log must be kept from the last batch boundary at or
+    /// before this position, and a snapshot taken now must begin there: later records may continue a chain
+    /// that begins at this position.
     pub fn needed_from(&self) -> Lsn {
         self.chains.first_open().unwrap_or(self.applied)
     }
@@ -77,11 +78,11 @@ impl Replayer {
     }
 
     /// Applies the records of the chunk that are not applied yet, up to `until`. The chunk must begin at or
-    /// before the end of the last one. Returns [`Replayer::applied`].
+    /// before [`Replayer::applied`], whose new value is returned.
     ///
     /// # Errors
-    /// If a record cannot be decoded, or does not fit the document databases. Later records are not applied,
-    /// and some before it may not be.
+    /// If a record cannot be decoded, or does not fit the data. Later records are not applied, and some
+    /// before it may not be.
     ///
     /// # Panics
     /// If there is a gap before the chunk.
@@ -94,7 +95,7 @@ impl Replayer {
     ) -> Result<Lsn, RecoverError> {
         assert!(chunk.start <= self.applied, "a gap before lsn {}", chunk.start);
         if self.only_settings {
-            return self.apply_settings(chunk, until);
+            return self.apply_settings(chunk, until, observer);
         }
         let group = Group::new();
         let (keyspace, documents) = (&*self.keyspace, self.documents.as_deref());
@@ -114,12 +115,18 @@ impl Replayer {
         Ok(self.applied)
     }
 
-    fn apply_settings(&mut self, chunk: &Chunk, until: Lsn) -> Result<Lsn, RecoverError> {
+    fn apply_settings(
+        &mut self,
+        chunk: &Chunk,
+        until: Lsn,
+        observer: &mut impl Observer,
+    ) -> Result<Lsn, RecoverError> {
         let seen = self.seen;
         let new = chunk.records().skip_while(|record| record.lsn <= seen);
         for record in new.take_while(|record| record.lsn <= until) {
             apply_settings(&self.keyspace, &record)?;
             self.seen = record.lsn;
+            observer.after_record(record.lsn);
         }
         self.applied = self.applied.max(until.min(chunk.end));
         Ok(self.applied)

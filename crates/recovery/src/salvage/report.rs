@@ -15,6 +15,7 @@ use lsn::Lsn;
 use serde_json::{Value, json};
 use storage::{Hole, HoleKind, SnapshotDamage, snapshot};
 
+use super::messages::{Messages, OfChannel};
 use crate::unix_time;
 
 const FILE_NAME: &str = "recovery-report.json";
@@ -36,6 +37,8 @@ pub(super) enum Kind {
     AllSnapshots,
     /// All document files, while the log does not hold everything.
     Documents,
+    /// Document files that are older than the log, or newer.
+    DocumentsApart,
 }
 
 impl Kind {
@@ -52,6 +55,7 @@ impl Kind {
             Kind::ForeignSnapshot => "snapshot of another log",
             Kind::AllSnapshots => "all snapshots",
             Kind::Documents => "all files of documents",
+            Kind::DocumentsApart => "files of documents of another moment",
         }
     }
 
@@ -79,6 +83,9 @@ impl Kind {
             }
             Kind::AllSnapshots => "all keys, except those that the log creates again",
             Kind::Documents => "all documents, except databases that the log creates again",
+            Kind::DocumentsApart => {
+                "the changes of these records: of documents if their files are older than the log, of keys if they are newer"
+            }
         }
     }
 }
@@ -130,6 +137,16 @@ impl DamageLocation {
             lsns: Some((Lsn::ZERO, begin)),
             file: documents::directory(dir),
             ..DamageLocation::of_all_snapshots(dir, Kind::Documents, reason.into())
+        }
+    }
+
+    /// Documents that are saved up to `saved`, beside a log that was read from `begin` to `end`.
+    pub(super) fn documents_apart(dir: &Path, saved: Lsn, (begin, end): (Lsn, Lsn)) -> DamageLocation {
+        let reason = format!("they are saved up to lsn {saved}; the log is read from {begin} to {end}");
+        DamageLocation {
+            lsns: Some(if saved < begin { (saved, begin) } else { (end, saved) }),
+            file: documents::directory(dir),
+            ..DamageLocation::of_all_snapshots(dir, Kind::DocumentsApart, reason)
         }
     }
 
@@ -214,6 +231,8 @@ pub struct Losses {
     pub(super) changes_left_out: u64,
     /// Number of recovered keys.
     pub(super) keys: u64,
+    /// Messages of durable channels in the damaged log.
+    pub(super) messages: Messages,
 }
 
 /// A range, both ends included, for a line of the log.
@@ -225,7 +244,8 @@ impl Losses {
     pub(super) fn new(made_at_ms: u64) -> Losses {
         let (places, slots) = (Vec::new(), Vec::new());
         let (rows, records, changes_left_out, keys) = (0, 0, 0, 0);
-        Losses { made_at_ms, places, slots, base: None, log_end: None, rows, records, changes_left_out, keys }
+        let (base, log_end, messages) = (None, None, Messages::default());
+        Losses { made_at_ms, places, slots, base, log_end, rows, records, changes_left_out, keys, messages }
     }
 
     pub(super) fn note(&mut self, place: DamageLocation) {
@@ -259,6 +279,41 @@ impl Losses {
         self.places.len()
     }
 
+    /// Number of messages of durable channels that are lost once the loss is accepted, damaged ones not
+    /// counted.
+    pub fn messages(&self) -> u64 {
+        self.messages.count
+    }
+
+    fn messages_to_json(&self) -> Value {
+        let Messages { count, by_channel, of_other_channels, has_holes, failed } = &self.messages;
+        let of_channel = |channel: &[u8], OfChannel { messages, lsns: (first, last) }: OfChannel| {
+            json!({
+                "channel": String::from_utf8_lossy(channel),
+                "messages": messages,
+                "lsns": [first.get(), last.get()],
+            })
+        };
+        let channels = by_channel.iter().map(|(channel, messages)| of_channel(channel, *messages));
+        let mut told = json!({
+            "lost": "all messages: only the log has them, and confirming begins a new log",
+            "messages": count,
+            "channels": channels.collect::<Vec<_>>(),
+            "messages_of_other_channels": of_other_channels,
+            "perhaps_more_in_damaged_parts": has_holes,
+        });
+        if let Some(reason) = failed {
+            told["not_counted_to_the_end"] = reason.as_str().into();
+        }
+        told
+    }
+
+    /// The bytes of places that lose something: what is lost of a missing segment is a place of its own.
+    fn lost_bytes(&self) -> u64 {
+        let losing = self.places.iter().filter(|place| !place.kind.loses_nothing());
+        losing.map(|place| place.bytes).fold(0, u64::saturating_add)
+    }
+
     /// Writes the report into the data directory.
     pub fn write(&self, disk: &dyn Disk, dir: &Path) -> io::Result<PathBuf> {
         let report = json!({
@@ -274,13 +329,15 @@ impl Losses {
             },
             "left_out": {
                 "places": self.places.len(),
-                "bytes": self.places.iter().map(|place| place.bytes).fold(0, u64::saturating_add),
+                "bytes": self.lost_bytes(),
                 "slots": self.slots,
                 "changes_of_lost_keys": self.changes_left_out,
             },
+            "durable_channels": self.messages_to_json(),
             "places": self.places.iter().map(DamageLocation::to_json).collect::<Vec<_>>(),
             "next": [
                 "Copy the directory before anything else: confirming removes the damaged files.",
+                "If durable channels have messages that somebody still needs: `sheaf log` shows those before the first damaged part.",
                 "Look at the data; reads are served. `slots` are those of CLUSTER KEYSLOT, `lsns` positions of the log.",
                 "If a backup or a replica has the lost data: stop the server and restore that instead.",
                 "Else accept the loss: CONFIG SET force-recovery confirmed. The server then takes a snapshot of what it has, \
@@ -299,4 +356,23 @@ impl Losses {
 pub(super) fn confirmed(disk: &dyn Disk, dir: &Path, begin_lsn: Lsn) -> io::Result<()> {
     let aside = dir.join(format!("recovery-report-confirmed-{:016x}.json", begin_lsn.get()));
     env::crashsafe::rename_durably(disk, &dir.join(FILE_NAME), &aside)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_bytes_of_a_missing_segment_count_once() {
+        let place = |kind, bytes| DamageLocation {
+            bytes,
+            ..DamageLocation::of_all_snapshots(Path::new("/data"), kind, String::new())
+        };
+        let mut losses = Losses::new(0);
+        losses.note(place(Kind::Log(HoleKind::Segment), 1 << 20));
+        losses.note(place(Kind::Log(HoleKind::SegmentHeader), 4096));
+        losses.note(place(Kind::Log(HoleKind::Records), 8192));
+        losses.note(place(Kind::SnapshotChunk, 100));
+        assert_eq!((losses.lost_bytes(), losses.places()), (8292, 4));
+    }
 }

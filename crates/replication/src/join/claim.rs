@@ -9,7 +9,8 @@ use super::MARKS_MAX;
 use crate::{ProcessId, ReplicaId, digits};
 
 /// The version of frames, texts and the log format, on which a replica and its leader must agree. Version 1
-/// compared ends of batches by sums of their footers, which did not depend on the contents of the batches.
+/// compared the ends of batches by checksums of their footers, which did not depend on what is in the
+/// batches.
 pub const PROTOCOL_VERSION: u32 = 2;
 
 /// The end of a batch, with its chain value.
@@ -30,7 +31,7 @@ pub struct Claim {
     pub log_id: [u8; 16],
     /// The highest epoch that the replica has seen.
     pub epoch: u32,
-    /// The end of the replica's last durable batch; [`Lsn::ZERO`] and 0 if the log is empty.
+    /// The end of the replica's last durable batch; [`Lsn::ZERO`] and 0 if the log is empty or unusable.
     pub mark: Mark,
     /// The port on which it serves clients.
     pub port: u16,
@@ -89,7 +90,7 @@ impl Claim {
     }
 }
 
-/// The answer of a leader, except errors.
+/// The answer of a leader to a claim, except errors.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Answer {
     /// Frames follow, from this position.
@@ -103,7 +104,7 @@ pub enum Answer {
     Probe,
     /// The replica must copy everything.
     Full {
-        /// From this port of the leader's host.
+        /// The port of the leader's host that serves the copy.
         http_port: u16,
     },
 }

@@ -63,7 +63,7 @@ pub enum Verdict {
     CopyAnew,
     /// Copy everything.
     Copy {
-        /// From this port of the leader's host.
+        /// The port of the leader's host that serves the copy.
         http_port: u16,
     },
 }
@@ -71,7 +71,7 @@ pub enum Verdict {
 /// Why a leader is not followed; formatted as the rest of a sentence that begins with its address.
 #[derive(Debug, thiserror::Error)]
 pub enum JoinError<E> {
-    /// Its answer is an error, or not understood.
+    /// Its answer is an error, is not understood, or is for another position.
     #[error("refuses: {0}")]
     Refused(String),
     /// It leads in an earlier epoch.

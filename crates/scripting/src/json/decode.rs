@@ -213,7 +213,7 @@ impl Reader<'_> {
             b'-' | b'+' | b'0'..=b'9' | b'i' | b'I' | b'n' | b'N' => self.number(at),
             _ => Kind::Error("invalid token"),
         };
-        // Errors in strings and numbers are reported at the position of the fault, not of the token.
+        // An error in a string is reported at its own position, not at that of the token.
         let at = if matches!(kind, Kind::Error(text) if text != "invalid token") { self.at } else { at };
         Token { kind, at }
     }

@@ -128,8 +128,9 @@ impl<'a> Reader<'a> {
         string(self.lua, self.take(len)?)
     }
 
-    /// Reads an array. No memory is reserved for the claimed length; as a consequence, `pairs` iterates in
-    /// the same order as in Redis.
+    /// Reads an array. The table grows with its elements, so the claimed length reserves no memory. Redis
+    /// grows it in the same way, so the function `pairs` of a script visits the elements in the same order as
+    /// there.
     fn list(&mut self, len: usize, depth: usize) -> Result<Word<'a>> {
         let table = sequence(self.lua, len, 0, || self.value(depth + 1))?;
         Ok(Either::Right(Value::Table(table)))

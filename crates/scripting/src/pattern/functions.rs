@@ -10,7 +10,8 @@ use crate::{
     meter::{Meter, Steps},
 };
 
-/// Adds the functions to the table `string`. A result of `gsub` has at most `bytes_max` bytes.
+/// Adds the functions to the table `string`. The result of `gsub` has at most `bytes_max` bytes, plus the
+/// length of the subject.
 pub(crate) fn install(lua: &Lua, string: &Table, meter: &Meter, bytes_max: usize) -> Result<()> {
     let search = |name: &'static str, finds: bool| {
         let meter = meter.clone();
@@ -170,6 +171,23 @@ impl Replacement {
     }
 }
 
+/// The result of `gsub`, within its limit.
+struct Substituted<'m> {
+    bytes: Vec<u8>,
+    bytes_max: usize,
+    steps: Steps<'m>,
+}
+
+impl Substituted<'_> {
+    fn append(&mut self, bytes: &[u8]) -> Result<()> {
+        if bytes.len() > self.bytes_max - self.bytes.len() {
+            return Err(too_large());
+        }
+        self.bytes.extend_from_slice(bytes);
+        Ok(())
+    }
+}
+
 const NOT_A_REPLACEMENT: &str = "bad argument #3 to 'gsub' (string/function/table expected)";
 
 fn substitute(
@@ -184,21 +202,19 @@ fn substitute(
     let (subject, pattern) = (subject.as_bytes(), pattern.as_bytes());
     let (anchored, pattern) = anchor(&pattern);
     let mut matcher = Matcher::new(&subject, pattern, Steps::new(meter));
-    let (mut out, mut at, mut count) = (Vec::new(), 0, 0);
+    let mut out = Substituted { bytes: Vec::new(), bytes_max, steps: Steps::new(meter) };
+    let (mut at, mut count) = (0, 0);
     while count < max {
         let matched = matcher.match_at(at)?;
         if let Some(end) = matched {
             count += 1;
             replace(lua, &subject, (at, end), matcher.captures(), by, &mut out)?;
-            if out.len() > bytes_max {
-                return Err(too_large());
-            }
         }
         match matched {
             Some(end) if end > at => at = end,
             _ => match subject.get(at) {
                 Some(&byte) => {
-                    out.push(byte);
+                    out.append(&[byte])?;
                     at += 1;
                 }
                 None => break,
@@ -208,8 +224,8 @@ fn substitute(
             break;
         }
     }
-    out.extend_from_slice(subject.get(at..).unwrap_or_default());
-    Ok((lua.create_string(&out)?, count))
+    out.append(subject.get(at..).unwrap_or_default())?;
+    Ok((lua.create_string(&out.bytes)?, count))
 }
 
 fn replace(
@@ -218,7 +234,7 @@ fn replace(
     (start, end): (usize, usize),
     captures: &[Capture],
     by: &Replacement,
-    out: &mut Vec<u8>,
+    out: &mut Substituted<'_>,
 ) -> Result<()> {
     let first = || match captures.first() {
         Some(capture) => value(lua, subject, *capture),
@@ -232,18 +248,17 @@ fn replace(
         }
     };
     match value {
-        Value::Nil | Value::Boolean(false) => out.extend_from_slice(&subject[start..end]),
-        Value::String(text) => out.extend_from_slice(&text.as_bytes()),
+        Value::Nil | Value::Boolean(false) => out.append(&subject[start..end]),
+        Value::String(text) => out.append(&text.as_bytes()),
         Value::Integer(_) | Value::Number(_) => {
             let text = lua.coerce_string(value)?;
-            out.extend_from_slice(&text.map_or_else(Vec::new, |text| text.as_bytes().to_vec()));
+            out.append(&text.map_or_else(Vec::new, |text| text.as_bytes().to_vec()))
         }
         other => {
             let name = other.type_name();
-            return Err(mlua::Error::runtime(format!("invalid replacement value (a {name})")));
+            Err(mlua::Error::runtime(format!("invalid replacement value (a {name})")))
         }
     }
-    Ok(())
 }
 
 /// Appends a replacement text in which `%0` to `%9` stand for the match and its captures.
@@ -252,26 +267,25 @@ fn expand(
     (start, end): (usize, usize),
     captures: &[Capture],
     text: &[u8],
-    out: &mut Vec<u8>,
+    out: &mut Substituted<'_>,
 ) -> Result<()> {
     let mut bytes = text.iter();
     while let Some(&byte) = bytes.next() {
+        out.steps.step()?;
         if byte != b'%' {
-            out.push(byte);
+            out.append(&[byte])?;
             continue;
         }
         match bytes.next() {
-            Some(b'0') => out.extend_from_slice(&subject[start..end]),
-            Some(b'1') if captures.is_empty() => out.extend_from_slice(&subject[start..end]),
+            Some(b'0') => out.append(&subject[start..end])?,
+            Some(b'1') if captures.is_empty() => out.append(&subject[start..end])?,
             Some(digit) if digit.is_ascii_digit() => match captures.get(usize::from(digit - b'1')) {
-                Some(&Capture::Bytes(start, end)) => out.extend_from_slice(&subject[start..end]),
-                Some(&Capture::Place(at)) => {
-                    out.extend_from_slice(itoa::Buffer::new().format(at + 1).as_bytes());
-                }
+                Some(&Capture::Bytes(start, end)) => out.append(&subject[start..end])?,
+                Some(&Capture::Place(at)) => out.append(itoa::Buffer::new().format(at + 1).as_bytes())?,
                 Some(Capture::Open(_)) => return Err(mlua::Error::runtime("unfinished capture")),
                 None => return Err(mlua::Error::runtime("invalid capture index")),
             },
-            Some(&other) => out.push(other),
+            Some(&other) => out.append(&[other])?,
             None => {}
         }
     }

@@ -85,3 +85,19 @@ fn hostile_patterns_end() {
         vm.eval("while true do pcall(string.find, ('a'):rep(3000), ('.-'):rep(8) .. 'b') end", &[], &[]);
     assert_eq!(caught, "stopped: TooLong");
 }
+
+#[test]
+fn what_gsub_does_not_replace_counts_for_its_limit() {
+    let lua = mlua::Lua::new();
+    let string = lua.create_table().expect("a table");
+    super::install(&lua, &string, &crate::meter::Meter::default(), 10).expect("a library");
+    lua.globals().set("string", string).expect("a table");
+    let eval = |script: &str| {
+        let script = format!("local ok, text = pcall(string.gsub, {script}) return tostring(text)");
+        lua.load(script).eval::<String>().expect("the script runs")
+    };
+    assert_eq!(eval("'0123456789', 'y', ''"), "0123456789");
+    for script in ["'0123456789a', '^y', ''", "'0123456789', '0', 'xx', 1", "'0123456789', '0', '%0%0'"] {
+        assert!(eval(script).contains("not enough memory"), "{script}");
+    }
+}

@@ -340,6 +340,12 @@ fn functions_that_take_long_ask_whether_to_go_on() {
         "pcall(cmsgpack.unpack, '\\221\\0\\15\\66\\64' .. ('\\1'):rep(1000000))",
         "return (('x'):rep(10000):find('.-.-.-.-y'))",
         "return (('x'):rep(1000000):gsub('.', ''))",
+        // Nothing is replaced by very much of nothing.
+        "return (('x'):rep(100):gsub('', ('%0'):rep(100000)))",
+        "pcall(struct.size, (' '):rep(1000000))",
+        "pcall(struct.size, 'i' .. ('0'):rep(1000000) .. '1')",
+        "pcall(struct.pack, ('<'):rep(1000000))",
+        "pcall(struct.unpack, ('x'):rep(1000000), ('x'):rep(1000000))",
     ] {
         assert_eq!(vm.eval(script, &[], &[]), "stopped: TooLong", "{script}");
     }

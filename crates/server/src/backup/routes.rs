@@ -1,6 +1,6 @@
 //! The HTTP routes of backups: `POST /_backup`, `GET /_backup/SESSION/FILE`, `DELETE /_backup/SESSION`.
 //!
-//! They are for admins; the caller of this router checks that.
+//! They are for admins and for users who may run REPLICATE; the caller of this router checks that.
 
 use std::{borrow::Cow, sync::Arc, time::Duration};
 

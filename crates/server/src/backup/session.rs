@@ -3,8 +3,9 @@
 //! Invariants
 //! - A session that has ended sends nothing more, not even from an open file: its bytes may have been reused
 //!   for another file. A reader therefore checks *after* each read whether the session has ended.
-//! - There are at most [`SESSIONS_MAX`] sessions. Each ends after [`IDLE_US`] without a request, when the log
-//!   after it has grown by `backup-retention-bytes`, or when the disk has no room for the log.
+//! - There are at most [`SESSIONS_MAX`] sessions. Each ends after [`IDLE_US`] without a request or a piece
+//!   sent, when the log after it has grown by `backup-retention-bytes`, or when the disk has no room for the
+//!   log.
 //! - A session from which nothing was copied blocks no other and keeps little: after [`GIVE_WAY_US`] it gives
 //!   way to another one, and it ends when the log has grown by a [share](UNUSED_LOG_SHARE) of
 //!   `backup-retention-bytes`.
@@ -35,7 +36,7 @@ use backup::{Offer, OfferedFile, chain_digits};
 pub(crate) const SESSIONS_MAX: usize = 4;
 /// Concurrent transfers of a session: each takes two pieces of memory.
 pub(crate) const TRANSFERS_MAX: usize = 4;
-/// A session without requests ends after this time.
+/// A session ends after this time without a request or a piece sent.
 const IDLE_US: u64 = 60_000_000;
 /// An unused session keeps its place for this time when others need one.
 const GIVE_WAY_US: u64 = 10_000_000;
@@ -300,7 +301,7 @@ impl Session {
         self.transfers.clone().try_acquire_owned().ok()
     }
 
-    /// Notes a request.
+    /// Notes a request, or that a piece of a file was sent.
     pub(crate) fn touch(&self, now_us: u64) {
         self.last_asked_us.fetch_max(now_us, Relaxed);
     }

@@ -10,11 +10,11 @@ use std::{fmt, path::PathBuf};
 
 use engine::UNCONFIRMED;
 use recovery::group_state::check_durability;
-use settings::{ConfigError, Key, OPTIONS, Origin, Settings, in_our_words, inert_named};
+use settings::{ConfigError, Key, NotStored, OPTIONS, Origin, Settings, in_our_words, inert_named};
 use storage::Log;
 
 use super::{Config, data_settings::VALUE_BYTES_MAX, possible_clients, users::user_settings};
-use crate::encryption::Encryption;
+use crate::{encryption::Encryption, http::issuers};
 
 /// Why a value is refused.
 struct Refused {
@@ -61,7 +61,7 @@ impl Config {
         Ok(recorded)
     }
 
-    /// Whether this server may set values that belong to the data.
+    /// Checks that this server may set values that belong to the data.
     pub(super) fn require_leader_of_data(&self, name: &str) -> Result<(), String> {
         if self.node.refuses_changes() {
             return Err(format!(
@@ -77,7 +77,8 @@ impl Config {
         Ok(())
     }
 
-    /// The settings with these values, and which they are.
+    /// The settings in force with these values in place of the present ones, and the keys of those that were
+    /// given.
     fn changed(&self, pairs: &[(&[u8], &[u8])]) -> Result<(Settings, Vec<Key>), Refused> {
         let mut changed = self.current().clone();
         let mut keys = Vec::with_capacity(pairs.len());
@@ -87,7 +88,7 @@ impl Config {
             // Settings are text, in the file too: a password with other bytes could not be stored unchanged.
             let value = std::str::from_utf8(value).map_err(|_| failed("the value is not UTF-8".into()))?;
             if inert_named(&name).is_some() {
-                tell_that_it_has_no_effect(changed.set_inert(&name, value).map_err(failed)?);
+                tell_that_it_has_no_effect(changed.set_inert_live(&name, value).map_err(failed)?);
                 continue;
             }
             let in_force = changed.clone();
@@ -117,6 +118,8 @@ impl Config {
             let name = OPTIONS[key as usize].name.to_owned();
             Refused { name, reason }
         })?;
+        issuers::check(&changed, &keys)
+            .map_err(|(key, reason)| Refused { name: OPTIONS[key as usize].name.to_owned(), reason })?;
         Ok((changed, keys))
     }
 
@@ -148,13 +151,16 @@ impl Config {
     /// # Errors
     /// In words: the file or the control file cannot be written.
     pub(crate) fn protect_kept(&self) -> Result<(), String> {
-        self.files.lock().seal_kept(&|| self.note_kept())
+        self.files.lock().seal_kept(&|| self.note_kept()).map_err(|error| error.to_string())
     }
 
     /// Notes in the control file that the directory has a file of settings set by clients. While the server
     /// recovers there is no log to do that: [`Config::protect_kept`] does it later.
-    fn note_kept(&self) -> Result<(), String> {
-        self.log.get().map_or(Ok(()), Log::note_settings).map_err(|error| error.to_string())
+    fn note_kept(&self) -> Result<(), NotStored> {
+        self.log.get().map_or(Ok(()), Log::note_settings).map_err(|error| match error.is_disk_full() {
+            true => NotStored::NoRoom(error.to_string()),
+            false => NotStored::Refused(error.to_string()),
+        })
     }
 
     pub(super) fn put_in_force(&self, changed: Settings) {
@@ -170,8 +176,8 @@ impl Config {
     /// Gives a setting a value, or its default, for now and for the next start.
     ///
     /// # Errors
-    /// In words for a client.
-    pub(crate) fn set_and_keep(&self, key: Key, value: Option<&str>) -> Result<(), String> {
+    /// The value is not valid, or the change cannot be stored.
+    pub(crate) fn set_and_keep(&self, key: Key, value: Option<&str>) -> Result<(), NotStored> {
         let option = &OPTIONS[key as usize];
         let mut lasting = self.files.lock();
         let wanted = value.unwrap_or(option.default);
@@ -232,6 +238,8 @@ impl Config {
             }
             Err(refused) => refused.to_string(),
         };
+        drop(lasting);
+        self.put_data_settings_in_force();
         let changed: Vec<&str> = names.iter().chain(given.iter().filter(|_| !follows)).copied().collect();
         tracing::info!(
             target: "server", file, changed = changed.join(", "), refused, overridden = reread.overridden.join(", "),

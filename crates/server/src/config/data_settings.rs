@@ -4,6 +4,7 @@
 //! ```text
 //! CONFIG SET at the leader -> record -> Keyspace::data_settings -> put_data_settings_in_force: in force here
 //! a file, a variable or a flag at the start of a leader -> record_given -> the same
+//! a leader's record on its replica, once applied -> the same
 //! ```
 //!
 //! Invariants
@@ -19,6 +20,7 @@ use engine::users::{OF_HTTP, OF_USERS};
 use keyspace::{AccessClock, DataSettings, Effect, Freed, LIBRARIES_SLOT, SlotGuard};
 use lsn::Lsn;
 use membership::OF_GROUP;
+use recovery::salvage::OF_RECOVERY;
 use settings::{Key, OPTIONS, Origin, OwedSettings, RecordedSetting};
 use storage::Log;
 
@@ -67,22 +69,24 @@ impl Config {
     }
 
     /// Records the given values. Called before anything is served, after a file was read again, and once a
-    /// second. Logs a line when the record is durable.
+    /// second. Logs a line when the record is durable. Returns whether there is a new record, whose values
+    /// the caller must [put in force](Config::put_data_settings_in_force).
     ///
     /// # Panics
     /// Outside of the runtime, if there is anything to record.
-    pub(crate) fn record_given(&self, log: &Log) {
+    pub(crate) fn record_given(&self, log: &Log) -> bool {
         let mut state = self.data.lock();
         if state.given.is_empty() {
             // A CONFIG SET may have replaced them.
-            return self.node.owe_settings(false);
+            self.node.owe_settings(false);
+            return false;
         }
         // A long unit may hold the slot.
-        let Some(mut slot) = self.keyspace.try_lock(LIBRARIES_SLOT) else { return };
+        let Some(mut slot) = self.keyspace.try_lock(LIBRARIES_SLOT) else { return false };
         // This is checked under the lock: a leader that steps down holds the slot while its log becomes a
         // mirror.
         if self.node.refuses_changes() || log.is_mirror() || log.is_frozen() {
-            return;
+            return false;
         }
         let mut record = Vec::new();
         let recorded = state.given.record(&mut slot, &mut record);
@@ -94,6 +98,7 @@ impl Config {
             let log = log.clone();
             tokio::task::spawn_blocking(move || tell_when_durable(&log, position, recorded));
         }
+        position.is_some()
     }
 
     /// Records a fact about the group in the data. Returns the position of the record; `None` if a long unit
@@ -113,25 +118,37 @@ impl Config {
     }
 
     /// Appends a record of settings to the log; they were applied in this slot. Returns its position.
-    pub(super) fn append(&self, log: &Log, mut slot: SlotGuard<'_>, record: &[u8]) -> Option<Lsn> {
+    pub(super) fn append(&self, log: &Log, slot: SlotGuard<'_>, record: &[u8]) -> Option<Lsn> {
+        self.append_marked(log, slot, record, false)
+    }
+
+    /// As [`Config::append`]; the mark says whether the record has messages to durable channels.
+    pub(super) fn append_marked(
+        &self,
+        log: &Log,
+        mut slot: SlotGuard<'_>,
+        record: &[u8],
+        has_messages: bool,
+    ) -> Option<Lsn> {
         if record.is_empty() {
             return None;
         }
         let mut recorder = self.recorder.lock();
-        let position = match recorder.get_or_insert_with(|| log.appender()).reserve(record) {
-            Ok(pending) => {
-                let position = pending.lsn();
-                slot.set_last_lsn(position);
-                drop(slot);
-                pending.publish();
-                Some(position)
-            }
-            // The log is poisoned; the server stops.
-            Err(_) => {
-                slot.set_last_lsn(Lsn::MAX);
-                None
-            }
-        };
+        let position =
+            match recorder.get_or_insert_with(|| log.appender()).reserve_marked(record, has_messages) {
+                Ok(pending) => {
+                    let position = pending.lsn();
+                    slot.set_last_lsn(position);
+                    drop(slot);
+                    pending.publish();
+                    Some(position)
+                }
+                // The log is poisoned; the server stops.
+                Err(_) => {
+                    slot.set_last_lsn(Lsn::MAX);
+                    None
+                }
+            };
         if let Some(threads) = self.log.threads() {
             threads.wake_if_needed();
         }
@@ -151,7 +168,9 @@ impl Config {
             let mut state = self.data.lock();
             let belongs_elsewhere = |name: &[u8]| {
                 OwedSettings::is_mark(name)
-                    || [OF_GROUP, OF_USERS, OF_HTTP].iter().any(|others| name.starts_with(others.as_bytes()))
+                    || [OF_GROUP, OF_USERS, OF_HTTP, OF_RECOVERY]
+                        .iter()
+                        .any(|others| name.starts_with(others.as_bytes()))
             };
             for (name, value) in said.iter().filter(|(name, _)| !belongs_elsewhere(name)) {
                 let (name, value) = (String::from_utf8_lossy(name), String::from_utf8_lossy(value));

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU16, AtomicU64, Ordering::Relaxed};
 
-use engine::{EventClass, MemoryLimits, clients::ClientKind};
+use engine::{EventClass, MemoryLimits, audit::AUDIT_CHANNEL, clients::ClientKind};
 use keyspace::EvictionPolicy;
 use parking_lot::RwLock;
 use settings::{Key, OutputLimit, OutputLimits, Settings};
@@ -37,6 +37,7 @@ pub(crate) struct HotSettings {
     event_classes: AtomicU16,
     output_limits: RwLock<OutputLimits>,
     has_durable_channels: AtomicBool,
+    is_audited: AtomicBool,
     /// Patterns of channels whose messages are kept in the log.
     durable_channels: RwLock<Vec<Box<[u8]>>>,
 }
@@ -62,6 +63,7 @@ impl HotSettings {
         let classes = EventClass::parse(settings.text(Key::NotifyKeyspaceEvents)).unwrap_or_default();
         self.event_classes.store(classes.bits(), Relaxed);
         *self.output_limits.write() = settings.output_limits();
+        self.is_audited.store(settings.switch(Key::Audit), Relaxed);
         let patterns = settings.text(Key::DurableChannels).split_ascii_whitespace();
         let patterns: Vec<Box<[u8]>> = patterns.map(|pattern| pattern.as_bytes().into()).collect();
         self.has_durable_channels.store(!patterns.is_empty(), Relaxed);
@@ -131,9 +133,15 @@ impl HotSettings {
         self.has_durable_channels.load(Relaxed)
     }
 
+    /// Whether the log is kept for readers of messages.
+    pub(crate) fn keeps_messages(&self) -> bool {
+        self.has_durable_channels() || self.is_audited.load(Relaxed)
+    }
+
     pub(super) fn is_durable_channel(&self, channel: &[u8]) -> bool {
-        self.has_durable_channels()
-            && self.durable_channels.read().iter().any(|pattern| wire::glob::matches(pattern, channel))
+        channel == AUDIT_CHANNEL
+            || self.has_durable_channels()
+                && self.durable_channels.read().iter().any(|pattern| wire::glob::matches(pattern, channel))
     }
 }
 

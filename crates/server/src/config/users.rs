@@ -41,6 +41,7 @@ pub(super) fn user_settings(settings: &Settings) -> UserSettings {
         all_channels: settings.text(Key::AclPubsubDefault) == "allchannels",
         log_entries_max: settings.integer(Key::AcllogMaxLen) as usize,
         certificates_name_users: certificates_name_users(settings),
+        are_audited: settings.switch(Key::Audit),
     }
 }
 
@@ -62,7 +63,7 @@ impl Config {
         default.admits_everybody() && default.rights.are_unrestricted()
     }
 
-    /// The users follow the data and the settings.
+    /// Has the users follow the data and the settings.
     pub(crate) fn follow_users(&self) {
         self.users.refresh(&self.keyspace, &self.clients);
     }

@@ -56,7 +56,7 @@ pub(super) struct KeepingUp {
     patient_until_us: u64,
     /// Bytes that the peer had acknowledged when the kernel was last asked; `None` before the first refusal.
     acknowledged_bytes: Option<u64>,
-    /// When the kernel is asked again.
+    /// The kernel is not asked again before this time.
     asks_at_us: u64,
 }
 

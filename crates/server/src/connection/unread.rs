@@ -9,8 +9,8 @@
 //!   (`client-output-buffer-limit normal`), until all is sent.
 //! - All clients together have at most [`UNREAD_BYTES_MAX`] unsent beyond the first mebibyte of each.
 //! - A client that is allowed no more, and whose peer acknowledges nothing for [`STALLED_MS_MAX`] while its
-//!   commands wait, is disconnected. While other clients are refused more bytes, every client with unread
-//!   replies whose peer is silent for so long is disconnected as well.
+//!   commands wait, is disconnected. While other clients are refused more bytes, every client that waits or
+//!   is allowed more, and whose peer is silent for so long, is disconnected as well.
 //!
 //! Clients that are not logged in, and subscribers, are allowed no more.
 //!
@@ -20,7 +20,8 @@
 //! Invariants
 //! - Connections in [`ConversationState::WaitForClient`], and those that are allowed more, are looked at
 //!   several times a second until they are neither.
-//! - [`UnreadReplies`] counts exactly what connections are allowed beyond [`OUTBOX_BYTES_MAX`].
+//! - [`UnreadReplies`] counts what connections are allowed beyond [`OUTBOX_BYTES_MAX`]; it learns at the next
+//!   look at a connection that its allowance has ended.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -36,7 +37,7 @@ use super::{
 
 /// Silence of the peer after which its client is allowed more.
 const READ_ON_AFTER_MS: u64 = 100;
-/// So many times more.
+/// The factor by which a client's allowed bytes grow at each step.
 const GROWTH: u64 = 4;
 /// Limit of the unsent bytes of all clients together, beyond [`OUTBOX_BYTES_MAX`] of each.
 const UNREAD_BYTES_MAX: u64 = 512 << 20;
@@ -86,7 +87,7 @@ pub(super) struct Unread {
     waits_since_ms: Option<u64>,
 }
 
-/// For how long nothing moves, in milliseconds.
+/// How long a client has not read, in milliseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Silence {
     /// The peer acknowledges nothing.

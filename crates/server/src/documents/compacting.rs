@@ -72,7 +72,7 @@ impl Compactor {
     }
 
     fn run(&self) {
-        // Requests have priority. A failure does no harm.
+        // Clients have priority. A failure does no harm.
         let _ = env::thread::set_nice(15);
         loop {
             let mut state = self.state.lock();

@@ -11,6 +11,8 @@
 //!
 //! Invariants
 //! - One save at a time.
+//! - What a forced recovery has left is not saved before it is confirmed, and then by the confirmation.
+//! - Files hold only what is committed: a log whose tail is cut goes on with them.
 //! - The log before a snapshot's begin is given up only if documents are saved up to there: recovery begins
 //!   at a snapshot for keys and documents alike.
 //! - A failed save is retried for ever, less and less often: the disk may have room again. Until then its
@@ -25,7 +27,7 @@ use std::{
     time::Duration,
 };
 
-use documents::{Due, StoreError};
+use documents::{Documents, Due, StoreError};
 use engine::DocumentsCell;
 use env::Clock;
 use lsn::Lsn;
@@ -40,7 +42,7 @@ const LOOK_PERIOD: Duration = Duration::from_secs(1);
 const COMMIT_PATIENCE_US: u64 = 10_000_000;
 /// As [`COMMIT_PATIENCE_US`], for a save that may leave out changes that are not committed.
 const SHORT_PATIENCE_US: u64 = 1_000_000;
-/// The period at which such a wait looks.
+/// How often such a wait checks whether the changes are committed.
 const COMMIT_POLL: Duration = Duration::from_millis(1);
 /// Delay after a failure; it doubles with each further failure up to the maximum. Requested saves are not
 /// delayed.
@@ -130,6 +132,11 @@ impl Saver {
         }
     }
 
+    /// The documents that are served; `None` before that.
+    pub(crate) fn documents(&self) -> Option<&Documents> {
+        self.documents.get().map(|documents| &**documents)
+    }
+
     /// The position up to which documents are saved; `None` without documents.
     pub(crate) fn saved_lsn(&self) -> Option<Lsn> {
         self.documents.get()?.saved_lsn()
@@ -148,17 +155,20 @@ impl Saver {
             let now_ms = self.clock.monotonic_us() / 1000;
             let rests = state.failing.is_some_and(|failing| now_ms < failing.at_ms + failing.retry_ms);
             drop(state);
-            // The state after a forced recovery is not saved before it is confirmed.
-            if (everything || !rests) && !log.is_frozen() {
+            if everything || !rests {
                 // A failure is logged, and the save is retried.
                 let _ = self.save(log, everything, if everything { COMMIT_PATIENCE_US } else { 0 });
             }
         }
     }
 
-    /// Waits for replicas for `patience_us` per database.
+    /// Saves what is due, or `everything`. Waits for `patience_us` at most, in each database, until its
+    /// changes are committed.
     fn save(&self, log: &Log, everything: bool, patience_us: u64) -> Result<Option<Lsn>, StoreError> {
         let Some(documents) = self.documents.get() else { return Ok(None) };
+        if log.is_frozen() {
+            return Ok(documents.saved_lsn());
+        }
         let _turn = self.turn.lock();
         let due = Due { now_ms: self.clock.monotonic_us() / 1000, upto: self.node.applied(log), everything };
         let mut committed = |lsn: Lsn| {
@@ -175,9 +185,10 @@ impl Saver {
         saved.map(|()| documents.saved_lsn())
     }
 
-    /// Waits until the commit policy has acknowledged `lsn`. Returns false after `until_us`.
+    /// Waits until the commit policy has acknowledged `lsn`. Returns false after `until_us`, or if the log
+    /// has failed or the thread is to end.
     fn await_commit(&self, log: &Log, lsn: Lsn, until_us: u64) -> bool {
-        while lsn > log.committed_lsn() {
+        while lsn > self.node.committed(log) {
             let is_over = log.poison_reason().is_some() || self.state.lock().stopping;
             if is_over || self.clock.monotonic_us() > until_us {
                 return false;

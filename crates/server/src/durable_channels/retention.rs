@@ -45,7 +45,7 @@ impl Retention {
         if log.is_frozen() {
             return;
         }
-        let is_wanted = config.hot().has_durable_channels() && log.admit(0) != Admission::NoRoom;
+        let is_wanted = config.hot().keeps_messages() && log.admit(0) != Admission::NoRoom;
         let kept = {
             let settings = config.current();
             let bytes = settings.integer(Key::DurableChannelsRetentionBytes);

@@ -18,11 +18,11 @@ pub(super) const ASKERS_MAX: usize = 16;
 #[derive(Default)]
 pub(super) struct Askers(Arc<AtomicUsize>);
 
-/// The place of one of them, until it is dropped.
+/// The place of one of them. Dropping it frees the place.
 pub(super) struct Place(Arc<AtomicUsize>);
 
 impl Askers {
-    /// Takes a place; `None` if there is none.
+    /// Takes a place; `None` if all are taken.
     pub(super) fn enter(&self) -> Option<Place> {
         let one_more = |count: usize| (count < ASKERS_MAX).then_some(count + 1);
         self.0.fetch_update(SeqCst, SeqCst, one_more).ok()?;

@@ -42,12 +42,13 @@ impl Group {
         }
         if request.id == state.member_id {
             return Err(
-                "ERR this is the server itself that asks to join: --join names a member of the group".into(),
+                "ERR the server that asks has the id of this one: --join names the server itself, or it runs with a copy of this server's directory. \
+                 Name a member of the group; never run a copy of a member's directory, start on an empty one instead".into(),
             );
         }
         if request.group != state.name {
             return Err(format!(
-                "ERR this server belongs to the group '{}', not to '{}'",
+                "ERR this server belongs to the group '{0}', not to '{1}': join it with --group {0}, or name a member of '{1}' with --join",
                 state.name, request.group
             ));
         }

@@ -18,7 +18,7 @@ use crate::replication::handle::ReplicationHandle;
 
 /// How long a backup waits until a majority has what it copies.
 const COMMIT_PATIENCE: Duration = Duration::from_secs(5);
-/// How often it looks.
+/// How often a waiting backup checks that.
 const LOOK_PERIOD: Duration = Duration::from_millis(10);
 
 impl Group {
@@ -26,7 +26,7 @@ impl Group {
     pub(crate) fn refuses_copy(&self, is_for_follower: bool) -> Option<&'static str> {
         let replication = ReplicationHandle(self.node.clone());
         let refusal = match is_for_follower {
-            true => (!self.node.has_lease()).then_some(NO_LEADER),
+            true => self.votes.as_ref().is_some_and(|votes| !votes.may_be_copied()).then_some(NO_LEADER),
             false => replication.refuses_reads().or((!replication.may_answer()).then_some(NO_LEADER)),
         };
         // The first word is the code of an error in the Redis protocol.

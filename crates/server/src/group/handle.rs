@@ -165,7 +165,7 @@ impl Group {
     }
 
     /// Ends writes, waits until another voter has everything, and has it elected. `begins` is called just
-    /// before the election: after it, no reply leaves.
+    /// before the election, after which no reply leaves.
     pub(super) fn hand_over(
         &self,
         votes: &Votes,
@@ -197,7 +197,7 @@ impl Group {
             }
             thread::sleep(LOOK_PERIOD);
         }
-        // A follower that cannot apply its log could not lead, and would only stop the writes.
+        // A follower that cannot apply its log could not lead: a transfer to it would only stop the writes.
         let end = self.log.get().map_or(Lsn::ZERO, |log| log.shippable_lsn());
         while !self.has_applied(to, end) {
             if votes.now_us() >= until_us || self.is_stopping() {

@@ -120,7 +120,7 @@ impl Group {
                         break;
                     }
                     Ok(Answer::Joined(group_id)) => return Ok((group_id, target)),
-                    // It was elected meanwhile, or has led until it lost its directory.
+                    // This server was elected meanwhile, or has led until it lost its directory.
                     Ok(Answer::Elsewhere(leader)) if self.node.is_reached_at(&leader) => {
                         last = format!("{target}: {NOT_LEADER}it takes this server for the leader");
                         break;

@@ -5,8 +5,9 @@
 //! from each member: GROUP PEER takes a client's connection over -> "group-inbox" reads messages -> Votes
 //! ```
 //!
-//! A message that cannot be written at once is lost, with its connection: votes are made for that. The log
-//! has connections of its own.
+//! A message that cannot be written at once is lost, with its connection, and so is one that the other host
+//! does not acknowledge within [`ANSWER_TIMEOUT`]: votes are made for that, and not for messages that a
+//! healed network delivers seconds late. The log has connections of its own.
 //!
 //! Invariants
 //! - A connection of another group, of another version or to another member is refused with the reason. A
@@ -40,7 +41,7 @@ use parking_lot::{Condvar, Mutex};
 use super::inboxes::Inboxes;
 use crate::{
     repeated::Repeated,
-    replication::line::{Introduction, ask, connect_within, keep_alive},
+    replication::line::{Introduction, ask, connect_within, keep_alive, limit_unacknowledged},
 };
 
 /// The version of messages and of the commands between members.
@@ -53,8 +54,9 @@ const LOADING: &str = "LOADING";
 const RETRY_PERIOD: Duration = Duration::from_millis(100);
 /// How often an idle connection is looked at.
 const LOOK_PERIOD: Duration = Duration::from_secs(1);
-/// How long a member may take to answer. A connection that was made while the member restarted may never be
-/// answered, and the votes wait for the next connection.
+/// How long a member may take to answer, and its host to acknowledge a message: two election timeouts. A
+/// connection that was made while the member restarted may never be answered, and the votes wait for the next
+/// connection.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(1);
 /// A sender that the roster does not list is disconnected if it sends nothing for this long. Members may be
 /// silent: followers send each other nothing.
@@ -70,7 +72,7 @@ const WORD_BYTES_MAX: usize = 64;
 /// that may join.
 const HEARD_MAX: usize = 4 * MEMBERS_MAX;
 
-/// Why what a member would send is refused, or changes nothing.
+/// Why a connection or a message of a member is refused, or why a message changes nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Cause {
     Version,
@@ -94,13 +96,16 @@ impl Refusal {
         Refusal { cause, reason: reason.into() }
     }
 
-    /// The group has removed the member that connects.
+    /// The group has removed the member that connects, or never had it: removed members are not remembered.
     pub(super) fn removed(id: MemberId) -> Refusal {
-        Refusal::new(Cause::Removed, format!("the member {id} was removed from the group"))
+        Refusal::new(
+            Cause::Removed,
+            format!("the group has no member {id}: it was removed (GROUP REMOVE), or never belonged to it"),
+        )
     }
 }
 
-/// One direction to one other member.
+/// The connection to one other member, for messages in this direction.
 struct Peer {
     address: Address,
     /// Writes never block.
@@ -230,7 +235,7 @@ impl Peers {
         self.is_removed.load(SeqCst)
     }
 
-    /// Messages and connections that were refused.
+    /// The number of messages and connections that were refused.
     pub(super) fn refused(&self) -> u64 {
         self.refused.load(Relaxed)
     }
@@ -307,7 +312,7 @@ impl Peers {
         let Ok(handle) = socket.try_clone() else { return Ok(()) };
         let number = self.inboxes.lock().open(from, is_listed, handle);
         // The plain end of a tunnel has no other host to be probed: there this fails.
-        let _ = keep_alive(&*socket);
+        let _ = keep_alive(&*socket).and_then(|()| limit_unacknowledged(&*socket, ANSWER_TIMEOUT));
         let begun = socket
             .set_nonblocking(false)
             .and_then(|()| socket.set_read_timeout(Some(SILENCE)))

@@ -1,32 +1,101 @@
 //! A leader whose disk has no room for the log hands over to a voter that has room: every message between
 //! members says whether its sender has room.
 //!
+//! A member keeps room for its vote, and for what it writes when another member leads ([`env::reserve`]).
+//!
 //! Invariants
 //! - Only a voter that has data, all of the log and room is chosen. If there is none, this server goes on
 //!   leading, and refuses writes before they are executed, as a server without a group does.
+//! - The reports of room are newer than the lack of room here: disks often fill up together.
+//! - This server hands over only if it can go on as a follower.
 //! - At most one attempt in [`ROOM_BACKOFF_US`].
 
-use std::{sync::Arc, thread};
+use std::{
+    sync::{Arc, atomic::Ordering::SeqCst},
+    thread,
+    time::Duration,
+};
 
-use consensus::Member;
+use consensus::{HEARTBEAT_TICKS, Member, TICK_US};
+use env::{RealDisk, reserve};
 use membership::Votes;
-use storage::Admission;
+use storage::{Admission, Log};
 
 use super::Group;
 
 /// The pause after an attempt.
-pub(super) const ROOM_BACKOFF_US: u64 = 5_000_000;
+const ROOM_BACKOFF_US: u64 = 5_000_000;
+
+/// The pause after a reserve could not be made.
+const RETRY_PERIOD: Duration = Duration::from_secs(5);
+/// How long the lack of room lasts before this server hands over: by then, every member that is heard has
+/// reported its room again.
+const ROOM_REPORTED_US: u64 = 4 * HEARTBEAT_TICKS as u64 * TICK_US;
+
+/// When the lead may be handed over for lack of room.
+#[derive(Debug, Default)]
+pub(super) struct Yielding {
+    /// Since when the disk has had no room.
+    full_since_us: Option<u64>,
+    /// The end of the pause after an attempt.
+    due_us: u64,
+}
+
+impl Yielding {
+    /// Notes whether the disk has room. Returns whether to try to hand over.
+    pub(super) fn is_due(&mut self, has_room: bool, now_us: u64) -> bool {
+        if has_room {
+            self.full_since_us = None;
+            return false;
+        }
+        let since_us = *self.full_since_us.get_or_insert(now_us);
+        now_us >= (since_us + ROOM_REPORTED_US).max(self.due_us)
+    }
+
+    /// An attempt has begun.
+    pub(super) fn tried(&mut self, now_us: u64) {
+        self.due_us = now_us + ROOM_BACKOFF_US;
+    }
+}
 
 impl Group {
+    /// Makes the reserve of this member, if it has none and the disk has room. The disk may be slow, so this
+    /// is done on a thread of its own, one at a time.
+    pub(super) fn keep_reserve(self: &Arc<Self>) {
+        if !reserve::is_wanted(&RealDisk, self.node.dir()) || self.is_reserving.swap(true, SeqCst) {
+            return;
+        }
+        let group = self.clone();
+        let keep = move || {
+            if let Err(error) = reserve::keep(&RealDisk, group.node.dir()) {
+                tracing::warn!(target: "group", %error, "cannot keep room on the disk for this member's vote; trying again");
+                thread::sleep(RETRY_PERIOD);
+            }
+            group.is_reserving.store(false, SeqCst);
+        };
+        if thread::Builder::new().name("group-reserve".into()).spawn(keep).is_err() {
+            self.is_reserving.store(false, SeqCst);
+        }
+    }
+
+    /// Whether this server can write the small files of a follower.
+    fn may_follow(&self) -> bool {
+        let has_room = self.log.get().is_none_or(Log::has_room_for_small_files);
+        has_room || reserve::is_kept(&RealDisk, self.node.dir())
+    }
+
     /// Whether the disk here has room for the log, and for the vote without which this member cannot be
     /// elected.
     pub(super) fn has_room(&self) -> bool {
         self.log.get().is_none_or(|log| log.admit(0) != Admission::NoRoom && log.has_room_for_small_files())
     }
 
-    /// Begins to hand over to a voter with room. Returns false if this server does not lead, or there is no
-    /// such voter.
+    /// Begins to hand over to a voter with room. Returns false if this server does not lead or could not
+    /// follow, or if there is no such voter.
     pub(super) fn begin_to_yield(self: &Arc<Self>, votes: &Votes) -> bool {
+        if !self.may_follow() {
+            return false;
+        }
         let Some(to) = self.voter_with_all(votes, |it| !it.lacks_room) else { return false };
         tracing::warn!(target: "group", %to, "the disk here has no room for the log: the lead goes to a member that has room");
         let group = self.clone();
@@ -42,5 +111,26 @@ impl Group {
             tracing::error!(target: "group", %error, "cannot start a thread");
         }
         true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_lead_is_handed_over_once_members_have_reported_and_not_again_at_once() {
+        let mut yielding = Yielding::default();
+        let begin_us = 5 * ROOM_BACKOFF_US;
+        assert!(!yielding.is_due(true, 0));
+        assert!(!yielding.is_due(false, begin_us));
+        assert!(!yielding.is_due(false, begin_us + ROOM_REPORTED_US - 1));
+        let due_us = begin_us + ROOM_REPORTED_US;
+        assert!(yielding.is_due(false, due_us));
+        yielding.tried(due_us);
+        assert!(!yielding.is_due(false, due_us + ROOM_BACKOFF_US - 1));
+        assert!(yielding.is_due(false, due_us + ROOM_BACKOFF_US));
+        assert!(!yielding.is_due(true, due_us + ROOM_BACKOFF_US));
+        assert!(!yielding.is_due(false, due_us + ROOM_BACKOFF_US), "it counts from when the room is gone");
     }
 }

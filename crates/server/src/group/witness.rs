@@ -68,7 +68,7 @@ impl Group {
             return;
         }
         let is_full = log.admit(0) == Admission::NoRoom;
-        // A learner that becomes a voter may lack a little.
+        // A segment more than needed is kept: a learner that becomes a voter may lack a little.
         let (dispensable, kept_bytes) = match is_full {
             true => (Some(votes.committed()), 0),
             false => (votes.look(Member::held_by_all).flatten(), log.segment_bytes()),
@@ -108,9 +108,9 @@ impl Group {
     }
 }
 
-/// Forgets the log before the batch that ends `kept_bytes` before `dispensable`, if that frees a segment.
-/// Returns where the log begins now. At least the last batch is kept: the log must be able to name its last
-/// batch.
+/// Forgets the log before the batch at the position `kept_bytes` before `dispensable`, if that frees a
+/// segment. Returns where the log begins then; `None` if nothing was forgotten. At least the last batch is
+/// kept: the log must be able to name its last batch.
 fn forget(log: &Log, dispensable: Lsn, kept_bytes: u64) -> Result<Option<Lsn>, storage::Error> {
     let segment = |lsn: Lsn| lsn.align_down(log.segment_bytes());
     let (before, kept_from) = (log.start_lsn(), Lsn::new(dispensable.get().saturating_sub(kept_bytes)));

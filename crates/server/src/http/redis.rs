@@ -49,7 +49,7 @@ impl couch::Redis for RedisClients {
         }
         // A worker reads, writes and shuts down; these calls are the same for all stream sockets.
         let stream = TcpStream::from(OwnedFd::from(served));
-        let admitted = Admitted { stream, session: None, peer, local: peer, place };
+        let admitted = Admitted { stream, session: None, peer, local: peer, unix: None, place };
         workers[self.turns.take(workers.len())].send(WorkerOrder::Connect(admitted));
         Ok(own)
     }

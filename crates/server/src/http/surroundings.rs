@@ -1,15 +1,15 @@
 //! The server as the CouchDB front sees it: implements the interfaces of [`couch::Host`].
 
 use std::{
-    net::IpAddr,
+    net::{IpAddr, SocketAddr},
     sync::{Arc, OnceLock},
 };
 
-use couch::{Account, Fault, Feeds, Host, LogIn, Progress, Resource, Store};
+use couch::{Account, Fault, Feeds, Host, LogIn, Progress, Resource, Store, TrustedIssuers};
 use engine::clients::DEFAULT_USER;
 use parking_lot::RwLockReadGuard;
 use recovery::progress::LoadProgress;
-use settings::{Key, Settings};
+use settings::{Key, NotStored, Settings};
 
 use super::{redis::RedisClients, tools::ServerTools};
 use crate::{
@@ -51,7 +51,7 @@ impl couch::HttpSettings for Config {
         Config::current(self)
     }
 
-    fn set_and_keep(&self, key: Key, value: Option<&str>) -> Result<(), String> {
+    fn set_and_keep(&self, key: Key, value: Option<&str>) -> Result<(), NotStored> {
         Config::set_and_keep(self, key, value)
     }
 
@@ -80,6 +80,18 @@ impl couch::Accounts for Access {
     fn log_in(&self, address: IpAddr, name: &str, password: &str, resource: Option<Resource>) -> LogIn {
         self.log_in_over_http(address, name, password, resource)
     }
+
+    fn trusted_issuers(&self) -> TrustedIssuers {
+        self.issuers.current()
+    }
+
+    fn note_refused(&self, address: IpAddr) {
+        self.note_refused_token(address);
+    }
+
+    fn note_request(&self, client: SocketAddr, user: &str, request: (&str, &str), succeeded: bool) {
+        Access::note_request(self, client, user, request, succeeded);
+    }
 }
 
 impl couch::Acks for Node {
@@ -106,7 +118,7 @@ impl couch::Status for Status {
     }
 
     fn fault(&self) -> Option<Fault> {
-        let log = self.log.get();
+        let log = self.log.serving(&self.progress);
         let fault = ReadOnly::of(log, &*self.replication).filter(|reason| reason.is_fault())?;
         Some(Fault { name: fault.name(), reason: fault.reason(log) })
     }

@@ -23,8 +23,8 @@ impl Node {
         overdue
     }
 
-    /// Counts replies that are errors because replicas have not acknowledged in time. Logged once, until they
-    /// have caught up.
+    /// Counts replies that are errors because replicas have not acknowledged in time. Logs a line the first
+    /// time, and the next one only after nothing was overdue.
     pub(crate) fn acks_timed_out(&self, replies: u64) {
         if replies == 0 {
             return;
@@ -56,20 +56,35 @@ impl Node {
     /// Notes how long the oldest uncommitted batch of this leader of a group has waited for a majority. After
     /// `ack-timeout`, further writes are refused before they are executed: members that answer, but take no
     /// log, do not depose a leader, and its log must not grow without limit.
+    ///
+    /// A leader that has committed nothing in its term has no lease, so no reply that shows data leaves: it
+    /// refuses reads as well ([`Node::answers_nothing`]), and closes the connections whose replies wait.
     pub(crate) fn note_majority_awaited(&self, awaited_us: u64) {
         let timeout_ms = self.options.read().ack_timeout_ms;
         let lacks = timeout_ms > 0 && awaited_us / 1000 >= timeout_ms;
         match (self.lacks_commits.swap(lacks, SeqCst), lacks) {
-            (false, true) => tracing::error!(
-                target: "group", seconds = awaited_us / 1_000_000,
-                "no majority of the members takes the log: writes are refused until one does. Look at lag-bytes in GROUP MEMBERS, and at the disks \
-                 and connections of the followers"
-            ),
+            (false, true) => {
+                let refused = if self.answers_nothing() { "writes and reads are" } else { "writes are" };
+                tracing::error!(
+                    target: "group", seconds = awaited_us / 1_000_000,
+                    "no majority of the members takes the log: {refused} refused until one does. Look at lag-bytes in GROUP MEMBERS, and at the \
+                     disks and connections of the followers"
+                );
+                if self.answers_nothing() {
+                    self.hang_up();
+                }
+            }
             (true, false) => {
                 tracing::info!(target: "group", "a majority takes the log again: writes are accepted")
             }
             _ => {}
         }
+    }
+
+    /// Whether this server leads, has committed nothing for `ack-timeout`, and has no lease: no reply that
+    /// shows data could leave.
+    pub(super) fn answers_nothing(&self) -> bool {
+        self.lacks_commits.load(SeqCst) && !self.may_answer()
     }
 
     /// The commit position that this server sends to its replicas.

@@ -5,8 +5,9 @@ use std::sync::{Arc, atomic::Ordering::SeqCst};
 use engine::{
     Responder, UNCONFIRMED,
     replication::{
-        Address, Availability, FAR_BEHIND, Failover, Followed, LinkState, MASTER_DOWN, NO_LEADER,
-        NOT_KNOWN_COMMITTED, READ_REMOVED, READ_WITNESS, Replication, RoleView, Wanted, WriteRefusal,
+        Address, Availability, COMMITS_NOTHING, FAR_BEHIND, Failover, Followed, LinkState, MASTER_DOWN,
+        NO_LEADER, NOT_KNOWN_COMMITTED, READ_DEPOSED, READ_REMOVED, READ_WITNESS, Replication, RoleView, Wanted,
+        WriteRefusal,
     },
 };
 use lsn::Lsn;
@@ -34,7 +35,8 @@ impl Availability for ReplicationHandle {
                 true => WriteRefusal::Removed,
                 false if self.0.is_witness() => WriteRefusal::Witness,
                 false if self.0.lacks_leader() => WriteRefusal::NoLeader,
-                false if self.is_deposed() => WriteRefusal::Deposed,
+                false if self.0.is_handing_over.load(SeqCst) => WriteRefusal::HandingOver,
+                false if self.0.is_deposed.load(SeqCst) => WriteRefusal::Deposed,
                 false => WriteRefusal::Replica,
             })
         } else if self.0.owes_settings.load(SeqCst) {
@@ -46,10 +48,6 @@ impl Availability for ReplicationHandle {
         } else {
             None
         }
-    }
-
-    fn is_deposed(&self) -> bool {
-        self.0.votes().is_none() && self.0.is_deposed.load(SeqCst)
     }
 
     fn lacks_acks(&self) -> bool {
@@ -68,9 +66,10 @@ impl Availability for ReplicationHandle {
         let lacks_leader = self.0.lacks_leader();
         let shows_data = self.0.shows_old_data() || !(lacks_leader || self.0.lags_far_behind());
         if !is_stale && shows_data {
-            return None;
+            return self.0.answers_nothing().then_some(COMMITS_NOTHING);
         }
         Some(match self.0.votes() {
+            None if self.0.is_deposed.load(SeqCst) => READ_DEPOSED,
             None => MASTER_DOWN,
             Some(_) if self.0.is_removed() => READ_REMOVED,
             Some(_) if is_stale => NOT_KNOWN_COMMITTED,

@@ -14,6 +14,7 @@
 //! - At most [`REPLICAS_MAX`] replicas are connected.
 
 use std::{
+    collections::BTreeMap,
     io::{self, IoSlice, Read, Write},
     net::{IpAddr, Shutdown, TcpStream},
     sync::{
@@ -32,7 +33,7 @@ use lsn::Lsn;
 use parking_lot::Mutex;
 use replication::{
     Acked, HEARTBEAT_MS, Leading, LogHistory, Moment, Outgoing, Relay, RelayError, RelayOptions, RelayTurn,
-    SILENCE_MS, Session, Tail,
+    ReplicaId, SILENCE_MS, Session, Tail,
     join::{Claim, Decision, Reason},
 };
 use storage::{Log, Pin};
@@ -40,8 +41,10 @@ use storage::{Log, Pin};
 use super::{Node, failover};
 use crate::repeated::Repeated;
 
-/// The most replicas served at a time.
+/// The maximum number of replicas that are served at a time.
 const REPLICAS_MAX: usize = 64;
+/// The maximum number of replicas whose acknowledgements are remembered after they have left.
+const LEFT_MAX: usize = REPLICAS_MAX;
 /// A replica that takes no bytes for this long is disconnected.
 const WRITE_TIMEOUT: Duration = Duration::from_millis(2 * SILENCE_MS);
 /// The timeout of one read of acknowledgements; the read is then repeated.
@@ -61,18 +64,21 @@ pub(super) struct Leader {
     stopping: AtomicBool,
     /// Reasons for which replicas left or were refused, as they were logged.
     logged: Mutex<Repeated>,
+    /// What replicas had acknowledged when their connections ended, and in which epoch of this leader.
+    left_with: Mutex<BTreeMap<ReplicaId, (u32, Lsn)>>,
     /// How replicas have joined.
     pub(crate) joins: Joins,
 }
 
-/// How often replicas have joined, by what they needed.
+/// How often replicas have joined, by what they were given.
 #[derive(Debug, Default)]
 pub(crate) struct Joins {
-    /// The log from where they were.
+    /// The log, from the position at which theirs ended.
     pub(crate) resumed: AtomicU64,
-    /// A copy of all data.
+    /// The order to copy all data.
     pub(crate) copied: AtomicU64,
-    /// A copy, although they had a log: its continuation is no longer kept.
+    /// That order, although they had a log: the part after it is no longer kept. These are among `copied`,
+    /// too.
     pub(crate) not_resumed: AtomicU64,
 }
 
@@ -87,6 +93,8 @@ impl Joins {
 struct Connected {
     session: Session,
     claim: Claim,
+    /// The user as whom it has logged in.
+    user: Vec<u8>,
     address: Address,
     socket: TcpStream,
 }
@@ -106,6 +114,7 @@ impl Leader {
             pin: Mutex::default(),
             stopping: false.into(),
             logged: Mutex::default(),
+            left_with: Mutex::default(),
             joins: Joins::default(),
         }
     }
@@ -148,7 +157,13 @@ impl Leader {
 
     /// Registers a replica; closes an older connection of the same replica. `None` if [`REPLICAS_MAX`] others
     /// are connected.
-    fn join(&self, claim: Claim, acked: Acked, address: &Address, socket: TcpStream) -> Option<Session> {
+    fn join(
+        &self,
+        (claim, user): (Claim, Vec<u8>),
+        acked: Acked,
+        address: &Address,
+        socket: TcpStream,
+    ) -> Option<Session> {
         let id = claim.replica;
         let mut connected = self.connected.lock();
         if let Some(older) = connected.iter().position(|other| other.claim.replica == id) {
@@ -158,13 +173,29 @@ impl Leader {
             return None;
         }
         let session = self.leading.lock().join(id, acked);
-        connected.push(Connected { session, claim, address: address.clone(), socket });
+        connected.push(Connected { session, claim, user, address: address.clone(), socket });
         Some(session)
     }
 
-    fn leave(&self, session: Session) {
+    fn leave(&self, session: Session, id: ReplicaId, epoch: u32) {
+        if let Some(acked) = self.acknowledged(id, epoch) {
+            let mut left_with = self.left_with.lock();
+            if left_with.len() >= LEFT_MAX && !left_with.contains_key(&id) {
+                left_with.pop_first();
+            }
+            left_with.insert(id, (epoch, acked));
+        }
         self.connected.lock().retain(|other| other.session != session);
         self.leading.lock().leave(session);
+    }
+
+    /// The position up to which a replica has acknowledged in this epoch that the log is on its disk, on its
+    /// present connection or an earlier one.
+    fn acknowledged(&self, id: ReplicaId, epoch: u32) -> Option<Lsn> {
+        let earlier = self.left_with.lock().get(&id).filter(|(in_epoch, _)| *in_epoch == epoch).copied();
+        let leading = self.leading.lock();
+        let connected = leading.acks().replicas().find(|(other, _)| *other == id);
+        connected.map(|(_, acked)| acked.flushed).max(earlier.map(|(_, acked)| acked))
     }
 
     /// Closes all connections; returns their number.
@@ -172,6 +203,17 @@ impl Leader {
         let connected = self.connected.lock();
         connected.iter().for_each(|replica| _ = replica.socket.shutdown(Shutdown::Both));
         connected.len()
+    }
+
+    /// Closes the connections of replicas whose user may not have the log any more.
+    pub(super) fn review(&self, may_replicate: impl Fn(&[u8]) -> bool) {
+        for replica in self.connected.lock().iter().filter(|replica| !may_replicate(&replica.user)) {
+            let _ = replica.socket.shutdown(Shutdown::Both);
+            tracing::warn!(
+                target: "replication", replica = %replica.address,
+                "disconnected a replica: its user may not run REPLICATE any more"
+            );
+        }
     }
 
     /// Whether an incident of a replica is to be logged, and how often the same was not logged before.
@@ -202,12 +244,12 @@ impl From<ReplicaFigures> for Replica {
 }
 
 /// Serves the replica that sent REPLICATE on this connection, on its own thread.
-pub(super) fn serve(node: &Arc<Node>, socket: TcpStream, from: IpAddr, words: &[Vec<u8>]) {
+pub(super) fn serve(node: &Arc<Node>, (socket, from): (TcpStream, IpAddr), words: &[Vec<u8>], user: Vec<u8>) {
     let words: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
     let (claim, node) = (Claim::parse(&words), node.clone());
     let run = move || {
         let peer = Address { host: shown_host(from), port: claim.map_or(0, |claim| claim.port) }.to_string();
-        if let Err(reason) = join(&node, (socket, from), claim)
+        if let Err(reason) = join(&node, (socket, from), claim, user)
             && let Some(unlogged) = node.leader.news(&node, &peer, &reason)
         {
             tracing::warn!(target: "replication", replica = peer, reason, unlogged, "a replica has left");
@@ -227,6 +269,7 @@ fn join(
     node: &Arc<Node>,
     (mut socket, from): (TcpStream, IpAddr),
     claim: Option<Claim>,
+    user: Vec<u8>,
 ) -> Result<(), String> {
     let text = |error: io::Error| error.to_string();
     socket.set_nonblocking(false).map_err(text)?;
@@ -288,9 +331,19 @@ fn join(
     };
     let epoch = log.epoch();
     let address = Address { host: node.peer_host(from), port: claim.port };
+    if node.votes().is_some()
+        && let Some(acked) = node.leader.acknowledged(claim.replica, epoch).filter(|acked| at < *acked)
+    {
+        tracing::error!(
+            target: "group", replica = %address, end = %at, acknowledged = %acked,
+            "a member has lost a part of the log that it had acknowledged: an older copy of its directory was put back, or its disk \
+             loses what was synced. Until it has caught up, acknowledged writes may be on this server's disk alone; and it may have \
+             forgotten a vote. Replace it: stop it, GROUP REMOVE it here, and have it join with an empty directory"
+        );
+    }
     let relay = Mutex::new(Relay::new(node.relay_options(), epoch, at, node.now_ms()));
     let acked = relay.lock().acked();
-    let Some(session) = node.leader.join(claim, acked, &address, own_socket) else {
+    let Some(session) = node.leader.join((claim, user), acked, &address, own_socket) else {
         node.leader.leading.lock().forget(claim.replica);
         return say(format!("-ERR {REPLICAS_MAX} replicas are connected, and no more are taken"));
     };
@@ -301,7 +354,7 @@ fn join(
         node.leader.joins.resumed.fetch_add(1, Relaxed);
         converse(node, log, &socket, &relay, session)
     });
-    node.leader.leave(session);
+    node.leader.leave(session, claim.replica, epoch);
     node.acked();
     ended
 }
@@ -463,7 +516,6 @@ mod tests {
     use std::net::TcpListener;
 
     use replication::{
-        ReplicaId,
         frame::HEADER_BYTES,
         join::{Mark, PROTOCOL_VERSION},
     };
@@ -487,13 +539,41 @@ mod tests {
         assert_eq!(error.kind(), io::ErrorKind::WouldBlock, "it has taken nothing");
     }
 
+    fn id(number: usize) -> ReplicaId {
+        ReplicaId::new([number as u8; 16])
+    }
+
+    fn acked(flushed: u64) -> Acked {
+        Acked { flushed: Lsn::new(flushed), applied: Lsn::ZERO, as_of_ms: 0, heard_ms: 0 }
+    }
+
+    #[test]
+    fn what_was_acknowledged_in_an_epoch_is_known_after_the_connection_has_ended() {
+        let leader = Leader::new(0, 0);
+        let join = |number, flushed| leader.leading.lock().join(id(number), acked(flushed));
+        let known = |number, epoch| leader.acknowledged(id(number), epoch).map(Lsn::get);
+        assert_eq!(known(1, 1), None);
+        let first = join(1, 4096);
+        leader.leading.lock().note(first, acked(12_288));
+        assert_eq!(known(1, 1), Some(12_288));
+        leader.leave(first, id(1), 1);
+        assert_eq!((known(1, 1), known(1, 2), known(2, 1)), (Some(12_288), None, None));
+        let second = join(1, 8192);
+        assert_eq!(known(1, 1), Some(12_288), "it has lost some");
+        leader.leave(second, id(1), 1);
+        assert_eq!(known(1, 1), Some(12_288));
+        for number in 2..=LEFT_MAX + 2 {
+            leader.leave(join(number, 4096), id(number), 1);
+        }
+        assert_eq!(leader.left_with.lock().len(), LEFT_MAX);
+    }
+
     #[test]
     fn there_are_only_so_many_replicas_and_each_counts_once() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let leader = Leader::new(0, 0);
         let join = |number: usize| {
             let socket = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-            let acked = Acked { flushed: Lsn::ZERO, applied: Lsn::ZERO, as_of_ms: 0, heard_ms: 0 };
             let address = Address { host: "here".into(), port: 1 };
             let claim = Claim {
                 version: PROTOCOL_VERSION,
@@ -501,18 +581,18 @@ mod tests {
                 epoch: 1,
                 mark: Mark { end: Lsn::ZERO, chain: 0 },
                 port: 1,
-                replica: ReplicaId::new([number as u8; 16]),
+                replica: id(number),
                 process: None,
             };
-            leader.join(claim, acked, &address, socket)
+            leader.join((claim, Vec::new()), acked(0), &address, socket)
         };
         let sessions: Vec<Session> = (0..REPLICAS_MAX).map(|number| join(number).unwrap()).collect();
         assert_eq!(join(REPLICAS_MAX), None);
         let again = join(3).expect("it takes the place of its older connection");
         assert_eq!(leader.replicas().len(), REPLICAS_MAX);
-        leader.leave(sessions[3]);
+        leader.leave(sessions[3], id(3), 1);
         assert_eq!(leader.replicas().len(), REPLICAS_MAX, "the older connection was over already");
-        leader.leave(again);
+        leader.leave(again, id(3), 1);
         assert!(join(REPLICAS_MAX).is_some() && leader.replicas().len() == REPLICAS_MAX);
     }
 }

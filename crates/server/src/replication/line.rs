@@ -16,14 +16,16 @@ use tls::ClientFiles;
 
 use crate::tunnels::Tunnels;
 
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// The longest attempt to connect. The system repeats a lost request after 1 s, and then after twice as long
+/// each time; a new attempt begins anew, so a host is found soon after the network has healed.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 /// The longest wait for an answer to a command.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
-/// The system probes the other host after this idle time,
+/// The idle time after which the system probes the other host.
 const PROBE_AFTER: Duration = Duration::from_secs(5);
-/// at this interval,
+/// The interval between two probes.
 const PROBE_PERIOD: Duration = Duration::from_secs(1);
-/// and closes the connection after this number of probes without an answer.
+/// The number of probes without an answer after which the system closes the connection.
 const PROBES_MAX: u32 = 5;
 /// The longest answer line; a peer that sends a longer one is not a Sheaf server.
 const LINE_BYTES_MAX: usize = 1024;
@@ -84,7 +86,8 @@ pub(crate) fn connect(
     connect_within(ANSWER_TIMEOUT, address, own, begun)
 }
 
-/// As [`connect`]; every answer on this connection must come within `timeout`.
+/// As [`connect`]; every answer on this connection must come within `timeout`, and the other host must
+/// acknowledge within `timeout` what is sent.
 ///
 /// # Errors
 /// As [`connect`].
@@ -147,11 +150,22 @@ pub(crate) fn keep_alive<'a>(socket: impl Into<SockRef<'a>>) -> io::Result<()> {
     socket.into().set_tcp_keepalive(&probes)
 }
 
+/// Has the system close the connection if the other host has not acknowledged for `timeout` what was sent.
+/// Otherwise the system goes on repeating it for a quarter of an hour, after longer and longer pauses: after
+/// a partition, everything on the connection then waits for the end of such a pause.
+///
+/// # Errors
+/// Those of the socket.
+pub(crate) fn limit_unacknowledged<'a>(socket: impl Into<SockRef<'a>>, timeout: Duration) -> io::Result<()> {
+    socket.into().set_tcp_user_timeout(Some(timeout))
+}
+
 /// An unconnected socket, and a second handle of it.
 fn prepare(candidate: SocketAddr, timeout: Duration) -> io::Result<(Socket, TcpStream)> {
     let socket = Socket::new(Domain::for_address(candidate), Type::STREAM, None)?;
     socket.set_tcp_nodelay(true)?;
     keep_alive(&socket)?;
+    limit_unacknowledged(&socket, timeout)?;
     socket.set_write_timeout(Some(timeout))?;
     socket.set_read_timeout(Some(timeout))?;
     let handle = socket.try_clone()?.into();
@@ -239,6 +253,17 @@ mod tests {
         }
         let error = attempt.join().expect("no panic").expect_err("nobody answers");
         assert!(!error.contains("timed out"), "{error}");
+    }
+
+    #[test]
+    fn what_is_sent_must_be_acknowledged_within_the_timeout() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+        let address =
+            Address { host: "127.0.0.1".into(), port: listener.local_addr().expect("bound").port() };
+        let timeout = Duration::from_millis(1234);
+        let own = Introduction::default();
+        let socket = connect_within(timeout, &address, &own, |_| Ok(())).expect("connects");
+        assert_eq!(SockRef::from(&socket).tcp_user_timeout().expect("a TCP socket"), Some(timeout));
     }
 
     #[test]

@@ -10,8 +10,8 @@ use storage::{Log, batches_in};
 
 use super::Node;
 
-/// A follower that hears its leader shows no data that is older than this, unless old data may be shown
-/// (`stale-reads`).
+/// A follower that hears its leader and has caught up once shows no data that is older than this, unless old
+/// data may be shown (`stale-reads`).
 const SHOWN_AGE_MS_MAX: u64 = 5_000;
 
 impl Node {
@@ -30,8 +30,9 @@ impl Node {
         self.votes.as_ref().is_some_and(|votes| votes.is_removed())
     }
 
-    /// Whether a reply that shows data may leave now: within the lease of a leader, or if old data may be
-    /// shown. The data of the reply is committed in any case: the reply waits for that.
+    /// Whether a reply that shows data may leave now: no other member can have been elected (see
+    /// [`Node::has_lease`]), or old data may be shown. The data of the reply is committed in any case: the
+    /// reply waits for that.
     #[inline]
     pub(crate) fn may_answer(&self) -> bool {
         self.has_lease() || self.shows_old_data()
@@ -58,9 +59,8 @@ impl Node {
     /// Whether this member hears its leader, but has not applied what the group has committed for so long
     /// that its data is old: its disk is full, or the connection for the log fails.
     pub(super) fn lags_far_behind(&self) -> bool {
-        let caught_up_ms = || self.following()?.caught_up_ms();
-        let age_ms = |at_ms: u64| self.now_ms().saturating_sub(at_ms);
-        self.votes.is_some() && caught_up_ms().is_some_and(|at_ms| age_ms(at_ms) > SHOWN_AGE_MS_MAX)
+        let is_behind = || self.following().is_some_and(|it| it.behind_ms(self.now_ms()) > SHOWN_AGE_MS_MAX);
+        self.votes.is_some() && is_behind()
     }
 
     /// Whether a member without a majority shows committed data that may be old (`stale-reads`).

@@ -21,7 +21,7 @@ pub(super) struct Overdue {
 
 impl Overdue {
     /// Samples the end of the log and the commit position. Returns the position up to which replies have
-    /// waited longer than `timeout_ms`; 0 is no limit.
+    /// waited longer than `timeout_ms`. A timeout of 0 is no limit.
     pub(super) fn look(&mut self, now_ms: u64, end: Lsn, committed: Lsn, timeout_ms: u64) -> Option<Lsn> {
         self.seen.retain(|(_, seen)| *seen > committed);
         if timeout_ms == 0 || end <= committed {

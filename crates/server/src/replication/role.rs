@@ -40,6 +40,7 @@ impl Node {
         *role = changed;
         self.is_read_only.store(role.is_read_only(), SeqCst);
         self.is_deposed.store(is_deposed(&role), SeqCst);
+        self.is_handing_over.store(role.is_handing_over(), SeqCst);
         self.unconfirmed.store(role.unconfirmed().get(), SeqCst);
         drop(role);
         if is_demoted {
@@ -78,7 +79,8 @@ impl Node {
         Lsn::new(self.unconfirmed.load(SeqCst))
     }
 
-    pub(super) fn is_stale(&self) -> bool {
+    /// Whether no leader has confirmed the log here yet: its tail may be cut.
+    pub(crate) fn is_stale(&self) -> bool {
         self.unconfirmed() > Lsn::ZERO
     }
 
@@ -161,7 +163,7 @@ impl Node {
     }
 }
 
-/// Whether a server in this role takes no writes although clients see a leader.
+/// Whether a server in this role has given up the lead although clients see a leader.
 pub(super) fn is_deposed(role: &Role<Address>) -> bool {
-    role.is_read_only() && !role.is_shown_as_replica()
+    !role.leads() && !role.is_shown_as_replica()
 }

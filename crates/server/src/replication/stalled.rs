@@ -10,8 +10,7 @@ use super::{Node, follower::Following};
 /// Looks at the applier once a second.
 #[derive(Default)]
 pub(crate) struct StalledApplier {
-    /// The state of following. It is kept here, because a promotion takes it from the node before everything
-    /// is applied.
+    /// The state of following, as of the last look at which the server followed.
     following: Option<Arc<Following>>,
     stall: Stall,
 }

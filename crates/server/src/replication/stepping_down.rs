@@ -69,7 +69,7 @@ impl Node {
     }
 
     /// Closes the connections of all clients.
-    fn hang_up(&self) {
+    pub(super) fn hang_up(&self) {
         if let Some(hangs_up) = self.hangs_up.get() {
             hangs_up();
         }

@@ -7,7 +7,7 @@ use env::{HeldDisk, LockLost};
 use super::{EXIT_DIRECTORY_LOST, EXIT_LOG_FAILED, FAIL_GRACE};
 use crate::mailbox::{Mailbox, WorkerOrder};
 
-/// How often an idle server checks that its directory is still there.
+/// How often the server checks that its directory is still there, even if it writes nothing.
 const LOOK_PERIOD: Duration = Duration::from_millis(250);
 
 /// Ends when the directory is no longer the one that was locked. Writes notice that themselves.

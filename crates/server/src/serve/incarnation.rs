@@ -14,7 +14,10 @@ use engine::{observe::LatencyEvent, replication::Availability as _};
 use env::{Clock, RealClock, RealDisk, RealEntropy};
 use keyspace::DbId;
 use lsn::Lsn;
-use recovery::recover::{Mode, RecoverError};
+use recovery::{
+    recover::{Mode, RecoverError},
+    salvage::messages_lost_before,
+};
 use settings::{Key, Settings};
 use storage::{Cut, Log, cut_log, cut_log_alone};
 use tokio::{
@@ -118,7 +121,8 @@ pub(super) async fn run(process: &Process, next: Next) -> Result<Option<Next>, S
     }
     parts.group.start(in_group)?;
     renew_retention(&parts, &log);
-    let channels = parts.durable_channels.start(&log, mailboxes.clone())?;
+    let lost_before = messages_lost_before(&parts.data.keyspace.data_settings());
+    let channels = parts.durable_channels.start(&log, lost_before, mailboxes.clone())?;
     let (saver, compactor) = (parts.saver.start(&log)?, parts.compactor.start()?);
     let (snapshots, scrubber) = (parts.snapshots.start(&log)?, parts.scrubber.start(&log)?);
     show_banner(&parts, (&redis_addresses, &tls_addresses), (&http_addresses, &https_addresses), &log);
@@ -129,6 +133,7 @@ pub(super) async fn run(process: &Process, next: Next) -> Result<Option<Next>, S
         () = parts.stop.requested() => true,
         () = reopening::requested(&node, &log, &mailboxes) => false,
         () = every_second(&parts, &log) => true,
+        () = parts.config.follow_audit(&log) => true,
         lost = failure::notice_loss(&process.disk) => failure::end_process(&lost, &mailboxes, &process.disk),
     };
     tracing::info!(target: "server", "stopping");
@@ -138,6 +143,7 @@ pub(super) async fn run(process: &Process, next: Next) -> Result<Option<Next>, S
     stop_http(&http).await;
     parts.scripts.close();
     stop_workers(mailboxes, threads).await;
+    parts.config.record_audit(&log);
     parts.scrubber.stop();
     parts.durable_channels.stop();
     parts.snapshots.stop(if is_over { parts.stop.at_stop() } else { AtStop::Leave });
@@ -200,7 +206,7 @@ fn listen_for_redis(
         let listener = TcpListener::from_std(listener.try_clone()?)?;
         tokio::spawn(listen::accept(listener, reception.clone(), tls));
     }
-    Ok(())
+    process.unix.as_ref().map_or(Ok(()), |door| door.accept(reception))
 }
 
 /// Saves documents, so that the next start has less of the log to replay. Unsaved changes are in the log.
@@ -272,6 +278,7 @@ fn new_parts(settings: Settings, process: &Process, node: Arc<Node>, clock: Arc<
         redis_port: OnceLock::new(),
         listeners: [("tcp", &process.redis), ("tls", &process.redis_tls), ("sentinel", &process.sentinel)]
             .map(|(name, listeners)| (name, addresses(listeners).unwrap_or_default())),
+        unix_socket: process.unix.as_ref().map(|door| door.path().to_owned()),
     };
     let settings = (settings, process.lasting.clone());
     let encryption = process.encryption.clone();
@@ -399,8 +406,10 @@ async fn watch_signals(parts: Arc<Parts>) {
             _ = interrupt.recv() => break,
             _ = hangup.recv() => {
                 let (config, encryption) = (parts.config.clone(), parts.encryption.clone());
+                let issuers = parts.access.issuers.clone();
                 let reload = move || {
                     config.reload();
+                    issuers.follow(&config.current());
                     if let Some(encryption) = encryption {
                         encryption.reload(true);
                     }
@@ -450,10 +459,14 @@ async fn every_second(parts: &Parts, log: &Log) {
         {
             tell_workers(&|| WorkerOrder::RefuseHeld(refusal));
         }
-        parts.config.put_data_settings_in_force();
-        // On a replica, users change with the leader's log, perhaps while no client is there to notice.
+        // A document of `_users` changes users, perhaps while no client is there to notice.
         parts.config.follow_users();
-        parts.config.record_given(log);
+        if let Some(replicate) = parts.config.users().commands().find(b"replicate") {
+            parts.node.review_replicas(&parts.config.users().current(), replicate);
+        }
+        if parts.config.record_given(log) {
+            parts.config.put_data_settings_in_force();
+        }
         parts.node.tick();
         stalled.look(&parts.node, &parts.scripts);
         read_only.look(Some(log), &*parts.replication);

@@ -20,7 +20,7 @@ use crate::{parts::Parts, replication::JOINING_NICE};
 
 /// How often a long recovery reports its progress in the server's log.
 const REPORT_PERIOD: Duration = Duration::from_secs(2);
-/// How often it shows its progress on a terminal.
+/// How often a recovery shows its progress on a terminal.
 const SHOW_PERIOD: Duration = Duration::from_millis(200);
 /// Memory for nodes of indexes of document databases.
 const INDEX_CACHE_BYTES: u64 = 32 << 20;

@@ -1,11 +1,13 @@
 //! The wait for room on the disk before a restart within the process, which replaces files: without room the
-//! process would end, and nobody might start it again.
+//! process would end, and nobody might start it again. A member of a group has a reserve for it
+//! ([`env::reserve`]), which is released first.
 //!
 //! Meanwhile the server takes no part in its group, and refuses its clients; one that has led closes their
 //! connections again and again. A stop in order ends the wait.
 
 use std::{sync::Arc, time::Duration};
 
+use env::RealDisk;
 use storage::{Error, Log};
 
 use crate::{
@@ -13,7 +15,7 @@ use crate::{
     replication::Node,
 };
 
-/// How often it looks whether there is room.
+/// How often the wait checks whether there is room.
 const LOOK_PERIOD: Duration = Duration::from_secs(1);
 
 /// Completes when a restart within the process is requested and the disk has room for it.
@@ -45,8 +47,14 @@ pub(super) async fn requested(node: &Arc<Node>, log: &Log, mailboxes: &[Mailbox]
 async fn look_for_room(node: &Arc<Node>, log: &Log) -> Result<(), Error> {
     // What is cut off is kept in a file.
     let kept_bytes = node.diverged_at().map_or(0, |at| log.appended_lsn().get().saturating_sub(at.get()));
-    let log = log.clone();
-    match tokio::task::spawn_blocking(move || log.require_room_to_reopen(kept_bytes)).await {
+    let (log, dir) = (log.clone(), node.dir().to_path_buf());
+    let look = move || match log.require_room_to_reopen(kept_bytes) {
+        Err(error) if error.is_disk_full() && env::reserve::release(&RealDisk, &dir) => {
+            log.require_room_to_reopen(kept_bytes)
+        }
+        looked => looked,
+    };
+    match tokio::task::spawn_blocking(look).await {
         Ok(Err(error)) if error.is_disk_full() => Err(error),
         _ => Ok(()),
     }

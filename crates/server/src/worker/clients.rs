@@ -12,20 +12,21 @@ use tokio::net::TcpStream;
 use super::Worker;
 use crate::{
     connection::{Connection, Socket, Taken},
-    mailbox::Admitted,
+    mailbox::{Admitted, UnixPeer},
     redis_feed::Feeding,
 };
 
 /// Delay before the release of an ended connection's leases is retried if the log or a slot was busy.
 const RELEASE_PERIOD: Duration = Duration::from_millis(10);
 
-/// How long a connection may keep a reserved place: another server says at once what it wants.
+/// How long a connection may occupy a place that is reserved for other servers: these say at once what they
+/// want.
 const RESERVED_PERIOD: Duration = Duration::from_secs(1);
 
 impl Worker {
     /// Serves a client until its connection ends.
     pub(super) fn connect(self: &Rc<Self>, admitted: Admitted) {
-        let Admitted { stream, session, peer, local, place } = admitted;
+        let Admitted { stream, session, peer, local, unix, place } = admitted;
         let stream = match TcpStream::from_std(stream) {
             Ok(stream) => stream,
             Err(error) => {
@@ -33,7 +34,7 @@ impl Worker {
                 return;
             }
         };
-        let client = self.register_client(&stream, peer, local);
+        let client = self.register_client(&stream, (peer, local), unix);
         let (id, worker) = (client.id(), self.clone());
         let (connection, serving) =
             Connection::new(Socket::new(stream, session), client, place, worker.clone());
@@ -45,8 +46,8 @@ impl Worker {
             serving.await;
             let ended = worker.connections.borrow_mut().remove(&id);
             if let Some(connection) = ended {
-                if let Some((taken, claim)) = connection.take_over() {
-                    worker.serve_server(taken, peer, claim);
+                if let Some((taken, claim, user)) = connection.take_over() {
+                    worker.serve_server(taken, peer, claim, user);
                 }
                 if connection.place() == Place::Lost {
                     worker.parts.access.note_rejected();
@@ -64,10 +65,12 @@ impl Worker {
     }
 
     /// Hands the connection of another server to those who serve it.
-    fn serve_server(&self, taken: Taken, peer: SocketAddr, claim: PeerClaim) {
+    fn serve_server(&self, taken: Taken, peer: SocketAddr, claim: PeerClaim, user: Vec<u8>) {
         let parts = &self.parts;
         match (parts.node.plain_end(taken.socket, taken.session), claim) {
-            (Ok(socket), PeerClaim::Replica(words)) => parts.node.serve_replica(socket, peer.ip(), &words),
+            (Ok(socket), PeerClaim::Replica(words)) => {
+                parts.node.serve_replica(socket, peer.ip(), &words, user)
+            }
             (Ok(socket), PeerClaim::Member(words)) => parts.group.serve_member(socket, peer.ip(), &words),
             (Ok(socket), PeerClaim::Redis(claim)) => {
                 let (node, snapshots) = (parts.node.clone(), parts.snapshots.clone());
@@ -90,11 +93,22 @@ impl Worker {
         }
     }
 
-    fn register_client(&self, stream: &TcpStream, peer: SocketAddr, local: SocketAddr) -> Arc<Client> {
+    fn register_client(
+        &self,
+        stream: &TcpStream,
+        (peer, local): (SocketAddr, SocketAddr),
+        unix: Option<UnixPeer>,
+    ) -> Arc<Client> {
         let mailbox = self.mailbox.clone();
+        // As Redis shows them.
+        let shown = |address: SocketAddr| match &unix {
+            Some(unix) => format!("{}:0", unix.path),
+            None => address.to_string(),
+        };
         self.host.clients.register(Connected {
-            peer: peer.to_string(),
-            local: local.to_string(),
+            peer: shown(peer),
+            peer_uid: unix.as_ref().map(|unix| unix.uid),
+            local: shown(local),
             fd: stream.as_raw_fd(),
             now_ms: self.parts.clock.unix_ms(),
             signaller: Box::new(move |id, signal| mailbox.signal(id, signal)),

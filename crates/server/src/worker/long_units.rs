@@ -40,8 +40,8 @@ impl Worker {
         overdue.into_iter().for_each(|job| self.refuse(job));
     }
 
-    /// Logs a warning when a script runs for long: other clients, and a snapshot, wait for the keys that it
-    /// holds.
+    /// Logs a warning when a script has run for longer than `busy-reply-threshold`: commands on its keys are
+    /// then refused, and a snapshot waits for them.
     pub(super) fn warn_of_slow_scripts(&self) {
         for kind in self.host.scripts.take_slow(self.host.monotonic_us()) {
             let (runs, way_out) = match kind {

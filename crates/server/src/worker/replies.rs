@@ -7,7 +7,7 @@
 //! Invariants
 //! - A reply waits for [`TOGETHER_MAX`] connections at most, and not beyond the round in which a millisecond
 //!   ends: a slow command delays the replies just before it, as it delays everything else on its worker.
-//! - All replies are sent by the end of the tick: a single active connection is never delayed.
+//! - No reply is kept beyond the end of the tick for others: a single active connection is never delayed.
 
 use std::{
     cell::{Cell, RefCell},

@@ -23,8 +23,8 @@ impl Worker {
         connections.iter().for_each(|connection| connection.fail(&CommandError::LogFailed));
     }
 
-    /// Stops reading, waits until no reply waits for the disk, sends the last replies, closes. A deposed
-    /// leader waits for nothing: its clients are to look for the new one.
+    /// Stops reading, waits until no reply waits for the disk, sends the last replies, closes. A server
+    /// that has led, and restarts, waits for nothing: its clients are to look for the new leader.
     pub(super) async fn stop(&self) {
         self.stopping.set(true);
         self.send_replies();

@@ -51,7 +51,8 @@ impl Worker {
         }
     }
 
-    /// Closes connections without a request for longer than the setting `timeout`.
+    /// Closes connections without a request for longer than the setting `timeout`, except those of
+    /// subscribers and of clients that wait for a command.
     fn close_idle(&self) {
         let timeout_seconds = self.parts.config.hot().idle_timeout_seconds();
         if timeout_seconds == 0 {
@@ -68,14 +69,21 @@ impl Worker {
         idle.iter().for_each(|connection| connection.kill());
     }
 
-    /// Disconnects clients that receive too slowly.
+    /// Once a second: disconnects clients that receive too slowly and those that do not log in, gives back
+    /// memory of ended subscriptions, and renews the figures of the inventory.
     fn enforce_limits(&self) {
         let now_ms = self.host.monotonic_us() / 1000;
         if now_ms < self.limits_due_ms.get() {
             return;
         }
         self.limits_due_ms.set(now_ms + LIMITS_PERIOD_MS);
-        self.connections.borrow().values().for_each(|connection| connection.enforce_limits(now_ms));
+        let users = self.parts.progress.loading().is_none().then(|| self.host.users.current());
+        for connection in self.connections.borrow().values() {
+            connection.enforce_limits(now_ms);
+            if let Some(users) = &users {
+                connection.require_login(users);
+            }
+        }
         self.give_back_subscriptions();
         self.parts.inventory.figures();
     }

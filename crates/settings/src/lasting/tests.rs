@@ -40,7 +40,7 @@ impl Drop for Place {
 }
 
 /// Stands for the mark in the control file.
-fn marked() -> Result<(), String> {
+fn marked() -> Result<(), NotStored> {
     Ok(())
 }
 
@@ -83,20 +83,21 @@ fn a_lost_or_cut_file_is_not_made_anew_and_no_value_is_kept_without_the_mark() {
     let kept = place.0.join(KEPT_FILE);
     let (mut settings, mut lasting) = Lasting::load(None, place.given(&[])).unwrap();
     settings.set("requirepass", "geheim").unwrap();
-    let no_room = || Err("no room".to_owned());
-    assert_eq!(lasting.keep(&settings, &[Key::Requirepass], &no_room), Err("no room".into()));
+    let no_room = || Err(NotStored::NoRoom("no room".into()));
+    let refused = lasting.keep(&settings, &[Key::Requirepass], &no_room);
+    assert_eq!(refused, Err(NotStored::NoRoom("no room".into())));
     assert!(!place.text(KEPT_FILE).contains("geheim"), "it was refused");
-    let is_there = || if kept.exists() { Ok(()) } else { Err("a mark without a file".into()) };
+    let is_there = || if kept.exists() { Ok(()) } else { Err("a mark without a file".to_owned().into()) };
     lasting.keep(&settings, &[Key::Requirepass], &is_there).unwrap();
     let whole = place.text(KEPT_FILE);
     settings.set("timeout", "7").unwrap();
     place.file(KEPT_FILE, &whole[..whole.len() / 2]);
-    let refused = lasting.keep(&settings, &[Key::Timeout], &marked).unwrap_err();
+    let refused = lasting.keep(&settings, &[Key::Timeout], &marked).unwrap_err().to_string();
     assert!(refused.contains("cut or changed"), "{refused}");
     assert!(Lasting::load(None, place.given(&[])).is_err());
     fs::remove_file(&kept).unwrap();
     let gone = format!("{} no longer exists", kept.display());
-    assert_eq!(lasting.keep(&settings, &[Key::Timeout], &marked), Err(gone));
+    assert_eq!(lasting.keep(&settings, &[Key::Timeout], &marked), Err(gone.into()));
     place.file(KEPT_FILE, &whole);
     lasting.keep(&settings, &[Key::Timeout], &marked).unwrap();
     assert_eq!(Lasting::load(None, place.given(&[])).unwrap().0, settings);
@@ -132,7 +133,7 @@ fn a_removed_configuration_file_is_not_created_again() {
     let gone = format!("{} no longer exists", config.display());
     assert_eq!(lasting.rewrite(&settings), Err(format!("ERR Rewriting config file: {gone}")));
     settings.set("cors", "yes").unwrap();
-    assert_eq!(lasting.keep_one(&settings, Key::Cors, false, &marked), Err(gone));
+    assert_eq!(lasting.keep_one(&settings, Key::Cors, false, &marked), Err(gone.into()));
     assert!(!config.exists());
 }
 
@@ -147,7 +148,8 @@ fn a_refused_change_writes_nothing() {
         place.file("sheaf.toml", &edited);
         let rewritten = lasting.rewrite(&settings).unwrap_err();
         assert!(rewritten.contains("line 2"), "{rewritten}");
-        assert!(lasting.keep_one(&settings, Key::Timeout, false, &marked).unwrap_err().contains("line 2"));
+        let kept = lasting.keep_one(&settings, Key::Timeout, false, &marked).unwrap_err();
+        assert!(kept.to_string().contains("line 2"), "{kept}");
         assert_eq!(place.text("sheaf.toml"), edited);
     }
     place.file("sheaf.toml", "timeout = 2\n");

@@ -2,20 +2,22 @@
 
 use std::path::PathBuf;
 
-use clap::{Arg, ArgAction, ArgMatches, Command};
+use clap::{Arg, ArgAction, ArgGroup, ArgMatches, Command};
 use tools::{bench::Options, migration::address::Address};
 
-use super::{path, tls};
+use super::{at_socket, path, socket, tls};
 
 pub(super) fn command() -> Command {
     let address = |text: &str| text.parse::<Address>().map_err(|error| error.to_string());
     let url = Arg::new("url").long("url").value_name("HOST:PORT").value_parser(address);
-    let password_file = Arg::new("password-file").long("password-file").value_name("FILE").requires("url");
-    let beside_keys = Arg::new("beside-keys").long("beside-keys").action(ArgAction::SetTrue).requires("url");
+    let password_file = Arg::new("password-file").long("password-file").value_name("FILE").requires("server");
+    let beside_keys =
+        Arg::new("beside-keys").long("beside-keys").action(ArgAction::SetTrue).requires("server");
     let dir = Arg::new("dir").long("dir").value_name("DIR").default_value(".").hide_default_value(true);
     let seconds = Arg::new("seconds").long("seconds").value_name("SECONDS").default_value("60");
     Command::new("bench")
         .about("Measure what a server does on this machine, in a minute")
+        .arg(socket().conflicts_with("url").conflicts_with("dir").conflicts_with("tls"))
         .arg(url.help("Measure this running server, by keys that are removed afterwards"))
         .arg(password_file.help("File whose first line is the password of the server (requirepass)"))
         .arg(beside_keys.help("Measure it even if it holds keys, which stay as they are"))
@@ -29,6 +31,7 @@ pub(super) fn command() -> Command {
                 .hide_default_value(true)
                 .help("Time for all cases together [default: 60]"),
         )
+        .group(ArgGroup::new("server").args(["url", "socket"]))
         .args(tls::flags("Reach it over TLS").map(|flag| flag.conflicts_with("dir")))
         .after_help(
             "Without --url it starts a server of its own in a new directory, which it removes. It prints the latency of a \
@@ -42,7 +45,8 @@ pub(super) fn command() -> Command {
 
 pub(super) fn options(matches: &ArgMatches) -> Options {
     Options {
-        address: matches.get_one::<Address>("url").map(|address| tls::with_files(address, matches)),
+        address: at_socket(matches)
+            .or_else(|| matches.get_one::<Address>("url").map(|address| tls::with_files(address, matches))),
         password_file: path(matches, "password-file"),
         beside_keys: matches.get_flag("beside-keys"),
         dir: path(matches, "dir").unwrap_or_else(|| PathBuf::from(".")),

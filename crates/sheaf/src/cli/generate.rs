@@ -110,7 +110,7 @@ fn page(command: &Command) -> io::Result<(String, Vec<u8>)> {
     let mut page = Vec::new();
     man.render_title(&mut page)?;
     man.render_name_section(&mut page)?;
-    match command.get_arguments().any(|argument| argument.get_long() == Some("config")) {
+    match matches!(command.get_name(), "sheaf" | "serve") {
         // The names of all settings on end would tell nobody anything.
         true => page.write_all(SERVE_SYNOPSIS)?,
         false => man.render_synopsis_section(&mut page)?,

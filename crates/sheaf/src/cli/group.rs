@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use tools::{group::Options, migration::address::Address};
 
-use super::tls;
+use super::{at_socket, socket, tls};
 
 pub(super) fn command() -> Command {
     let address = |text: &str| text.parse::<Address>().map_err(|error| error.to_string());
@@ -15,7 +15,7 @@ pub(super) fn command() -> Command {
         .arg(
             Arg::new("address")
                 .value_name("HOST:PORT")
-                .required(true)
+                .required_unless_present("socket")
                 .value_parser(address)
                 .help("Any member of the group"),
         )
@@ -26,6 +26,7 @@ pub(super) fn command() -> Command {
                 .help("Show the table again every second, until Ctrl-C"),
         )
         .arg(password_file.help("File whose first line is the password of the server (requirepass)"))
+        .arg(socket().conflicts_with("address").conflicts_with("tls"))
         .args(tls::flags("Reach it over TLS"))
         .after_help(
             "The first line has the name of the group, its term and its leader. Then there is a line for each member: its id and \
@@ -40,10 +41,10 @@ pub(super) fn command() -> Command {
 
 pub(super) fn options(matches: &ArgMatches) -> Options {
     Options {
-        address: tls::with_files(
-            matches.get_one::<Address>("address").expect("it is a required argument"),
-            matches,
-        ),
+        address: at_socket(matches).unwrap_or_else(|| {
+            let address = matches.get_one::<Address>("address").expect("it is given if no socket is");
+            tls::with_files(address, matches)
+        }),
         watch: matches.get_flag("watch"),
         password_file: matches.get_one::<String>("password-file").map(PathBuf::from),
     }
@@ -62,6 +63,8 @@ mod tests {
         assert_eq!(found, Options { address: address.clone(), watch: false, password_file: None });
         let found = parsed(&["group", "db1:7001", "--watch", "--password-file", "f"]).unwrap();
         assert_eq!(found, Options { address, watch: true, password_file: Some("f".into()) });
+        let found = parsed(&["group", "-s", "/run/s"]).unwrap();
+        assert_eq!(found.address.host, "/run/s");
         for refused in [&["group"][..], &["group", "db1:x"], &["group", "db1:0"], &["group", "a:1", "b:1"]] {
             assert!(parsed(refused).is_err(), "{refused:?}");
         }

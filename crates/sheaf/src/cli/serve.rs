@@ -115,8 +115,12 @@ pub(super) fn with_arguments(command: Command) -> Command {
         .arg(
             config
                 .help_heading(Group::Start.title())
-                .help("Read settings from this TOML file")
-                .long_help("Read settings from this TOML file; flags and variables override it."),
+                .help("Read settings from this file, in TOML or as redis.conf")
+                .long_help(
+                    "Read settings from this file; flags and variables override it. A name that ends with .conf is a \
+                     configuration file of Redis, every other one is TOML. `sheaf FILE.conf` is the same as \
+                     `sheaf --config FILE.conf`.",
+                ),
         )
         .args(by_group.into_iter().map(argument))
         .args(one_start.map(|option| option.help_heading(ONE_START).hide_short_help(true)))

@@ -4,16 +4,16 @@ use std::path::PathBuf;
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use settings::{Key, OPTIONS};
-use tools::tail::Options;
+use tools::tail::{AUDIT_CHANNEL, Options};
 
-use super::tls;
+use super::{socket, tls};
 
 pub(super) fn command() -> Command {
     let port = Arg::new("port").long("port").value_name("PORT").env("SHEAF_PORT").hide_env(true);
     let password_file = Arg::new("password-file").long("password-file").value_name("FILE");
     Command::new("tail")
         .about("Follow channels of a running server, one line per message")
-        .arg(Arg::new("names").value_name("CHANNEL").required(true).num_args(1..).help("The channels"))
+        .arg(Arg::new("names").value_name("CHANNEL").required_unless_present("audit").num_args(1..).help("The channels"))
         .arg(
             Arg::new("pattern")
                 .long("pattern")
@@ -28,6 +28,13 @@ pub(super) fn command() -> Command {
                 .conflicts_with("pattern")
                 .help("Follow durable channels from this position on; - is the oldest message kept, $ the next"),
         )
+        .arg(
+            Arg::new("audit")
+                .long("audit")
+                .action(ArgAction::SetTrue)
+                .conflicts_with_all(["names", "pattern"])
+                .help("Follow what administrators do (setting audit), from the oldest entry kept on"),
+        )
         .arg(Arg::new("host").long("host").value_name("HOST").default_value("127.0.0.1").help("Host of the server"))
         .arg(
             port.value_parser(clap::value_parser!(u16))
@@ -35,6 +42,7 @@ pub(super) fn command() -> Command {
                 .help("Port of the server"),
         )
         .arg(password_file.help("File whose first line is the password of the server (requirepass)"))
+        .arg(socket().conflicts_with("host").conflicts_with("tls"))
         .args(tls::flags("Connect over TLS"))
         .after_help(
             "Each line is the time at which the message arrived, its channel and the message. Bytes that are not text are escaped: \\n, \
@@ -47,11 +55,12 @@ pub(super) fn command() -> Command {
 
 pub(super) fn options(matches: &ArgMatches) -> Options {
     let text = |name: &str| matches.get_one::<String>(name).cloned();
+    let audit = matches.get_flag("audit").then(|| String::from_utf8_lossy(AUDIT_CHANNEL).into_owned());
     Options {
-        names: matches.get_many::<String>("names").into_iter().flatten().cloned().collect(),
+        from: text("from").or(audit.is_some().then(|| "-".into())),
+        names: matches.get_many::<String>("names").into_iter().flatten().cloned().chain(audit).collect(),
         are_patterns: matches.get_flag("pattern"),
-        from: text("from"),
-        host: text("host").unwrap_or_default(),
+        host: text("socket").or(text("host")).unwrap_or_default(),
         port: matches.get_one::<u16>("port").copied().unwrap_or_default(),
         password_file: text("password-file").map(PathBuf::from),
         tls: tls::files(matches),
@@ -89,6 +98,9 @@ mod tests {
             tls: None,
         };
         assert_eq!(found.unwrap(), expected);
+        let found = parsed(&["tail", "a", "-s", "/run/s"]).unwrap();
+        assert_eq!(found.host, "/run/s");
+        assert!(parsed(&["tail", "a", "-s", "/run/s", "--host", "h"]).is_err());
         for from in ["-", "$", "7:42"] {
             let found = parsed(&["tail", "a", "--from", from]).unwrap();
             assert_eq!((found.names, found.from), (vec!["a".into()], Some(from.into())));

@@ -66,7 +66,7 @@ fn url_files(matches: &ArgMatches) -> ClientFiles {
     }
 }
 
-/// The address of a server, with the files for it if `--tls` was given.
+/// The address of a server: over TLS with these files if `--tls` was given, else as its scheme says.
 pub(super) fn with_files(address: &Address, matches: &ArgMatches) -> Address {
     let tls = files(matches).or_else(|| address.tls.clone());
     Address { tls, ..address.clone() }

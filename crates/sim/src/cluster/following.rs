@@ -8,8 +8,8 @@
 //!
 //! Invariants
 //! - A replica claims its durable end, and only when its log has nothing beyond that.
-//! - At its start a replica has applied its whole log without knowing which part is committed: it shows
-//!   nothing until its leader confirms that all of it is.
+//! - At its start a replica has applied its whole log. If it cannot know that all of it is committed, it
+//!   shows nothing until its leader confirms that.
 //! - While a script of a client holds slots, nothing is applied; [`Stall`] decides when the script is ended.
 
 use std::{fmt, sync::Arc};

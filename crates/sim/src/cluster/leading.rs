@@ -119,7 +119,7 @@ impl Leading {
     ) -> Result<Leading, Failure> {
         let mut account = replication::Leading::new(RETENTION_BYTES_MAX, AWAY_MS_MAX);
         // An empty log has no earlier leaders. Without required acks, this server's disk alone commits its
-        // log, and did so before it led.
+        // log.
         let is_first = log.written_lsn() == Lsn::ZERO || fault == Some(FaultInjection::CommitLeftovers);
         if !is_first && acks > 0 {
             account.begin_at(log.mark_epoch()?);

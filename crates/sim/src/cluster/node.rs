@@ -1,10 +1,14 @@
-//! One server of a cluster: its disk, its clock, its orders and its role.
+//! One server of a cluster: its disk, its clock, its order and its role.
 //!
 //! ```text
-//! order (survives) --start--> Leader | Replica --crash, failed disk--> Down
-//!                                 ^        '-- cut, copy: starts again
-//!                                 '-- promoted in place
+//! Down    --start--> Leader; or Replica, if `replication.json` or the order names a server to follow
+//! Leader  --another order--> starts again
+//! Replica --its log is cut--> starts again
+//!         --full copy--> Copying --> starts again
+//!         --promotion--> Leader, without a start
+//! any     --crash, failed disk--> Down
 //! ```
+//! The order and, unless the disk is lost, `replication.json` survive a crash.
 //!
 //! This is a small single-threaded version of the server's wiring, built from the state machines of
 //! `replication`, the log of `storage`, and `recovery`.
@@ -180,7 +184,7 @@ impl Node {
         }
     }
 
-    /// Starts the process in the ordered role.
+    /// Starts the process, in the role that its file says, unless its order is to follow or to be held.
     pub(super) fn start(&mut self, fault: Option<FaultInjection>) -> Result<(), Failure> {
         self.incarnation += 1;
         let seed = self.prng.next_u64();

@@ -11,7 +11,7 @@ use crate::cluster::network::NodeId;
 const AGAIN_US: u64 = 50_000;
 
 impl GroupWorld {
-    /// A crash in one of the next I/Os, or its failure.
+    /// A plan by which the machine stops in one of the next `ios` I/Os, or that I/O fails.
     pub(super) fn plan_for_next(&mut self, id: NodeId, ios: u64) -> FaultPlan {
         let io = self.servers[id].disk.io_count() + self.prng.below(ios);
         match self.prng.below(10) {

@@ -85,7 +85,7 @@ pub(super) struct Around<'a> {
     /// The time of the network.
     pub(super) sent_ms: u64,
     pub(super) fault: Option<GroupFault>,
-    /// Whether the server that a copy comes from still runs.
+    /// Whether the server that a copy comes from still runs, and is reachable.
     pub(super) has_source: bool,
 }
 

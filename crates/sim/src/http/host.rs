@@ -17,7 +17,7 @@ use http::Request;
 use hyper::body::Incoming;
 use keyspace::Keyspace;
 use parking_lot::{RwLock, RwLockReadGuard};
-use settings::{Key, Settings};
+use settings::{Key, NotStored, Settings};
 use storage::Log;
 use tree::NodeCache;
 
@@ -81,8 +81,8 @@ impl HttpSettings for Rest {
         self.settings.read()
     }
 
-    fn set_and_keep(&self, _key: Key, _value: Option<&str>) -> Result<(), String> {
-        Err("a simulation cannot be configured".into())
+    fn set_and_keep(&self, _key: Key, _value: Option<&str>) -> Result<(), NotStored> {
+        Err("a simulation cannot be configured".to_owned().into())
     }
 
     fn connections_max(&self) -> u64 {

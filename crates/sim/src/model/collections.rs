@@ -3,7 +3,7 @@
 //! Invariants
 //! - No key holds an empty collection.
 //! - Fields whose deadline has passed stay until they are removed, as in the keyspace: by a command that
-//!   names them, or by the server's own expiry.
+//!   writes them, removes them or sets their deadline, or by the server's own expiry.
 
 use std::rc::Rc;
 

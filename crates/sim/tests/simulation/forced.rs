@@ -177,7 +177,7 @@ fn salvaged_data_is_correct_and_the_report_names_the_losses() {
             let again = recover(disk.clone_state(), &sound.ended.options, &sound.ended.clock);
             assert!(ordinary.is_err() && again.is_err(), "{place}: an ordinary start takes it for sound");
             let door: Arc<dyn Disk> = disk.clone();
-            confirm(&door, &recovered).unwrap_or_else(|error| panic!("{place}: {error}"));
+            confirm(&door, &recovered, None).unwrap_or_else(|error| panic!("{place}: {error}"));
             assert_eq!((recovered.log.is_frozen(), Lost::read(&disk).is_none()), (false, true), "{place}");
             assert_ne!(recovered.log.admit(0), Admission::Frozen, "{place}");
             let next = recover(disk, &sound.ended.options, &sound.ended.clock);
@@ -215,7 +215,7 @@ fn a_confirmation_that_is_interrupted_anywhere_is_none_or_whole() {
                 disk.set_fault_plan(FaultPlan { crash_at_io: Some(before + io), ..FaultPlan::default() });
             }
             let door: Arc<dyn Disk> = disk.clone();
-            let outcome = confirm(&door, &recovered);
+            let outcome = confirm(&door, &recovered, None);
             (outcome, disk.io_count() - before)
         };
         let (outcome, ios) = confirmed(&disk.clone_state(), None);

@@ -20,6 +20,7 @@ mod effects;
 mod failing_disk;
 mod flipped_bits;
 mod forced;
+mod forced_documents;
 mod groups;
 mod http;
 mod large;

@@ -62,7 +62,7 @@ pub struct Control {
     /// Whether the state before `log_start` is in a snapshot, so the log alone is not enough.
     pub needs_snapshot: bool,
     /// The last epoch whose batches may have been copied from another server, many in one write: see
-    /// `log::mirror`. 0 if none were.
+    /// `log::mirror`. 0 if none were, 2^31 - 1 while they still are.
     pub mirrored_epoch: u32,
     /// The reign and the chain value before the first batch after `log_start`.
     pub start: Start,
@@ -197,7 +197,7 @@ impl Control {
     /// Replaces the control file of `dir`.
     ///
     /// # Errors
-    /// I/O errors; the old contents are then still in place.
+    /// I/O errors; the file then has the complete old or the complete new contents.
     pub(crate) fn store(&self, disk: &dyn Disk, dir: &Path) -> Result<(), Error> {
         let path = Self::path(dir);
         env::crashsafe::write_atomically(disk, &path, &self.encode()).map_err(Error::io("replace", &path))

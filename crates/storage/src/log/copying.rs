@@ -94,9 +94,9 @@ impl Log {
         }
     }
 
-    /// The plan with the log from `begin_lsn` on behind `files`. `changed` makes the control file of the copy
-    /// from the control file of the server, except for the beginning and the end of the log and the note of
-    /// settings.
+    /// The plan of copying `files`, and then the log from `begin_lsn` on. `changed` makes the control file of
+    /// the copy from the control file of the server, except for the beginning and the end of the log and the
+    /// note of settings.
     fn plan_from(
         &self,
         begin_lsn: Lsn,

@@ -66,7 +66,7 @@ impl Recent {
     pub(super) fn push(&self, start: Lsn, end: Lsn, bytes: &[u8]) {
         let batch = RecentBatch { start, end, bytes: bytes.into() };
         let (batches, total) = &mut *self.batches.lock();
-        // After a time without cursors, the batches kept do not reach up to `start`.
+        // After a time without cursors, the batches kept may not reach up to `start`.
         if batches.back().is_some_and(|last| last.end != start) {
             batches.clear();
             *total = 0;
@@ -144,7 +144,7 @@ fn batches_backwards(start: Lsn, bytes: &[u8]) -> impl Iterator<Item = BatchInfo
 pub enum CursorRead {
     /// The next batches.
     Chunk(Chunk),
-    /// No new batches.
+    /// There is no further batch, or none that may be returned.
     UpToDate,
     /// The log no longer reaches back to the cursor's position: it starts at this later position.
     Forgotten(Lsn),
@@ -183,7 +183,7 @@ pub struct LogCursor {
     position: Lsn,
     /// What is known of the predecessor of the next batch.
     before: Predecessor,
-    /// Bytes of a segment file from `position` on.
+    /// Bytes of segment files from `position` on.
     window: Vec<u8>,
     segment: Option<Segment>,
 }
@@ -225,7 +225,7 @@ impl Log {
     }
 
     /// The batch that contains the byte before `position`, and so the record with this LSN. `None` if that
-    /// part of the log is forgotten or does not exist yet.
+    /// part of the log is forgotten, or may not leave the server yet.
     ///
     /// # Errors
     /// I/O errors.
@@ -295,8 +295,8 @@ impl LogCursor {
         self.position
     }
 
-    /// Reads the next batches: at least one if any is available, and about `bytes_max` bytes, exceeded by at
-    /// most one batch, or one run of batches that a mirror has written at once.
+    /// Reads the next batches, at least one if any is available. From memory, these are the batches of one
+    /// write, of any size; from files, `bytes_max` bytes or fewer, exceeded by at most one batch.
     ///
     /// # Errors
     /// I/O errors; [`Error::Inconsistent`] if written batches cannot be read back.
@@ -346,7 +346,7 @@ impl LogCursor {
         shared.shippable_lsn() > self.position
     }
 
-    /// Reads verified batches that end at `until` or before from the files. The caller guarantees that
+    /// Reads from the files, and verifies, batches that end at or before `until`. The caller guarantees that
     /// `limit`, the shippable position, lies after the cursor's position.
     fn read_files(&mut self, bytes_max: usize, limit: Lsn, until: Lsn) -> Result<Chunk, Error> {
         let (mut whole, mut next, mut before) = (0, self.position, self.before);
@@ -445,8 +445,9 @@ impl LogState {
         Ok(footer.as_ref().map_or(Start { reign: 0, chain: None }, Start::behind))
     }
 
-    /// The footer of the batch that ends at `end`, if one does and it is kept. `segment` caches the segment
-    /// between calls; `None` afterwards means that the segment is forgotten.
+    /// The footer of the batch that ends at `end`; `None` if no batch ends there, or its segment is
+    /// forgotten. The footer of a forgotten batch is found as long as its segment exists. `segment` caches
+    /// the segment between calls; after a success, `segment` is `None` only if the segment is forgotten.
     fn read_footer(&self, end: Lsn, segment: &mut Option<Segment>) -> Result<Option<Footer>, Error> {
         // A footer lies within one block, so it never spans two segments.
         let footer_start = Lsn::new(end.get() - FOOTER_BYTES as u64);

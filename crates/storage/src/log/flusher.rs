@@ -324,8 +324,8 @@ impl LogState {
         self.sync(flusher)
     }
 
-    /// There is nothing to write: syncs or seals if that is due, otherwise returns the time at which it will
-    /// be due.
+    /// There is nothing to write: syncs or seals if that is due, otherwise returns the time at which one of
+    /// them will be due, if any.
     fn idle(&self, flusher: &mut Flusher) -> Result<Flush, Error> {
         self.sync_if_due(flusher)?;
         let durability = Durability::from_byte(self.durability.load(Ordering::Relaxed));
@@ -370,7 +370,8 @@ impl LogState {
 
     /// Makes everything written durable and ends the log with an empty batch that vouches for everything
     /// before it, unless the log ends with such a batch already, or the disk has no room. A mirror is only
-    /// synced. Returns the end; a server that has the log up to there has all of it.
+    /// synced. Nothing may append meanwhile. Returns the durable end; a server that has the log up to there
+    /// has all of it.
     pub(super) fn seal(&self, flusher: &mut Flusher) -> Result<Lsn, Error> {
         if self.mirroring.load(Ordering::SeqCst) {
             self.sync_written(flusher)?;

@@ -188,8 +188,8 @@ pub(crate) struct Predecessor {
     pub(crate) chain: Option<u64>,
     /// The number of the following batch; `None` if unknown.
     pub(crate) next_batch_number: Option<u64>,
-    /// When the batch was closed, or, if only a snapshot behind it is known, when that snapshot was begun; 0
-    /// if unknown.
+    /// When the batch was closed; if only the snapshot that begins after the batch is known, when that
+    /// snapshot was begun; 0 if unknown.
     pub(crate) closed_at_ms: u64,
 }
 

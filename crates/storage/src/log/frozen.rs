@@ -1,11 +1,13 @@
 //! Frozen logs: new logs that replace damaged ones, and take writes only after the operator's confirmation.
 //!
 //! ```text
-//! Recovery::salvage -> freeze -> [a snapshot of the memory is published] -> adopt -> thaw
+//! Recovery::salvage -> freeze -> [a snapshot of the memory is published, documents are saved]
+//!     -> adopt -> thaw
 //! ```
 //!
 //! A frozen log has an id of its own, begins after the whole damaged log, and does not exist on disk. Until
-//! it is adopted, it refuses writes and removes nothing, and the directory still belongs to the damaged log.
+//! it is adopted, it refuses writes and removes nothing, and the directory still belongs to the damaged log:
+//! what is noted in its control file meanwhile stays in memory.
 //!
 //! Invariants
 //! - The control file is replaced last. Before that, a start finds the damaged log and refuses it;
@@ -15,6 +17,7 @@
 use std::{collections::VecDeque, sync::Arc};
 
 use env::{Clock, Entropy};
+use lsn::Lsn;
 
 use super::{
     Log, LogOptions,
@@ -28,18 +31,21 @@ use crate::{Error, snapshot::SnapshotInfo, sync::Ordering};
 
 impl Recovery {
     /// Opens a new log in place of one with holes: it has an id of its own, begins after the end of the old
-    /// log, and takes no writes until it is [adopted](Log::adopt) and [thawed](Log::thaw). Changes nothing on
-    /// disk: the log with the holes remains.
+    /// log and after `reached`, and takes no writes until it is [adopted](Log::adopt) and
+    /// [thawed](Log::thaw). Changes nothing on disk: the log with the holes remains.
+    ///
+    /// `reached` is the last position that any other file of the directory knows: a later record at an
+    /// earlier position would be taken for one that the file has.
     ///
     /// # Errors
     /// If the memory for the ring cannot be mapped.
     ///
     /// # Panics
     /// If the log was not read to its end.
-    pub fn freeze(self, clock: Arc<dyn Clock>, entropy: &dyn Entropy) -> Result<Log, Error> {
+    pub fn freeze(self, reached: Lsn, clock: Arc<dyn Clock>, entropy: &dyn Entropy) -> Result<Log, Error> {
         let tail = self.tail.as_ref().expect("the log was read to its end");
         let old = self.reader.control();
-        let end = tail.end.max(self.reader.vouched()).max(self.reader.segments_end());
+        let end = tail.end.max(self.reader.vouched()).max(self.reader.segments_end()).max(reached);
         // The log id is new, so epochs can start again at 1 if none is left.
         let epoch = old.epoch.max(self.reader.before().epoch).saturating_add(1);
         let new = Control::new(&self.options, entropy);
@@ -50,6 +56,7 @@ impl Recovery {
             needs_snapshot: true,
             start: Start { reign: self.reign(), ..new.start },
             has_settings: old.has_settings,
+            // Documents are noted when they are saved: none may be left.
             ..new
         };
         let end = control.log_start;
@@ -69,6 +76,7 @@ impl Recovery {
             VecDeque::new(),
         )?;
         log.shared.frozen.store(true, Ordering::SeqCst);
+        log.shared.unadopted.store(true, Ordering::SeqCst);
         log.shared.no_room.store(true, Ordering::SeqCst);
         Ok(log)
     }
@@ -91,7 +99,7 @@ impl Log {
     /// If the snapshot belongs to another log, or does not begin at the start of this one.
     pub fn adopt(&self, snapshot: &SnapshotInfo) -> Result<(), Error> {
         let shared = &*self.shared;
-        let control = *shared.control.lock();
+        let control = shared.control.lock();
         let begins = (snapshot.log_id, snapshot.begin_lsn);
         assert_eq!(begins, (control.log_id, control.log_start), "the snapshot of this log");
         let mut segments = shared.segments.lock();
@@ -102,6 +110,7 @@ impl Log {
         }
         drop(segments);
         control.store(&*shared.disk, &shared.dir)?;
+        shared.unadopted.store(false, Ordering::SeqCst);
         recovery::remove_forgotten(&*shared.disk, &shared.dir, &control)
     }
 

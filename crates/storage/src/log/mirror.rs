@@ -125,8 +125,9 @@ impl Mirror {
         self.appender.appended_lsn()
     }
 
-    /// Makes segments, on this thread, until `bytes` more can be written. Returns false if the disk has no
-    /// room for them. A caller that appends the bytes nevertheless may be unable to close the log.
+    /// Makes segments, on this thread, until `bytes` more can be written. Returns false if one cannot be
+    /// made, usually because the disk is full. A caller that appends the bytes nevertheless may be unable to
+    /// close the log.
     pub fn make_room_for(&self, bytes: u64) -> bool {
         let (shared, _) = self.appender.parts();
         shared.make_segments_to(self.position().get() + bytes)
@@ -203,8 +204,7 @@ impl Mirror {
     /// above all that were seen. Returns the new epoch. Blocks.
     ///
     /// # Errors
-    /// I/O errors; [`Error::Inconsistent`] if no epoch is left. If the control file was not replaced, the log
-    /// is still a mirror.
+    /// I/O errors; [`Error::Inconsistent`] if no epoch is left. The log is then still a mirror.
     pub fn promote(&self) -> Result<u32, Error> {
         self.begin_epoch(promoted_epoch)
     }
@@ -231,8 +231,7 @@ impl Mirror {
             return Err(Error::Inconsistent { path: Control::path(&shared.dir), reason });
         }
         let promoted = Control { epoch, mirrored_epoch: seen, clean_end: None, ..*control };
-        promoted.store(&*shared.disk, &shared.dir)?;
-        *control = promoted;
+        shared.replace_control(&mut control, promoted)?;
         flusher.continue_behind(self.before);
         let reign = self.before.reign.saturating_add(self.reign_step);
         shared.reign.store(reign, Ordering::SeqCst);
@@ -248,7 +247,7 @@ impl Mirror {
     /// does not end there, is not durable up to there, is poisoned, or is a mirror already. Blocks.
     ///
     /// # Errors
-    /// I/O errors: then the log is as it was.
+    /// I/O errors. This log is then unchanged, but its control file may have been replaced.
     pub fn resume(&mut self, end: Lsn) -> Result<bool, Error> {
         let log = self.appender.log();
         let shared = &*log.shared;
@@ -261,8 +260,7 @@ impl Mirror {
         let mut control = shared.control.lock();
         let epoch = shared.epoch.load(Ordering::SeqCst).max(control.epoch);
         let resumed = Control { epoch, mirrored_epoch: MIRRORING, clean_end: None, ..*control };
-        resumed.store(&*shared.disk, &shared.dir)?;
-        *control = resumed;
+        shared.replace_control(&mut control, resumed)?;
         self.before = flusher.stop_closing();
         shared.mirroring.store(true, Ordering::SeqCst);
         Ok(true)
@@ -276,7 +274,8 @@ impl Log {
     }
 
     /// Records durably that `epoch` exists: this server will begin only higher epochs. Does nothing if
-    /// `epoch` is not higher than the recorded one.
+    /// `epoch` is not higher than the recorded one. A frozen log makes the record when it is
+    /// [adopted](Log::adopt).
     ///
     /// # Errors
     /// I/O errors.
@@ -286,9 +285,7 @@ impl Log {
             return Ok(());
         }
         let noted = Control { epoch, ..*control };
-        noted.store(&*self.shared.disk, &self.shared.dir)?;
-        *control = noted;
-        Ok(())
+        self.shared.replace_control(&mut control, noted)
     }
 
     /// Records durably that the next start of this server is to lead although another server has begun

@@ -44,9 +44,9 @@ impl Pins {
 
 impl Log {
     /// Keeps the log from `begin_lsn` on, and the snapshot that begins there, until the pin is dropped. Any
-    /// position is allowed: the log is kept from the batch boundary before it.
-    /// `None` if that part of the log is already forgotten. The caller must check afterwards that the
-    /// snapshot exists.
+    /// position is allowed: the log is kept from the last batch boundary at or before it. `None` if that part
+    /// of the log is already forgotten. A caller that needs the snapshot must check afterwards that it
+    /// exists.
     pub fn pin(&self, begin_lsn: Lsn) -> Option<Pin> {
         let mut pins = self.pins();
         if begin_lsn < self.start_lsn() {

@@ -1,8 +1,7 @@
 //! Reading the log back: batch by batch, checking everything, and distinguishing an interrupted write from
 //! damage.
 //!
-//! Recovery, `sheaf check` and `sheaf log` use this reader. It returns only complete batches in which every
-//! record is valid.
+//! The reader returns only complete batches in which every record is valid.
 //!
 //! At the end of the readable batches the reader decides between two cases:
 //! - **torn tail** (or a clean end): nothing vouches that the log was durable after this position. The last
@@ -103,7 +102,8 @@ impl LogReader {
     /// even after a failed sync.
     ///
     /// # Errors
-    /// If there is no log, a segment is missing or belongs to another log, or a file cannot be read.
+    /// If there is no log, a segment is missing or belongs to another log, or the control file or the header
+    /// of a segment is damaged; I/O errors.
     pub fn open(disk: Arc<dyn Disk>, dir: &Path, access: Access) -> Result<LogReader, Error> {
         let Some(control) = Control::load(&*disk, dir)? else {
             refuse_lost_control(&*disk, dir)?;
@@ -308,7 +308,8 @@ impl LogReader {
         Ok(true)
     }
 
-    /// The file that holds `position`, and the offset of `position` in that file.
+    /// The file that holds `position`, and the offset of `position` in that file. If no file does, the file
+    /// that should, and the offset of its first log byte.
     pub(crate) fn place(&self, position: Lsn) -> (PathBuf, u64) {
         match self.segments.iter().find(|it| it.start <= position && position < it.end) {
             Some(segment) => (segment.path.clone(), segment.offset(position)),

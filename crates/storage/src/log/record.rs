@@ -52,8 +52,8 @@ pub(crate) const BATCH_END_BYTES_MIN: u64 = (RECORD_HEADER_BYTES + FOOTER_BYTES)
 pub(crate) const PAYLOAD_BYTES_MAX: usize = 1 << 20;
 /// Bytes of the chain id that starts the payload of `Part` and `Last`.
 pub(crate) const CHAIN_ID_BYTES: usize = 8;
-/// The largest payload that is accepted. It is enough, because the arguments of a command are bounded by 1
-/// GiB (the limit of the query buffer), a value by 512 MiB, and a rename has two keys and one value.
+/// The largest payload that is accepted. The arguments of a command, at most 1 GiB (the limit of the query
+/// buffer), always fit.
 pub const CHAIN_BYTES_MAX: usize = 1 << 31;
 
 const _: () = assert!(BLOCK_BYTES.is_multiple_of(RECORD_ALIGNMENT));

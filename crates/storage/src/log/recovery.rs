@@ -86,7 +86,8 @@ impl Recovery {
     /// Opens the log in `dir`, or creates a new one.
     ///
     /// # Errors
-    /// I/O errors; [`Error::Inconsistent`] if files are missing, of another log, or of another version.
+    /// I/O errors; [`Error::Inconsistent`] if files are missing, of another log or of another version, or the
+    /// control file or the header of a segment is damaged.
     ///
     /// # Panics
     /// If the options are out of range.
@@ -225,8 +226,9 @@ impl Recovery {
     /// the locks of its slots while it wrote all parts, so the capture of each slot includes the record.
     ///
     /// # Errors
-    /// [`Error::Inconsistent`] if the snapshot belongs to another log, or the log does not reach from the
-    /// beginning of the snapshot to its end. Damage of the log in between is detected only when it is read.
+    /// [`Error::Inconsistent`] if the snapshot belongs to another log or begins before the log does; without
+    /// salvage also if the log ends before the end of the snapshot, or no batch of the log ends at its
+    /// beginning. Damage of the log in between is detected only when it is read.
     pub fn start_at(&mut self, snapshot: &SnapshotInfo) -> Result<(), Error> {
         let SnapshotInfo { begin_lsn, end_lsn, .. } = *snapshot;
         let (log_start, segments_end) = (self.start(), self.reader.segments_end());
@@ -510,8 +512,9 @@ pub(super) fn open(
             poisoned: AtomicBool::new(false),
             poison_reason: Mutex::new(None),
             frozen: AtomicBool::new(false),
+            unadopted: AtomicBool::new(false),
             no_room: AtomicBool::new(false),
-            no_room_reason: Mutex::new(String::new()),
+            no_room_reason: Mutex::new(None),
             flush_started_us: AtomicU64::new(0),
             free_appenders: Mutex::new((0..options.appenders_max).rev().collect()),
             waiters: Waiters::new(options.appenders_max),
@@ -548,7 +551,8 @@ fn create(disk: &dyn Disk, dir: &Path, control: &Control) -> Result<(), Error> {
     control.store(disk, dir)
 }
 
-/// Removes segments before the start of the log. A failure only costs space, so it is only logged.
+/// Removes segments before the start of the log. A segment that cannot be removed only costs space, so this
+/// is only logged.
 pub(super) fn remove_forgotten(disk: &dyn Disk, dir: &Path, control: &Control) -> Result<(), Error> {
     let first = control.log_start.align_down(control.segment_bytes);
     for start in segment::list(disk, dir)?.into_iter().filter(|&start| start < first) {

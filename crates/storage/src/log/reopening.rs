@@ -15,10 +15,11 @@ impl Log {
     /// block while a segment is made.
     ///
     /// # Errors
-    /// An error with [`Error::is_disk_full`] if the disk has no room.
+    /// An error with [`Error::is_disk_full`] if the disk has no room; another one if the log is poisoned, or
+    /// a segment is missing and cannot be made for another reason.
     pub fn require_room_to_reopen(&self, more: u64) -> Result<(), Error> {
         let shared = &*self.shared;
-        // Closing writes the open batch and an empty one behind it. A recovery makes a segment if the log has
+        // Closing writes the open batch and then an empty one. A recovery makes a segment if the log has
         // filled all existing ones.
         let closed_end = batch_end(shared.sequencer.tail()) + BLOCK_BYTES;
         if !self.is_frozen() && !shared.make_segments_to(closed_end + 1) {

@@ -59,7 +59,8 @@ pub struct Hole {
     pub offset: u64,
     /// Length of the hole in bytes; 0 if it is unknown or counted in another hole.
     pub bytes: u64,
-    /// The lost range of the log, from the first position to the second; `None` for holes that lose no range.
+    /// The lost range of the log, from the first position to the second; `None` if the hole loses no range,
+    /// or its range is in another hole.
     pub lsns: Option<(Lsn, Lsn)>,
     /// Number of lost batches; `None` if unknown.
     pub batches: Option<u64>,
@@ -201,7 +202,8 @@ impl LogReader {
 }
 
 /// Reconstructs the control file from segments and snapshots. If these belong to several logs, because a
-/// confirmed or interrupted salvage has begun another log, the log of the newest snapshot is taken.
+/// confirmed or interrupted salvage has begun another log, the log of the newest readable snapshot is taken;
+/// without such a snapshot, the log of the last segment.
 fn control_without_file(disk: &dyn Disk, dir: &Path, starts: &[Lsn]) -> Result<Control, Error> {
     let mut identities: Vec<(Lsn, Identity)> = Vec::new();
     for &start in starts {

@@ -36,9 +36,9 @@ const HEADER_USED_BYTES: usize = 48;
 pub(crate) const SEGMENT_HEADER_BYTES: u64 = BLOCK_BYTES;
 /// The size of the smallest ring. A log is opened only with segments of at least 4 times this.
 pub(crate) const SEGMENT_BYTES_MIN: u64 = 64 * 1024;
-/// Zeros are written durably in pieces of this size. They bypass the page cache, which would cost more CPU
-/// time than the log itself. The pieces are small, so that a flush of the log never queues behind tens of
-/// megabytes.
+/// Zeros are written durably in pieces of this size. They bypass the page cache, because a copy into it would
+/// cost more CPU time than the log itself. The pieces are small, so that a flush of the log never waits for
+/// tens of megabytes.
 const FILL_BYTES: usize = 1 << 20;
 /// The bytes of the disk that new segments leave free, so that small files, like the control file or a
 /// member's vote, can still be replaced when the log has filled the disk.
@@ -135,7 +135,8 @@ impl Segment {
             .map_err(Error::io("open", &temporary))
             .and_then(|file| Segment::publish(disk, file, control, start, (&temporary, path)))
             .inspect_err(|_| {
-                // The first error is the one to report. If the file stays here, the next start removes it.
+                // The first error is the one to report. If the file keeps its temporary name, the next start
+                // removes it.
                 let _ = disk.rename(&temporary, old);
             })
     }
@@ -197,7 +198,8 @@ fn fill_zeros(file: &dyn File, from: u64, to: u64) -> std::io::Result<()> {
 pub(super) enum HeaderState {
     /// The header of this segment of this log.
     Intact,
-    /// The header is damaged. Records are bound to their positions, so the segment can still be read.
+    /// The header is damaged or of another version. Records are bound to their positions, so the segment can
+    /// still be read.
     Damaged,
     /// The intact header of another segment or log.
     Foreign,

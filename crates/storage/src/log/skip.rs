@@ -4,8 +4,8 @@
 //! data in memory.
 //!
 //! Invariants
-//! - A skipped range begins at an unreadable batch and ends at a readable one; no readable batch lies
-//!   between.
+//! - A skipped range begins at an unreadable batch and ends at a readable one, or at the shippable position;
+//!   no readable batch lies between.
 
 use lsn::Lsn;
 

@@ -1,6 +1,6 @@
 //! Segments ahead of the log, created before they are needed, and old segments that are no longer needed.
 
-use std::path::PathBuf;
+use std::{io::ErrorKind, path::PathBuf};
 
 use env::Access;
 use lsn::Lsn;
@@ -20,6 +20,23 @@ pub enum Prepare {
     Made,
     /// The next segment could not be created, usually because the disk is full. Call again after a pause.
     NoRoom,
+}
+
+/// Why a segment could not be made.
+pub(super) struct NoRoom {
+    pub(super) kind: ErrorKind,
+    /// For the operator.
+    pub(super) text: String,
+}
+
+impl NoRoom {
+    fn of(error: &Error) -> NoRoom {
+        let kind = match error {
+            Error::Io { source, .. } => source.kind(),
+            _ => ErrorKind::Other,
+        };
+        NoRoom { kind, text: error.to_string() }
+    }
 }
 
 impl LogState {
@@ -74,7 +91,7 @@ impl LogState {
                 if let Some(old) = recycled {
                     self.keep_recyclable(old, start);
                 }
-                *self.no_room_reason.lock() = error.to_string();
+                *self.no_room_reason.lock() = Some(NoRoom::of(&error));
                 // The record that requested these segments is refused; the next attempt makes room only for
                 // ordinary records.
                 self.wanted_end.store(0, Ordering::SeqCst);
@@ -95,8 +112,8 @@ impl LogState {
         self.segments.lock().recyclable.extend(kept);
     }
 
-    /// Makes segments, on this thread, until they reach `end`. Returns false if the disk has no room for
-    /// them, or the log takes no records.
+    /// Makes segments, on this thread, until they reach `end`. Returns false if one is missing and cannot be
+    /// made, usually because the disk is full, or because the log takes no records.
     pub(super) fn make_segments_to(&self, end: u64) -> bool {
         loop {
             if end <= self.prepared_end.load(Ordering::Acquire) {
@@ -128,8 +145,7 @@ impl LogState {
             }
             let old_start = control.log_start;
             let forgotten = Control { log_start: boundary, needs_snapshot, start, ..*control };
-            forgotten.store(&*self.disk, &self.dir)?;
-            *control = forgotten;
+            self.replace_control(&mut control, forgotten)?;
             (forgotten.segment_bytes, old_start)
         };
         // The new start must be durable before the files are removed or recycled.

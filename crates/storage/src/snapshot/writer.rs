@@ -71,7 +71,7 @@ impl SnapshotWriter {
     ///
     /// # Errors
     /// I/O errors, for example a full disk; [`Error::Inconsistent`] if a snapshot with this `begin_lsn`
-    /// exists: then nothing was written to the log since that snapshot began, and no new one is needed.
+    /// exists.
     ///
     /// # Panics
     /// If `parts` is 0 or more than [`PARTS_MAX`], or `begin_lsn` is not a multiple of the page size.

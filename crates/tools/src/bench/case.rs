@@ -17,7 +17,7 @@ use crate::{
 const KEYS: u64 = 10_000;
 /// Bytes of a value.
 const VALUE_BYTES: usize = 100;
-/// Keys that are written or removed with one pipeline before and after the cases.
+/// Keys that one pipeline writes before a case of GET, or removes at the end.
 const AT_ONCE: u64 = 500;
 const LIMITS: DecodeLimits = DecodeLimits { bytes_max: 1 << 20, ..DecodeLimits::DEFAULT };
 
@@ -36,7 +36,7 @@ impl Case {
     }
 }
 
-/// In this order: what one client sees, and what many do.
+/// All cases, in the order in which they run.
 pub(super) const CASES: &[Case] = &[
     Case::new("SET, 1 client", "SET", 1, 1),
     Case::new("SET, 50 clients", "SET", 50, 1),

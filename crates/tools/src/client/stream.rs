@@ -9,12 +9,18 @@ use std::{
 use tls::{ClientFiles, Connector, handshake};
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, Interest, ReadBuf, Ready},
-    net::TcpStream,
+    net::{TcpStream, UnixStream},
 };
 
 pub(crate) enum Stream {
     Plain(TcpStream),
+    Unix(UnixStream),
     Tls(Box<tls::Stream>),
+}
+
+/// Whether what stands for a host is the path of a Unix socket: no name of a host has a slash.
+pub(crate) fn is_path(host: &str) -> bool {
+    host.contains('/')
 }
 
 impl Stream {
@@ -23,6 +29,9 @@ impl Stream {
     /// # Errors
     /// The reason, in words.
     pub(super) async fn connect(host: &str, port: u16, tls: Option<&ClientFiles>) -> Result<Stream, String> {
+        if is_path(host) {
+            return UnixStream::connect(host).await.map(Stream::Unix).map_err(|error| error.to_string());
+        }
         let session = tls.map(|files| Connector::new(files)?.connect(host)).transpose();
         let session = session.map_err(|error| error.to_string())?;
         let socket = TcpStream::connect((host, port)).await.map_err(|error| error.to_string())?;
@@ -37,6 +46,7 @@ impl Stream {
     pub(super) async fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
         match self {
             Stream::Plain(socket) => socket.write_all(bytes).await,
+            Stream::Unix(socket) => socket.write_all(bytes).await,
             Stream::Tls(stream) => {
                 stream.write_all(bytes).await?;
                 stream.flush().await
@@ -48,6 +58,7 @@ impl Stream {
     pub(super) async fn read_buf(&mut self, buffer: &mut Vec<u8>) -> io::Result<usize> {
         match self {
             Stream::Plain(socket) => socket.read_buf(buffer).await,
+            Stream::Unix(socket) => socket.read_buf(buffer).await,
             Stream::Tls(stream) => stream.read_buf(buffer).await,
         }
     }
@@ -56,6 +67,7 @@ impl Stream {
     pub(super) fn try_read_buf(&mut self, buffer: &mut Vec<u8>) -> io::Result<usize> {
         match self {
             Stream::Plain(socket) => socket.try_read_buf(buffer),
+            Stream::Unix(socket) => socket.try_read_buf(buffer),
             Stream::Tls(stream) => {
                 // There is room for the plain bytes of a record, because the socket would not become ready
                 // for bytes that are left in the session.
@@ -72,6 +84,7 @@ impl Stream {
     pub(crate) async fn ready(&self, interest: Interest) -> io::Result<Ready> {
         match self {
             Stream::Plain(socket) => socket.ready(interest).await,
+            Stream::Unix(socket) => socket.ready(interest).await,
             Stream::Tls(stream) => stream.socket().ready(interest).await,
         }
     }
@@ -85,6 +98,7 @@ impl Stream {
     pub(crate) fn try_write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match self {
             Stream::Plain(socket) => socket.try_write(bytes),
+            Stream::Unix(socket) => socket.try_write(bytes),
             Stream::Tls(stream) => now(|cx| Pin::new(stream.as_mut()).poll_write(cx, bytes)),
         }
     }

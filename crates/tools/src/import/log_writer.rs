@@ -5,7 +5,7 @@ use storage::{Admission, Appender, Log};
 
 use super::ImportError;
 
-/// A record is appended once it has this many bytes.
+/// A record is appended at the first boundary at which it has this many bytes.
 const RECORD_BYTES: usize = 512 << 10;
 
 /// Receives effects.
@@ -46,12 +46,13 @@ impl LogWriter {
         LogWriter { log, appender, record: Vec::with_capacity(RECORD_BYTES) }
     }
 
-    /// Removes every key, and the log before that; writes these function libraries and settings again, which
-    /// were in that log.
+    /// Removes every key, and writes these function libraries and settings again, which that removes, too.
+    /// Then removes the log before that, unless `may_have_documents`: their changes may be in that log alone.
     pub(super) fn forget_keys(
         &mut self,
         libraries: &Libraries,
         settings: &DataSettings,
+        may_have_documents: bool,
     ) -> Result<(), ImportError> {
         self.log.flush_all()?;
         let dead_before = self.log.durable_lsn();
@@ -59,8 +60,10 @@ impl LogWriter {
         libraries.iter().for_each(|library| library.with_effect(|effect| self.put(effect)));
         settings.effects().for_each(|effect| self.put(&effect));
         self.sync()?;
-        // There is no server, so no part of the log is pinned.
-        self.log.truncate_before(dead_before)?;
+        if !may_have_documents {
+            // There is no server, so no part of the log is pinned.
+            self.log.truncate_before(dead_before)?;
+        }
         Ok(())
     }
 

@@ -10,6 +10,7 @@ use keyspace::{
     AccessClock, ConsumerTimes, Delivery, Digest, Effect, Freed, GroupPosition, Items, KeyOp, Listed,
     StreamHead, StreamId, Value, View,
 };
+use lsn::Lsn;
 use proptest::prelude::*;
 use rdb::FileWriter;
 use recovery::unfinished::refuse_unfinished;
@@ -107,6 +108,27 @@ fn several_records() -> Vec<u8> {
     (0..2200).for_each(|index| list.string(format!("{index}-{}", "x".repeat(250)).as_bytes()));
     writer.key(b"c", None).string_value(b"4");
     writer.finish().unwrap()
+}
+
+#[test]
+fn the_log_before_a_second_import_stays_if_documents_may_be_in_it() {
+    for is_served in [false, true] {
+        let disk = disk();
+        let mut writer = FileWriter::begin(Vec::new(), 10);
+        writer.key(b"k", Some(NOW_MS + 5)).string_value(b"v");
+        disk.write_file(Path::new(FILE), &writer.finish().unwrap());
+        imported(&disk, Existing::Refused).unwrap();
+        if is_served {
+            disk.create_dir_all(&documents::directory(Path::new(DIR))).unwrap();
+        }
+        // The only key has expired, so the next import removes it with the log.
+        let later = Place { clock: Arc::new(SimClock::new(NOW_MS + 6)), ..place(&disk) };
+        disk.write_file(Path::new(FILE), &strings(&[("a", "1")]));
+        import(&later, (Path::new(FILE), FILE), Existing::Refused, &|_, _, _| {}).unwrap();
+        let (keyspace, recovery) = later.load(&|_, _, _| {}).unwrap();
+        assert_eq!(keyspace.len(DbId::all().next().unwrap()), 1);
+        assert_eq!(recovery.start() == Lsn::ZERO, is_served, "the log from its beginning");
+    }
 }
 
 #[test]

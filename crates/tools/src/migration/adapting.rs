@@ -3,9 +3,12 @@
 //! ```text
 //! SET key value IFEQ other ...         SET key value ...                          of Valkey 8.1
 //! MSETEX 2 k v k v [NX | XX] [PXAT ms] MULTI, SET k v [PXAT ms], ..., EXEC        of Valkey 9.1
+//! XADD s MAXLEN = 5 LIMIT 9 1-1 f v    XADD s MAXLEN = 5 1-1 f v                  of every source
+//! HPEXPIREAT h 9223372036854775807 ... HPEXPIREAT h 70368744177663 ...            of Valkey 9.1
 //! ```
 //!
-//! A source sends only writes that it has executed, so their conditions held and are not needed.
+//! A source sends only writes that it has executed, so their conditions held and are not needed. It sends
+//! `XADD s MAXLEN ~ 7 LIMIT 9` with the exact length that it came to, and a LIMIT that no client may give.
 
 use wire::{Args, number::parse_i64};
 
@@ -20,6 +23,8 @@ pub(super) fn adapted(
 ) -> Option<Commands> {
     match args.at(0).to_ascii_lowercase().as_slice() {
         b"set" => set(args),
+        b"hpexpireat" => earlier(args),
+        b"xadd" | b"xtrim" => without_limit(args),
         b"msetex" if !is_supported(b"msetex") => msetex(args, is_in_transaction),
         _ => None,
     }
@@ -58,6 +63,51 @@ fn set(args: Args<'_>) -> Option<Commands> {
     }
     let mut commands = Commands::default();
     commands.push(&[&[b"SET", args.at(1), args.at(2)], options.as_slice()].concat());
+    Some(commands)
+}
+
+/// HPEXPIREAT with the latest deadline of a field here, in the year 4199, if the source's is later.
+fn earlier(args: Args<'_>) -> Option<Commands> {
+    const DEADLINE_MS_MAX: i64 = (1 << 46) - 1;
+    args.get(2).and_then(parse_i64).filter(|ms| *ms > DEADLINE_MS_MAX)?;
+    let latest = DEADLINE_MS_MAX.to_string();
+    let mut words: Vec<&[u8]> = (0..args.len()).map(|at| args.at(at)).collect();
+    words[2] = latest.as_bytes();
+    let mut commands = Commands::default();
+    commands.push(&words);
+    Some(commands)
+}
+
+/// XADD or XTRIM without LIMIT, unless the trim is an approximate one.
+fn without_limit(args: Args<'_>) -> Option<Commands> {
+    let is = |at: usize, word: &[u8]| args.get(at).is_some_and(|found| found.eq_ignore_ascii_case(word));
+    let mut kept: Vec<&[u8]> = vec![args.at(0), args.get(1)?];
+    let mut at = kept.len();
+    // The id of XADD ends the options: a field may have the name of one.
+    while at < args.len() {
+        let words = match () {
+            () if is(at, b"limit") => 2,
+            () if is(at, b"maxlen") || is(at, b"minid") => {
+                if is(at + 1, b"~") {
+                    return None;
+                }
+                2 + usize::from(is(at + 1, b"="))
+            }
+            () if [&b"nomkstream"[..], b"keepref", b"delref", b"acked"].iter().any(|it| is(at, it)) => 1,
+            () => break,
+        };
+        let end = (at + words).min(args.len());
+        if !is(at, b"limit") {
+            kept.extend((at..end).map(|at| args.at(at)));
+        }
+        at = end;
+    }
+    kept.extend((at..args.len()).map(|at| args.at(at)));
+    if kept.len() == args.len() {
+        return None;
+    }
+    let mut commands = Commands::default();
+    commands.push(&kept);
     Some(commands)
 }
 
@@ -113,6 +163,37 @@ mod tests {
             assert_eq!(adapted_of(sent, false), Some(shown(&encoded(&[expected]))), "{sent}");
         }
         for sent in ["SET k v", "SET k ifeq", "SET k v PXAT 7", "SET k v KEEPTTL", "MSETEX 2 k v", "GET k"] {
+            assert_eq!(adapted_of(sent, false), None, "{sent}");
+        }
+    }
+
+    #[test]
+    fn options_that_no_client_may_give_are_replaced() {
+        for (sent, expected) in [
+            ("XADD s MAXLEN = 5 LIMIT 10 1-1 a b", "XADD s MAXLEN = 5 1-1 a b"),
+            (
+                "xadd s NOMKSTREAM KEEPREF minid = 5-0 limit 10 1-1 a b",
+                "xadd s NOMKSTREAM KEEPREF minid = 5-0 1-1 a b",
+            ),
+            ("XADD s LIMIT 10 MAXLEN = 5 1-1 a b", "XADD s MAXLEN = 5 1-1 a b"),
+            ("XADD s MAXLEN = 5 LIMIT 10 LIMIT 20 1-1 a b", "XADD s MAXLEN = 5 1-1 a b"),
+            ("XTRIM s MAXLEN = 5 LIMIT 10", "XTRIM s MAXLEN = 5"),
+            ("XTRIM s MAXLEN = 2 KEEPREF LIMIT 5", "XTRIM s MAXLEN = 2 KEEPREF"),
+            ("HPEXPIREAT h 9223372036854775807 FIELDS 1 a", "HPEXPIREAT h 70368744177663 FIELDS 1 a"),
+        ] {
+            assert_eq!(adapted_of(sent, false), Some(shown(&encoded(&[expected]))), "{sent}");
+        }
+        for sent in [
+            "XADD s 1-1 a b",
+            "XADD s MAXLEN = 5 1-1 a b",
+            "XADD s MAXLEN ~ 5 LIMIT 10 1-1 a b",
+            "XADD s MAXLEN 5 1-1 LIMIT 10",
+            "XADD s 1-1 MAXLEN = LIMIT 10",
+            "XADD s MAXLEN = 5 1-1 LIMIT 10",
+            "XTRIM s",
+            "HPEXPIREAT h 70368744177663 FIELDS 1 a",
+            "HPEXPIREAT h x FIELDS 1 a",
+        ] {
             assert_eq!(adapted_of(sent, false), None, "{sent}");
         }
     }

@@ -1,17 +1,19 @@
 //! The address and credentials of a server: `redis://[[USER]:PASSWORD@]HOST[:PORT][/]`, or `HOST[:PORT]`;
-//! over TLS, `rediss://`.
+//! over TLS, `rediss://`; by a Unix socket, `unix://[[USER]:PASSWORD@]/PATH`.
 
 use std::{fmt, str::FromStr};
 
 use tls::ClientFiles;
 
+use crate::client::is_path;
+
 /// The default port of Redis and Sheaf.
 const DEFAULT_PORT: u16 = 6379;
 
-/// The address and credentials of a server. Displayed without the password.
+/// The address and credentials of a server. Displayed as host and port alone.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Address {
-    /// The host; an IPv6 address without brackets.
+    /// The host; an IPv6 address without brackets; or the path of a Unix socket.
     pub host: String,
     /// The port of the Redis protocol.
     pub port: u16,
@@ -26,8 +28,10 @@ pub struct Address {
 /// Why a text is not an address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum AddressError {
-    /// The scheme is none of `redis`, `rediss`, `valkey` and `valkeys`.
-    #[error("it begins with redis://, rediss:// (over TLS), valkey:// or valkeys://, or is HOST:PORT")]
+    /// The scheme is none of `redis`, `rediss`, `valkey`, `valkeys` and `unix`.
+    #[error(
+        "it begins with redis://, rediss:// (over TLS), valkey://, valkeys:// or unix:///, or is HOST:PORT"
+    )]
     Scheme,
     /// The host is missing.
     #[error("the host is missing")]
@@ -51,6 +55,7 @@ impl FromStr for Address {
             None => (text, None),
             Some(("redis" | "valkey", rest)) => (rest, None),
             Some(("rediss" | "valkeys", rest)) => (rest, Some(ClientFiles::default())),
+            Some(("unix", path)) => return of_socket(path),
             Some(_) => return Err(AddressError::Scheme),
         };
         // A password may contain an unescaped @.
@@ -58,18 +63,37 @@ impl FromStr for Address {
             Some((credentials, place)) => (Some(credentials), place),
             None => (None, rest),
         };
-        let (user, password) = match credentials.map(|text| text.split_once(':').unwrap_or((text, ""))) {
-            Some((user, password)) => (unescape(user)?, unescape(password)?),
-            None => (String::new(), String::new()),
-        };
+        let (user, password) = login_of(credentials)?;
         let (place, path) = place.split_once('/').unwrap_or((place, ""));
         if !path.is_empty() {
             return Err(AddressError::Path);
         }
         let (host, port) = split_port(place)?;
-        let given = |text: String| Some(text).filter(|text| !text.is_empty());
-        Ok(Address { host: host.into(), port, user: given(user), password: given(password), tls })
+        Ok(Address { host: host.into(), port, user, password, tls })
     }
+}
+
+/// The server at the socket of this path, which begins with a slash, behind a user and a password if any.
+fn of_socket(text: &str) -> Result<Address, AddressError> {
+    let begin = text.find('/').ok_or(AddressError::Host)?;
+    let (credentials, path) = text.split_at(begin);
+    let credentials = match credentials {
+        "" => None,
+        credentials => Some(credentials.strip_suffix('@').ok_or(AddressError::Host)?),
+    };
+    let (user, password) = login_of(credentials)?;
+    Ok(Address { host: path.into(), port: DEFAULT_PORT, user, password, tls: None })
+}
+
+type Login = (Option<String>, Option<String>);
+
+fn login_of(credentials: Option<&str>) -> Result<Login, AddressError> {
+    let (user, password) = match credentials.map(|text| text.split_once(':').unwrap_or((text, ""))) {
+        Some((user, password)) => (unescape(user)?, unescape(password)?),
+        None => (String::new(), String::new()),
+    };
+    let given = |text: String| Some(text).filter(|text| !text.is_empty());
+    Ok((given(user), given(password)))
 }
 
 fn split_port(place: &str) -> Result<(&str, u16), AddressError> {
@@ -110,7 +134,9 @@ fn unescape(text: &str) -> Result<String, AddressError> {
 
 impl fmt::Display for Address {
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.host.contains(':') {
+        if is_path(&self.host) {
+            to.write_str(&self.host)
+        } else if self.host.contains(':') {
             write!(to, "[{}]:{}", self.host, self.port)
         } else {
             write!(to, "{}:{}", self.host, self.port)
@@ -137,6 +163,10 @@ mod tests {
             ("redis://mover:p%40ss:w@rd@db1:1", at("db1", 1, Some("mover"), Some("p@ss:w@rd"))),
             ("redis://[::1]:7000", at("::1", 7000, None, None)),
             ("redis://[fe80::1]", at("fe80::1", 6379, None, None)),
+            ("unix:///run/s", at("/run/s", 6379, None, None)),
+            ("unix://me:p%40@/run/s@1:2", at("/run/s@1:2", 6379, Some("me"), Some("p@"))),
+            ("unix://run", Err(AddressError::Host)),
+            ("unix://me:x/run", Err(AddressError::Host)),
             ("http://db1", Err(AddressError::Scheme)),
             ("redis://db1/3", Err(AddressError::Path)),
             ("redis://", Err(AddressError::Host)),

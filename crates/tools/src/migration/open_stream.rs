@@ -85,8 +85,8 @@ impl OpenStream {
         }
     }
 
-    /// Adds the remaining pending entries of the last consumer. To be called before any other part of
-    /// the stream.
+    /// Adds the remaining pending entries of the last consumer. To be called before the next consumer or
+    /// group, and at the end of the stream.
     pub(super) fn end_consumer(&mut self, key: &[u8], commands: &mut Commands) {
         let has_more = !self.pending.is_empty();
         if self.consumer.as_ref().is_some_and(|consumer| has_more || !consumer.is_made) {

@@ -11,7 +11,7 @@
 //!
 //! Invariants
 //! - The division of the bytes into reads never changes the result. Bytes behind the file are not consumed.
-//! - It buffers at most the header, or less than a mark.
+//! - Between two calls it holds at most the header, or less than a mark.
 
 const MARK_BYTES: usize = 40;
 /// Maximum length of a line before the file; it may be an error text.

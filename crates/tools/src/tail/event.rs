@@ -84,7 +84,7 @@ impl Message<'_> {
     }
 }
 
-/// Appends text unchanged, and other bytes and control characters as escapes.
+/// Appends text unchanged; backslashes, unprintable characters and bytes that are no text become escapes.
 pub(super) fn escape(bytes: &[u8], out: &mut String) {
     const QUOTES: [char; 2] = ['"', '\''];
     for chunk in bytes.utf8_chunks() {

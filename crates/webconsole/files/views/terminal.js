@@ -45,7 +45,7 @@ export async function show({ place, parameters }) {
   line.focus();
 }
 
-/* A line as words. Bytes above 0x7f in \xNN make a word of bytes. */
+/* A line as words. A word whose \xNN make it invalid UTF-8 is { base64 }. */
 export function split(line) {
   const words = [];
   const pattern = /\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|([^\s"']+))(?=\s|$)/gy;
@@ -76,7 +76,7 @@ function unescaped(text) {
   }
 }
 
-/* A reply as redis-cli writes it. */
+/* A reply as text, much as redis-cli writes it. */
 function written(reply, indent = '') {
   if (isError(reply)) return `(error) ${reply.error}`;
   if (reply === null) return '(nil)';

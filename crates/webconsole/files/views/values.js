@@ -1,7 +1,8 @@
 // Values of keys by type, in pages, each with what can be changed.
 //
-// A change that depends on what the user saw (an element of a list at an index, a string that was loaded) is
-// a script that compares first: it refuses to overwrite what someone else has changed meanwhile.
+// A string that was loaded, and an element of a list at an index, are changed by a script that compares
+// first: it refuses to overwrite what someone else has changed meanwhile. The value of a field of a hash and
+// the score of a member are set without a comparison.
 
 import { shown, valueField } from '../bytes.js';
 import { ask, confirm } from '../dialog.js';

@@ -29,7 +29,7 @@ impl Span {
 
 /// The arguments of one command; argument 0 is its name. This is a borrowed view, cheap to copy and to slice.
 ///
-/// The arguments of a parsed command are never empty; a view made by [`skip`](Args::skip) may be.
+/// A parsed command has at least one argument; other views may have none.
 #[derive(Clone, Copy)]
 pub struct Args<'b> {
     bytes: &'b [u8],

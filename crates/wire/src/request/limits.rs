@@ -30,11 +30,17 @@ impl Limits {
         authenticated: true,
     };
 
-    /// The limits before authentication: enough for `AUTH` and `HELLO`, but not for taking much memory.
+    /// The limits before authentication: enough for `AUTH` and `HELLO`, but not for taking much memory. Those
+    /// of arguments and their size are Redis'; there, ten arguments of the largest size may come together.
     ///
     /// While these limits are in force, parse with `commands_max = 1`: the command just parsed may lift them.
-    pub const UNAUTHENTICATED: Limits =
-        Limits { bulk_bytes_max: 16_384, args_max: 10, authenticated: false, ..Limits::DEFAULT };
+    pub const UNAUTHENTICATED: Limits = Limits {
+        bulk_bytes_max: 16_384,
+        args_max: 10,
+        request_bytes_max: 64 * 1024,
+        authenticated: false,
+        ..Limits::DEFAULT
+    };
 
     /// The largest `request_bytes_max` that has an effect: 2 GiB.
     pub const REQUEST_BYTES_CEILING: usize = 1 << 31;

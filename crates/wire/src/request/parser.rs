@@ -15,8 +15,8 @@ const WINDOW_BYTES_MAX: usize = u32::MAX as usize;
 /// The maximum number of arguments in a well-formed request header, as in Redis.
 const ARGS_CEILING: i64 = i32::MAX as i64;
 
-/// The maximum number of arguments of an incomplete command that are copied between parser and batch. If
-/// there are more, the two exchange their vectors instead.
+/// The maximum number of arguments of an incomplete command that are always copied between parser and batch.
+/// If there are more, and the batch has no complete commands, the two exchange their vectors instead.
 const ARGS_COPIED_MAX: usize = 64;
 
 /// The maximum number of argument slots that an idle parser keeps allocated (128 bytes).

@@ -140,8 +140,14 @@ fn a_stranger_may_send_little() {
     assert_eq!(error(b"*1\r\n$16385\r\n"), "unauthenticated bulk length");
     assert_eq!(error(b"*1\r\n$536870913\r\n"), "invalid bulk length");
     assert_eq!(error(b"*2147483648\r\n"), "invalid multibulk length");
-    let allowed = encode(&[&[b'x'; 16_384][..]; 10]);
-    assert_eq!(parse_in_reads(&allowed, &[], &Limits::UNAUTHENTICATED, 1).commands.len(), 1);
+    let parsed = |count: usize, bytes: usize| {
+        let request = encode(&vec![&vec![b'x'; bytes][..]; count]);
+        let parsed = parse_in_reads(&request, &[], &Limits::UNAUTHENTICATED, 1);
+        (parsed.commands.len(), parsed.error)
+    };
+    assert_eq!(parsed(3, 16_384), (1, None));
+    assert_eq!(parsed(10, 6_000), (1, None));
+    assert_eq!(parsed(10, 16_384), (0, Some(ProtocolError::TooBigRequest)), "too much in all");
 }
 
 #[test]

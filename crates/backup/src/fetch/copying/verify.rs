@@ -85,7 +85,8 @@ impl Copying<'_> {
         }
     }
 
-    /// The end of the earlier backup's log, if all of its segments are reused.
+    /// The end of the earlier backup's log, if the server still offers some of its segments, and all of those
+    /// are reused.
     fn log_kept_to(&self, steps: &[Step<'_>], before: Option<&Manifest>) -> Option<Lsn> {
         let before = before?;
         let was_there =

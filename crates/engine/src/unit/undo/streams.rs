@@ -2,7 +2,7 @@
 //!
 //! The notes contain the blocks that lose entries, the groups and consumers that are removed, and the pending
 //! entries that change. Parts that the effect does not touch are not copied. This module is not for streams
-//! that are replaced or removed: these are copied as a whole, as every value is.
+//! that are replaced or removed: these are copied as a whole, like values of other types.
 
 use keyspace::{ConsumerView, DbId, GroupView, KeyOp, Listed, StreamBlock, StreamHead, StreamId, StreamView};
 

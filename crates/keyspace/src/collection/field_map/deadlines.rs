@@ -8,7 +8,7 @@
 //! Invariants
 //! - There is a heap exactly while fields have deadlines.
 //! - Every segment whose `next_deadline_ms` is not `NEVER` has an item with that deadline.
-//! - After an item was added, there are at most `2 * segments + SLACK` items (see `expiry`).
+//! - There are at most `2 * segments + SLACK` items (see `expiry`), also after segments were merged.
 
 use super::FieldMap;
 use super::segment::{Segment, Tally};
@@ -56,15 +56,14 @@ impl FieldMap {
     }
 
     /// The time before which no field expires, except fields that `expired_fields` has listed; `None` if no
-    /// other field has a deadline. The time may be too early; the next call of `expired_fields` then corrects
-    /// it.
+    /// other field has a deadline. The time may be too early; `expired_fields` corrects it when it has come.
     #[inline]
     pub(crate) fn next_deadline_ms(&self) -> Option<u64> {
         Some(self.deadlines.as_ref()?.heap.first()?.deadline_ms)
     }
 
-    /// Appends up to `max` fields that are due. Each field is listed once: the caller removes it. As long as
-    /// `next_deadline_ms` is due, there may be more fields, even if this call lists none.
+    /// Appends up to `max` fields that are due. The caller removes them: a field that stays may not be listed
+    /// again. As long as `next_deadline_ms` is due, there may be more fields, even if this call lists none.
     pub(crate) fn expired_fields(&mut self, now_ms: u64, max: usize, fields: &mut Vec<Vec<u8>>) {
         let end = fields.len().saturating_add(max);
         for _ in 0..ITEMS_MAX {
@@ -98,11 +97,13 @@ impl FieldMap {
         }
     }
 
-    /// Adds an item for the segment to the heap, if the segment has deadlines.
+    /// Adds an item for the segment to the heap, if the segment has deadlines, and makes the heap anew if it
+    /// has become too large.
     pub(super) fn note_first_deadline(&mut self, number: usize) {
         let Some(deadlines) = &mut self.deadlines else { return };
-        let Some(item) = Item::of(&self.segments[number]) else { return };
-        deadlines.heap.push(item);
+        if let Some(item) = Item::of(&self.segments[number]) {
+            deadlines.heap.push(item);
+        }
         if deadlines.heap.is_mostly_stale(self.segments.len()) {
             deadlines.heap = ExpiryHeap::new(self.segments.iter().filter_map(Item::of).collect());
         }

@@ -169,7 +169,8 @@ impl Segment {
         first_ms
     }
 
-    /// Updates `next_deadline_ms` after a field got this deadline, or with `None`, lost one.
+    /// Updates `next_deadline_ms` after a change of a field that now has this deadline; `None` if it has
+    /// none.
     #[inline]
     fn note_deadline(&mut self, expire_at_ms: Option<u64>) {
         match expire_at_ms {

@@ -209,6 +209,37 @@ fn due_fields_are_listed_once_and_the_next_deadline_is_corrected() {
     map.check();
 }
 
+#[test]
+fn the_index_of_deadlines_shrinks_with_the_map() {
+    let mut map = map(u64::MAX);
+    for number in 0..MANY {
+        map.put(&field(number), b"", None);
+    }
+    // Earlier and earlier deadlines, as many as the index takes before it is made anew.
+    let is_full = |map: &FieldMap| {
+        let items = map.deadlines.as_ref().map_or(0, |deadlines| deadlines.heap.items().len());
+        items == 2 * map.segments.len() + 16
+    };
+    let mut numbers = (0..MANY).cycle().enumerate();
+    while !is_full(&map) {
+        let (step, number) = numbers.next().expect("without an end");
+        map.update(&field(number), |entry| drop(entry.set_expiry(Some(1_000_000 - step as u64))));
+    }
+    for number in 1..MANY {
+        map.update(&field(number), |entry| drop(entry.set_expiry(None)));
+    }
+    // The other half of all hashes has no deadline any more.
+    let half_of = |map: &FieldMap, number: u32| map.hasher.hash(&field(number)) >> 63;
+    let half = half_of(&map, 0);
+    for number in 1..MANY {
+        if half_of(&map, number) != half {
+            map.remove(&field(number));
+        }
+    }
+    assert_eq!(map.expiring_len(), 1);
+    map.check();
+}
+
 #[derive(Clone, Debug)]
 enum Step {
     Put(Range<u32>, usize, Option<u64>),

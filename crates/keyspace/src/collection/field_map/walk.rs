@@ -59,8 +59,8 @@ impl FieldMap {
         }
     }
 
-    /// Visits all entries with a hash in the smallest range that starts at `start` and ends at the end of a
-    /// bucket or of the segment. Returns the end of the range, or 0 for the last range.
+    /// Visits all entries with a hash in a range that starts at `start` and ends at the end of a bucket,
+    /// rounded up to a whole `h16`, or of the segment. Returns the end of the range, or 0 for the last range.
     fn visit_from<'m>(&'m self, start: u64, mut visit: impl FnMut(EntryRef<'m>)) -> u64 {
         let segment = self.segment(start);
         let position = start << segment.depth();

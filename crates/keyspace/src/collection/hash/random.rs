@@ -10,7 +10,7 @@ use prng::Prng;
 use crate::random;
 
 impl<'a> HashView<'a> {
-    /// A field; `None` if there is none.
+    /// A random field; `None` if there is none.
     pub fn random(&self, seed: u64) -> Option<HashField<'a>> {
         let mut random = Prng::new(seed);
         match self.0 {

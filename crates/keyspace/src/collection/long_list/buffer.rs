@@ -37,7 +37,7 @@ pub(super) struct Buffer {
     /// The start of the body in the memory. A body is shorter than 4 GiB because an encoding is.
     start: u32,
     end: u32,
-    /// Elements.
+    /// The number of elements.
     len: u32,
 }
 
@@ -76,7 +76,7 @@ impl Buffer {
         Chunk::new(&self.memory[self.start as usize..self.end as usize], self.len())
     }
 
-    /// Elements.
+    /// The number of elements.
     #[inline]
     pub(super) fn len(&self) -> usize {
         self.len as usize

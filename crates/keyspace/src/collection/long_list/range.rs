@@ -16,7 +16,7 @@ pub(crate) struct Range<'a> {
     pub(super) chunks: vec_deque::Iter<'a, Buffer>,
     /// The rest of the chunk in which the range ends, if the range does not end in the chunk of `front`.
     pub(super) back: Iter<'a>,
-    /// Elements of all three.
+    /// The number of elements in all three.
     pub(super) len: usize,
 }
 

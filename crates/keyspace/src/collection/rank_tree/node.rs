@@ -68,7 +68,7 @@ impl<M: Copy> Node<M> {
         }
     }
 
-    /// Items or children.
+    /// The number of items of a leaf, or of children of an inner node.
     fn len(&self) -> usize {
         match self {
             Node::Leaf(leaf) => leaf.len(),
@@ -76,7 +76,7 @@ impl<M: Copy> Node<M> {
         }
     }
 
-    /// Items below.
+    /// The number of items in the subtree of this node.
     fn count(&self) -> usize {
         match self {
             Node::Leaf(leaf) => leaf.len(),

@@ -14,7 +14,7 @@ use prng::Prng;
 use crate::random;
 
 impl<'a> SetView<'a> {
-    /// A member; `None` if there is none.
+    /// A random member; `None` if there is none.
     pub fn random(&self, seed: u64) -> Option<Element<'a>> {
         let mut random = Prng::new(seed);
         match self.0 {

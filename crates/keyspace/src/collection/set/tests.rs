@@ -202,6 +202,9 @@ fn limits_decide_the_form_of_a_set() {
             assert_eq!(encoding(&world), expected, "{count} times {prefix:?} and {member}");
         }
     }
+    let mut world = filled("", 511);
+    world.add(&[b"1000000".to_vec(), b"1000000".to_vec(), b"3".to_vec()]);
+    assert_eq!(encoding(&world), "intset", "a member that is given twice counts once");
     let mut world = filled("x", 1);
     world.add(&[vec![b'x'; 64]]);
     assert_eq!(encoding(&world), "listpack");

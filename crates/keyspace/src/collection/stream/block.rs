@@ -2,7 +2,7 @@
 //!
 //! What it is: up to a hundred entries, each with its id as the distance from the id of the block, and
 //! without the names of its fields if they are the same as in the first entry. What it is not: an index. A
-//! search walks from entry to entry, and reads one length for each.
+//! search walks from entry to entry.
 //!
 //! # Encoding
 //! Numbers are LEB128, `element` is as in [`element`], `name` is a length and that many bytes.

@@ -149,7 +149,7 @@ impl Group {
     }
 
     /// Passes the first run that begins at this id or after it to `capture`. Returns the id at which to
-    /// continue, or `None` if no run is left.
+    /// continue; `None` at the end.
     pub(super) fn capture_run(
         &mut self,
         from: StreamId,

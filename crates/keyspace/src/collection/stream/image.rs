@@ -132,7 +132,8 @@ impl StreamImage {
 }
 
 impl PartialEq for StreamImage {
-    /// Whether both images have the same stream, however it is divided into blocks and runs.
+    /// Whether both images have the same stream, however it is divided into blocks and runs, and in whatever
+    /// order its groups and consumers were added.
     fn eq(&self, other: &Self) -> bool {
         self.canonical() == other.canonical()
     }
@@ -142,7 +143,7 @@ impl Eq for StreamImage {}
 
 type Canonical<'a> = (
     Option<StreamHead>,
-    &'a [GroupImage],
+    Vec<GroupImage>,
     Vec<(StreamId, Vec<(&'a [u8], Vec<u8>)>)>,
     Vec<(&'a [u8], StreamId, &'a [u8], u64, u32)>,
 );
@@ -163,6 +164,30 @@ impl StreamImage {
             })
             .collect();
         pending.sort_unstable();
-        (self.head, &self.groups, entries, pending)
+        let mut groups = self.groups.clone();
+        groups.iter_mut().for_each(|group| group.consumers.sort_unstable());
+        groups.sort_unstable();
+        (self.head, groups, entries, pending)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_order_in_which_groups_and_consumers_were_added_does_not_count() {
+        let times = |ms| ConsumerTimes { seen_ms: ms, active_ms: None };
+        let image = |order: &[usize], late_ms: u64| {
+            let mut image = StreamImage::default();
+            for group in order {
+                let consumers = order.iter().map(|it| (Arc::from(it.to_le_bytes()), times(late_ms)));
+                let position = GroupPosition { last_id: StreamId::ZERO, entries_read: None };
+                image.add_group(&Arc::from(group.to_le_bytes()), position, consumers);
+            }
+            image
+        };
+        assert_eq!(image(&[1, 2, 3], 7), image(&[3, 1, 2], 7));
+        assert_ne!(image(&[1, 2, 3], 7), image(&[3, 1, 2], 8));
     }
 }

@@ -2,12 +2,14 @@
 //!
 //! What it is: reading and editing that payload. It begins with the number of members (see
 //! `collection::packed`); a pair is the encoding of the member as an `Element`, then the score.
-//! What it is not: aware of limits. Every search here looks through the pairs from the first on.
+//! What it is not: aware of limits.
+//! Every search here looks through the pairs from the first on.
 //!
 //! # Scores
-//! A score that an `i64` can hold is stored like an element that is an integer: 0 to 127 take one byte. Any
-//! other score is the byte `FRACTION`, which begins no element, and the eight bytes of the number,
-//! little-endian. -0.0 is stored so, too, to keep its sign. Every score has exactly one encoding.
+//! A score that is the double of an `i64` is stored like an element that is an integer: 0 to 127 take one
+//! byte, and 2^63 is stored as the largest `i64`, whose double it is. Any other score is the byte `FRACTION`,
+//! which begins no element, and the eight bytes of the number, little-endian. -0.0 is stored so, too, to keep
+//! its sign. Every score is written in exactly one encoding.
 //!
 //! Invariants
 //! - Pairs are strictly ascending by score, then by the bytes of the member.

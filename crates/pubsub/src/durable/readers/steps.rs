@@ -1,5 +1,5 @@
 //! One step of the durable channel thread: passes a piece of the log to the readers at the tail, and another
-//! piece to the next reader behind it.
+//! piece to the next reader that has not caught up with it.
 
 use std::mem;
 
@@ -11,7 +11,7 @@ use crate::durable::{DurableMessage, Position, ReaderEvent};
 /// The result of reading a piece of the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Read {
-    /// The log was read up to here, a record boundary.
+    /// The log was read up to here, a batch boundary.
     UpTo(Lsn),
     /// There is nothing to read yet.
     Nothing,
@@ -67,15 +67,7 @@ impl Readers {
             audience.hand_out(readers, feeds, message);
             *messages += audience.members.len() as u64;
         });
-        let end = match read {
-            Read::UpTo(end) => end,
-            Read::Nothing => return false,
-            Read::Forgotten(oldest) => {
-                self.lose_tail(oldest);
-                return true;
-            }
-        };
-        self.tail = Some(end);
+        // Messages count as handed out whatever the log has behind them.
         let mut slow = Vec::new();
         for channel in touched {
             let Some(audience) = self.audiences.get_mut(&channel) else { continue };
@@ -88,6 +80,15 @@ impl Readers {
                 }
             }
         }
+        let end = match read {
+            Read::UpTo(end) => end,
+            Read::Nothing => return false,
+            Read::Forgotten(oldest) => {
+                self.lose_tail(oldest);
+                return true;
+            }
+        };
+        self.tail = Some(end);
         for id in slow {
             // A reader may be listed once for each of its channels.
             if self.readers.get(&id).is_some_and(|reader| reader.behind.is_none()) {

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use engine::{Host, ReplayObservers, replication::LinkState};
-use keyspace::Effect;
+use keyspace::{Effect, Keyspace};
 use lsn::Lsn;
 use recovery::replay::{Observer, Replayer};
 use replication::ACK_BUSY_MS;
@@ -40,6 +40,7 @@ impl ApplyParts {
     }
 
     fn apply(&mut self, observers: &mut ReplayObservers) -> Result<(), String> {
+        let mut settings = FollowedSettings { keyspace: self.parts.keyspace.clone(), generation: 0 };
         let mut cursor = self.parts.log.cursor(self.replayer.applied());
         let mut held: Option<Chunk> = None;
         loop {
@@ -55,7 +56,7 @@ impl ApplyParts {
             if let Some(chunk) = &chunk
                 && committed.min(chunk.end) > self.replayer.applied()
             {
-                self.apply_chunk(chunk, committed, observers)?;
+                self.apply_chunk(chunk, committed, observers, &mut settings)?;
             }
             self.following.ack(&self.parts.log, self.node.now_ms());
             held = chunk.filter(|chunk| chunk.end > self.replayer.applied());
@@ -76,10 +77,11 @@ impl ApplyParts {
         chunk: &Chunk,
         until: Lsn,
         observers: &mut ReplayObservers,
+        settings: &mut FollowedSettings,
     ) -> Result<(), String> {
         let host = &self.parts.host;
         let now = keyspace::AccessClock { now_ms: host.clock.unix_ms(), ..Default::default() };
-        let mut observed = Observed { observers: &mut *observers, host };
+        let mut observed = Observed { observers: &mut *observers, settings, host };
         let applied =
             self.replayer.apply(chunk, until, now, &mut observed).map_err(|error| error.to_string())?;
         observers.tell(host);
@@ -100,9 +102,36 @@ impl ApplyParts {
     }
 }
 
-/// The clients of this server that are told of applied effects.
+/// The settings of the data and the users, as the applied records have made them.
+struct FollowedSettings {
+    keyspace: Arc<Keyspace>,
+    /// The state of [`Keyspace::data_settings_generation`] that is in force.
+    generation: u64,
+}
+
+impl FollowedSettings {
+    /// Puts them in force, if a record has changed them. Call after each record, without locks.
+    #[inline]
+    fn follow(&mut self, host: &Host) {
+        let generation = self.keyspace.data_settings_generation();
+        if generation != self.generation {
+            self.generation = generation;
+            put_in_force(&self.keyspace, host);
+        }
+    }
+}
+
+#[cold]
+fn put_in_force(keyspace: &Keyspace, host: &Host) {
+    host.config.apply_data_settings();
+    // Perhaps no client is there to notice.
+    host.users.refresh(keyspace, &host.clients);
+}
+
+/// The clients of this server that are told of applied effects, and the settings among these effects.
 struct Observed<'a> {
     observers: &'a mut ReplayObservers,
+    settings: &'a mut FollowedSettings,
     host: &'a Host,
 }
 
@@ -115,6 +144,7 @@ impl Observer for Observed<'_> {
     #[inline]
     fn after_record(&mut self, lsn: Lsn) {
         self.observers.after_record(lsn, self.host);
+        self.settings.follow(self.host);
     }
 }
 

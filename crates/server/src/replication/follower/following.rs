@@ -32,10 +32,14 @@ pub(crate) struct Following {
     shown: Mutex<Option<Lsn>>,
     applied: AtomicU64,
     needed_from: AtomicU64,
-    /// Monotonic milliseconds: when the leader was last heard from, and when the link last went down.
+    /// When the leader was last heard from, or else following began, in monotonic milliseconds.
     heard_ms: AtomicU64,
+    /// When the link last went down, or else following began, in monotonic milliseconds.
     down_since_ms: AtomicU64,
+    /// When all committed records were last applied, in monotonic milliseconds; 0 if never.
     as_of_ms: AtomicU64,
+    /// When following began, in monotonic milliseconds.
+    began_ms: u64,
     /// How often the link was woken from its pause between two attempts, and the condition that wakes it.
     pause: (Mutex<u64>, Condvar),
 }
@@ -60,6 +64,7 @@ impl Following {
             heard_ms: now_ms.into(),
             down_since_ms: now_ms.into(),
             as_of_ms: 0.into(),
+            began_ms: now_ms,
             pause: Default::default(),
         }
     }
@@ -109,6 +114,11 @@ impl Following {
     /// When all committed records were last applied, in monotonic milliseconds; `None` if never.
     pub(crate) fn caught_up_ms(&self) -> Option<u64> {
         Some(self.as_of_ms.load(SeqCst)).filter(|&at_ms| at_ms > 0)
+    }
+
+    /// Milliseconds since all committed records were applied, or else since following began.
+    pub(crate) fn behind_ms(&self, now_ms: u64) -> u64 {
+        now_ms.saturating_sub(self.caught_up_ms().unwrap_or(self.began_ms))
     }
 
     pub(crate) fn is_stopping(&self) -> bool {
@@ -261,5 +271,18 @@ impl Following {
     /// All committed records are applied at this time.
     pub(super) fn note_caught_up(&self, now_ms: u64) {
         self.as_of_ms.store(now_ms, SeqCst);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_replica_that_never_caught_up_is_behind_since_it_began() {
+        let following = Following::new(Lsn::ZERO, 1_000);
+        assert_eq!((following.caught_up_ms(), following.behind_ms(7_000)), (None, 6_000));
+        following.as_of_ms.store(6_500, SeqCst);
+        assert_eq!((following.caught_up_ms(), following.behind_ms(7_000)), (Some(6_500), 500));
     }
 }

@@ -79,7 +79,7 @@ impl LinkParts {
     /// Follows until it is stopped or a restart is needed. Returns the mirror, which is the right to append.
     pub(super) fn run(mut self) -> Mirror {
         let mut backoff = Backoff::default();
-        let mut logged = Repeated::default();
+        let (mut logged, mut logged_of) = (Repeated::default(), None);
         while !self.following.is_stopping() {
             // The count of wakes is read before the leader's address: if the address changes later, the pause
             // after this attempt ends at once.
@@ -90,6 +90,11 @@ impl LinkParts {
                 _ if self.following.is_stopping() => break,
                 Ok(LinkEnd::Retry(reason)) | Err(reason) => {
                     let wait = Duration::from_millis(backoff.wait_ms(self.node.random_u64()));
+                    // Another leader, or another term of the same one: the same reason is news.
+                    let of = self.node.to_follow();
+                    if logged_of != of {
+                        (logged, logged_of) = (Repeated::default(), of);
+                    }
                     if let Some(unlogged) = logged.note(&reason, self.node.now_ms()) {
                         tracing::warn!(
                             target: "replication", reason, unlogged, "cannot follow the leader; trying again"

@@ -2,9 +2,17 @@
 
 #![allow(clippy::unwrap_used)]
 
-use std::path::Path;
+use std::{path::Path, sync::Arc};
 
-use crate::log::tests::{append, disk, recover};
+use env::{
+    SimDisk,
+    sim::{FaultKind, FaultPlan},
+};
+
+use crate::{
+    Error, Log,
+    log::tests::{append, disk, recover},
+};
 
 /// The first limit of the disk, which is far more than a test needs.
 const LIMIT_BYTES: u64 = 16 << 20;
@@ -60,6 +68,40 @@ fn the_required_room_includes_the_segment_that_closing_makes_necessary() {
     log.close().unwrap();
     drop((appender, log));
     recover(&disk).unwrap();
+}
+
+/// A log that needs another segment before it can be closed.
+fn full_log(disk: &Arc<SimDisk>) -> Log {
+    let (_, log) = recover(disk).unwrap();
+    let mut appender = log.appender();
+    while log.shared.sequencer.tail() < log.shared.prepared_end.load(crate::sync::Ordering::SeqCst) {
+        append(&mut appender, &[7; 1000]);
+        log.flush_all().unwrap();
+    }
+    drop(appender);
+    log
+}
+
+/// A server that waits for room would wait for ever.
+#[test]
+fn a_failing_disk_is_not_taken_for_a_full_one() {
+    let disk = disk();
+    let log = full_log(&disk);
+    let fail_io = Some((disk.io_count(), FaultKind::Eio));
+    disk.set_fault_plan(FaultPlan { fail_io, ..FaultPlan::default() });
+    let error = log.require_room_to_reopen(0).unwrap_err();
+    assert!(matches!(error, Error::Io { .. }) && !error.is_disk_full(), "{error}");
+    assert!(error.to_string().contains("log-"), "{error}");
+    log.require_room_to_reopen(0).unwrap();
+}
+
+#[test]
+fn a_poisoned_log_does_not_wait_for_room() {
+    let disk = disk();
+    let log = full_log(&disk);
+    log.shared.poison(&Error::Poisoned { reason: "for this test".into() });
+    let error = log.require_room_to_reopen(0).unwrap_err();
+    assert!(matches!(error, Error::Poisoned { .. }), "{error}");
 }
 
 #[test]

@@ -1,0 +1,37 @@
+//! Disconnects clients that have to log in and do not: each has a place among the clients, and memory for its
+//! requests.
+//!
+//! Only time in which the client could log in counts: not that in which the server loads its data and knows
+//! no users, and not that for which a login waits, for its address or for the check of a password.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use engine::{conversation::ConversationState, users::UserSet};
+
+use super::Connection;
+
+/// The seconds that a client has for its login.
+const LOGIN_S_MAX: u32 = 10;
+
+impl Connection {
+    /// Disconnects a client that has not logged in for too long. Called about once a second, while the users
+    /// are known.
+    pub(crate) fn require_login(&self, users: &UserSet) {
+        if !self.conversation.borrow().session.has_to_log_in(users) {
+            return self.without_login_s.set(0);
+        }
+        if self.state.get() == ConversationState::Paused || self.broken.get() {
+            return;
+        }
+        self.without_login_s.set(self.without_login_s.get() + 1);
+        if self.without_login_s.get() > LOGIN_S_MAX {
+            self.worker.parts.counters.login_timeouts.fetch_add(1, Relaxed);
+            let client = self.client().clone();
+            tracing::debug!(
+                target: "server", id = client.id(), peer = client.peer(),
+                "disconnected a client that has not logged in for {LOGIN_S_MAX} s"
+            );
+            self.kill();
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! The Unix socket of the Redis protocol (`unixsocket`): a door for processes of this machine, which the
+//! permissions of a file open to some of its users.
+//!
+//! Invariants
+//! - The socket of a server that runs is never taken away; the one that a killed server has left is.
+//! - No file but a socket is removed, and at the end only the one that was made here.
+
+use std::{
+    fs, io,
+    os::unix::{
+        fs::{FileTypeExt, MetadataExt, PermissionsExt},
+        net::{UnixListener, UnixStream},
+    },
+    path::Path,
+    sync::Arc,
+};
+
+use settings::{Key, Settings};
+
+use crate::{
+    listen::{ACCEPT_PAUSE, Reception},
+    mailbox::UnixPeer,
+};
+
+/// The socket. Its file is removed when it is dropped.
+pub(crate) struct UnixDoor {
+    listener: UnixListener,
+    path: Arc<str>,
+    /// The number of its file.
+    inode: u64,
+}
+
+impl UnixDoor {
+    /// Makes the socket that the settings name; `None` if they name none.
+    ///
+    /// # Errors
+    /// It cannot be made, or another server listens there: in words.
+    pub(crate) fn open(settings: &Settings) -> io::Result<Option<UnixDoor>> {
+        let path = settings.text(Key::Unixsocket);
+        if path.is_empty() {
+            return Ok(None);
+        }
+        let mode = mode_of(settings)?;
+        let explained = |error: io::Error| {
+            io::Error::new(error.kind(), format!("unixsocket: cannot listen at {path}: {error}"))
+        };
+        remove_stale(Path::new(path)).map_err(explained)?;
+        let listener = UnixListener::bind(path).map_err(explained)?;
+        if let Some(mode) = mode {
+            fs::set_permissions(path, fs::Permissions::from_mode(mode)).map_err(explained)?;
+        }
+        listener.set_nonblocking(true)?;
+        let inode = fs::metadata(path).map_err(explained)?.ino();
+        Ok(Some(UnixDoor { listener, path: path.into(), inode }))
+    }
+
+    /// Its path.
+    pub(crate) fn path(&self) -> &str {
+        &self.path
+    }
+
+    /// Accepts connections until the runtime ends.
+    ///
+    /// # Errors
+    /// The operating system refuses to listen.
+    pub(crate) fn accept(&self, reception: Reception) -> io::Result<()> {
+        let listener = tokio::net::UnixListener::from_std(self.listener.try_clone()?)?;
+        let path = self.path.clone();
+        tokio::spawn(async move {
+            loop {
+                let stream = match listener.accept().await {
+                    Ok((stream, _)) => stream,
+                    Err(error) => {
+                        tracing::warn!(target: "server", %error, "cannot accept a connection at the Unix socket");
+                        tokio::time::sleep(ACCEPT_PAUSE).await;
+                        continue;
+                    }
+                };
+                // Without its user, nobody could say who it is.
+                let Ok(peer) = stream.peer_cred() else { continue };
+                let Ok(stream) = stream.into_std() else { continue };
+                reception.receive_unix(stream, UnixPeer { path: path.clone(), uid: peer.uid() });
+            }
+        });
+        Ok(())
+    }
+}
+
+impl Drop for UnixDoor {
+    fn drop(&mut self) {
+        if fs::symlink_metadata(&*self.path).is_ok_and(|found| found.ino() == self.inode) {
+            let _ = fs::remove_file(&*self.path);
+        }
+    }
+}
+
+/// The mode of the file, in octal digits as Redis writes it; `None`: what the process gives to new files.
+fn mode_of(settings: &Settings) -> io::Result<Option<u32>> {
+    match settings.text(Key::Unixsocketperm) {
+        "" | "0" => Ok(None),
+        text => match u32::from_str_radix(text, 8) {
+            Ok(mode @ 1..=0o777) => Ok(Some(mode)),
+            _ => Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                format!("unixsocketperm: '{text}' is no mode of a file, such as 770"),
+            )),
+        },
+    }
+}
+
+/// Removes the socket that a server has left which was killed.
+fn remove_stale(path: &Path) -> io::Result<()> {
+    let found = match fs::symlink_metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        found => found?,
+    };
+    if !found.file_type().is_socket() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "there is a file that is no socket"));
+    }
+    match UnixStream::connect(path) {
+        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => fs::remove_file(path),
+        Ok(_) => Err(io::Error::new(io::ErrorKind::AddrInUse, "another server listens there")),
+        Err(error) => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn settings(path: &Path, mode: &str) -> Settings {
+        let mut settings = Settings::default();
+        settings.set("unixsocket", path.to_str().unwrap()).unwrap();
+        settings.set("unixsocketperm", mode).unwrap();
+        settings
+    }
+
+    fn mode(path: &Path) -> u32 {
+        fs::metadata(path).unwrap().permissions().mode() & 0o777
+    }
+
+    #[test]
+    fn a_socket_is_replaced_only_if_nobody_listens() {
+        let directory = std::env::temp_dir().join(format!("sheaf-unix-door-{}", std::process::id()));
+        fs::create_dir_all(&directory).unwrap();
+        let path = directory.join("s");
+        let refused = |mode| UnixDoor::open(&settings(&path, mode)).err().map(|error| error.to_string());
+        let door = UnixDoor::open(&settings(&path, "700")).unwrap().unwrap();
+        assert_eq!(mode(&path), 0o700);
+        assert!(refused("").unwrap().ends_with("another server listens there"));
+        drop(door);
+        assert!(!path.exists());
+        drop(UnixListener::bind(&path).unwrap());
+        assert!(path.exists(), "a killed server leaves it");
+        let door = UnixDoor::open(&settings(&path, "0770")).unwrap().unwrap();
+        assert_eq!(mode(&path), 0o770);
+        // Somebody else has replaced it.
+        fs::remove_file(&path).unwrap();
+        fs::write(&path, "x").unwrap();
+        drop(door);
+        assert!(refused("").unwrap().ends_with("there is a file that is no socket"));
+        assert!(refused("rwx").unwrap().contains("no mode"));
+        assert!(UnixDoor::open(&Settings::default()).unwrap().is_none());
+        fs::remove_dir_all(&directory).unwrap();
+    }
+}

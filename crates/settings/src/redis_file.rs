@@ -1,0 +1,319 @@
+//! Configuration files of Redis and Valkey (`redis.conf`).
+//!
+//! A line is a directive: a name and words, quoted as Redis quotes them. The module says what a directive
+//! means here: a setting with its value, a setting without a meaning ([`INERT`](super::INERT)), nothing, or a
+//! refusal with a reason. It reads the files that a file includes, and shows a file as TOML. It writes no
+//! file.
+//!
+//! Invariants
+//! - No directive is skipped in silence: it sets something, is listed as without effect, or is refused.
+//! - A directive that promises what is not kept here is refused (`replica-read-only no`, `rename-command`).
+//! - No message shows a line: it may contain a password.
+//!
+//! Format: <https://redis.io/docs/latest/operate/oss_and_stack/management/config-file/>
+
+use std::path::{Path, PathBuf};
+
+use toml_edit::{DocumentMut, Item};
+
+use super::{
+    ConfigError, Key, OPTIONS, Setting, Settings,
+    file::{self, Line},
+    find, inert_named,
+    redis_values::in_our_words,
+};
+
+/// How deep files may include each other: one that includes itself is an error, not an endless loop.
+const INCLUDE_DEPTH_MAX: usize = 16;
+
+/// The ending of the names of such files.
+const ENDING: &str = "conf";
+
+/// Whether a configuration file is one of Redis, by its name; the others are TOML.
+pub fn is_redis_file(path: &Path) -> bool {
+    path.extension().is_some_and(|ending| ending == ENDING)
+}
+
+/// The settings of a file, in order, and the directives without effect.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct RedisFile {
+    pub(super) lines: Vec<Line>,
+    /// The names of directives that have no effect here, each once.
+    pub(super) without_effect: Vec<String>,
+}
+
+/// A line of a file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Directive {
+    /// The file and the number of the line, for messages.
+    place: String,
+    /// The name, in lower case.
+    name: String,
+    words: Vec<String>,
+}
+
+/// What a directive means here.
+#[derive(Debug, Clone)]
+pub enum Meaning {
+    /// A setting gets this value.
+    Setting {
+        /// The setting.
+        setting: &'static Setting,
+        /// The value, as text.
+        value: String,
+    },
+    /// A setting without a meaning gets this value: CONFIG GET shows it.
+    Inert {
+        /// Its name.
+        name: &'static str,
+        /// The value, as text.
+        value: String,
+    },
+    /// Nothing, for this reason.
+    Nothing(&'static str),
+}
+
+/// What a directive with this name, in lower case, and these words means here. `is_appendonly`: whether Redis
+/// would write an append-only file; without one its `appendfsync` has no effect.
+///
+/// # Errors
+/// If it is refused. The value of a setting is not checked.
+pub fn meaning(name: &str, words: &[String], is_appendonly: bool) -> Result<Meaning, ConfigError> {
+    const NO_FILES: &str = "every write is in the log";
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let setting = |key: Key, value: String| Ok(Meaning::Setting { setting: &OPTIONS[key as usize], value });
+    let is_yes = words.first().is_some_and(|word| word.eq_ignore_ascii_case("yes"));
+    match (name, &words[..]) {
+        ("save" | "appendonly", _) => Ok(Meaning::Nothing(NO_FILES)),
+        ("appendfsync", _) if !is_appendonly => Ok(Meaning::Nothing(NO_FILES)),
+        ("databases", [count]) if count.parse().is_ok_and(|count: u32| (1..=16).contains(&count)) => {
+            Ok(Meaning::Nothing("there are always 16"))
+        }
+        // These promise something else than is done here: the message says what to use.
+        ("daemonize" | "cluster-enabled", _) if is_yes => Err(ConfigError::Unknown { name: name.into() }),
+        ("replicaof" | "slaveof", [first, second]) => setting(
+            Key::ReplicaOf,
+            match (first.to_ascii_lowercase().as_str(), second.to_ascii_lowercase().as_str()) {
+                ("no", "one") => "none".into(),
+                _ if first.contains(':') => format!("[{first}]:{second}"),
+                _ => format!("{first}:{second}"),
+            },
+        ),
+        ("bind", addresses) => {
+            setting(Key::Bind, addresses.iter().map(|it| address(it)).collect::<Vec<_>>().join(" "))
+        }
+        _ => named(name, &words.join(" ")),
+    }
+}
+
+/// The address that a word of Redis' `bind` means. `*` is every address; a word after `-` may be absent from
+/// the machine, as every address but the first may be here.
+fn address(word: &str) -> &str {
+    match word.strip_prefix('-').unwrap_or(word) {
+        "*" => "0.0.0.0",
+        "::*" => "::",
+        address => address,
+    }
+}
+
+/// The meaning of a name that has one value.
+fn named(name: &str, value: &str) -> Result<Meaning, ConfigError> {
+    let invalid = |name, reason| ConfigError::Invalid { name, value: value.into(), reason };
+    let defaults = Settings::default();
+    let (name, value) =
+        in_our_words(name, value, &defaults).map_err(|reason| invalid("appendfsync", reason))?;
+    match (find(name), inert_named(name)) {
+        (Ok((_, setting)), _) => Ok(Meaning::Setting { setting, value: value.into() }),
+        (Err(_), Some((_, inert))) => {
+            Settings::default().set_inert(name, value).map_err(|reason| invalid(inert.name, reason))?;
+            Ok(Meaning::Inert { name: inert.name, value: value.into() })
+        }
+        (Err(error), None) => Err(error),
+    }
+}
+
+/// Reads a file and those that it includes.
+///
+/// # Errors
+/// If a file cannot be read, or a directive is refused; the error names the line.
+pub(super) fn read(path: &Path) -> Result<RedisFile, ConfigError> {
+    let directives = directives(path)?;
+    let is_appendonly = is_appendonly(&directives);
+    let mut read = RedisFile::default();
+    for Directive { place, name, words } in directives {
+        let meaning = meaning(&name, &words, is_appendonly).map_err(|error| error.at(place.clone()))?;
+        let (name, value) = match meaning {
+            Meaning::Setting { setting, value } => (setting.name.to_owned(), Some(value)),
+            Meaning::Inert { name, value } => {
+                read.note_without_effect(name);
+                (name.to_owned(), Some(value))
+            }
+            Meaning::Nothing(_) => {
+                read.note_without_effect(&name);
+                (name, None)
+            }
+        };
+        read.lines.extend(value.map(|value| Line { name, value, place }));
+    }
+    Ok(read)
+}
+
+impl RedisFile {
+    fn note_without_effect(&mut self, name: &str) {
+        if !self.without_effect.iter().any(|known| known == name) {
+            self.without_effect.push(name.into());
+        }
+    }
+}
+
+/// A file of Redis as a file of TOML with the same meaning. Directives without effect, and refused ones,
+/// become comments.
+///
+/// # Errors
+/// If a file cannot be read, or a line cannot be split into words.
+pub fn converted(path: &Path) -> Result<String, ConfigError> {
+    let directives = directives(path)?;
+    let is_appendonly = is_appendonly(&directives);
+    let mut settings = Settings::default();
+    let mut set: Vec<&'static Setting> = Vec::new();
+    let (mut without_effect, mut refused) = (Vec::new(), Vec::new());
+    for Directive { place, name, words } in &directives {
+        match meaning(name, words, is_appendonly) {
+            Ok(Meaning::Setting { setting, value }) => match settings.set(setting.name, &value) {
+                Ok(setting) if set.iter().any(|known| known.key == setting.key) => {}
+                Ok(setting) => set.push(setting),
+                Err(error) => refused.push(format!("{place}: {error}")),
+            },
+            Ok(Meaning::Inert { name, .. }) => without_effect.push(name.to_owned()),
+            Ok(Meaning::Nothing(why)) => without_effect.push(format!("{name}: {why}")),
+            Err(error) => refused.push(format!("{place}: {error}")),
+        }
+    }
+    let mut document = DocumentMut::new();
+    for setting in set {
+        let value = file::typed(setting, &settings.rendered(setting.key));
+        document.insert(setting.name, Item::Value(value));
+    }
+    without_effect.sort_unstable();
+    without_effect.dedup();
+    let comment = |title: &str, lines: Vec<String>| {
+        let lines: String = lines.iter().map(|line| format!("#   {line}\n")).collect();
+        if lines.is_empty() { lines } else { format!("\n# {title}\n{lines}") }
+    };
+    let refused = comment("Not taken over:", refused);
+    let without_effect = comment("Without effect here:", without_effect);
+    Ok(format!("# Made from {}\n{document}{refused}{without_effect}", path.display()))
+}
+
+/// Whether the last `appendonly` says yes.
+fn is_appendonly(directives: &[Directive]) -> bool {
+    let last = directives.iter().rev().find(|directive| directive.name == "appendonly");
+    last.and_then(|directive| directive.words.first()).is_some_and(|word| word.eq_ignore_ascii_case("yes"))
+}
+
+/// The directives of a file, with those of included files where they are included.
+fn directives(path: &Path) -> Result<Vec<Directive>, ConfigError> {
+    let mut found = Vec::new();
+    add_directives(path, INCLUDE_DEPTH_MAX, &mut found)?;
+    Ok(found)
+}
+
+fn add_directives(path: &Path, depth: usize, found: &mut Vec<Directive>) -> Result<(), ConfigError> {
+    let text = file::text_of(path)?;
+    for (index, line) in text.lines().enumerate() {
+        let place = file::place(path, index + 1);
+        let failed = |reason: &str| ConfigError::Syntax { reason: reason.into() }.at(place.clone());
+        let line = line.trim();
+        if line.is_empty() || line.starts_with('#') {
+            continue;
+        }
+        let mut words = split(line).map_err(failed)?.into_iter();
+        let name = words.next().unwrap_or_default().to_ascii_lowercase();
+        let words: Vec<String> = words.collect();
+        match (&*name, &words[..]) {
+            ("include", [pattern]) if pattern.contains(['*', '?', '[']) => {
+                return Err(failed("include takes the name of one file, not a pattern"));
+            }
+            ("include", [_]) if depth == 0 => return Err(failed("files include each other too deeply")),
+            ("include", [included]) => add_directives(&PathBuf::from(included), depth - 1, found)?,
+            (_, []) => return Err(failed("a directive is a name and at least one word")),
+            _ => found.push(Directive { place, name, words }),
+        }
+    }
+    Ok(())
+}
+
+/// The words of a line. In double quotes, a backslash begins an escape (`\n`, `\r`, `\t`, `\b`, `\a`, `\xHH`,
+/// or the next character itself); in single quotes, only `\'` is one.
+///
+/// # Errors
+/// The reason, if a quote is not closed, is closed inside a word, or the words are not UTF-8.
+fn split(line: &str) -> Result<Vec<String>, &'static str> {
+    const UNBALANCED: &str = "a quote is not closed, or not followed by a space";
+    let (mut words, mut rest) = (Vec::new(), line.trim_start().as_bytes());
+    while !rest.is_empty() {
+        let mut word = Vec::new();
+        while let Some((&first, behind)) = rest.split_first()
+            && !first.is_ascii_whitespace()
+        {
+            rest = match first {
+                b'"' | b'\'' => {
+                    let behind = quoted(first, behind, &mut word).ok_or(UNBALANCED)?;
+                    if !behind.first().is_none_or(u8::is_ascii_whitespace) {
+                        return Err(UNBALANCED);
+                    }
+                    behind
+                }
+                _ => {
+                    word.push(first);
+                    behind
+                }
+            };
+        }
+        words.push(String::from_utf8(word).map_err(|_| "it is not text in UTF-8")?);
+        rest = rest.trim_ascii_start();
+    }
+    Ok(words)
+}
+
+/// Adds the text up to the closing quote to a word. Returns the bytes after the quote; `None` if there is
+/// none.
+fn quoted<'a>(quote: u8, mut rest: &'a [u8], word: &mut Vec<u8>) -> Option<&'a [u8]> {
+    loop {
+        rest = match *rest {
+            [end, ref behind @ ..] if end == quote => return Some(behind),
+            [b'\\', b'x', high, low, ref behind @ ..] if quote == b'"' && hex(high, low).is_some() => {
+                word.extend(hex(high, low));
+                behind
+            }
+            [b'\\', escaped, ref behind @ ..] if quote == b'"' => {
+                word.push(match escaped {
+                    b'n' => b'\n',
+                    b'r' => b'\r',
+                    b't' => b'\t',
+                    b'b' => 8,
+                    b'a' => 7,
+                    other => other,
+                });
+                behind
+            }
+            [b'\\', b'\'', ref behind @ ..] if quote == b'\'' => {
+                word.push(quote);
+                behind
+            }
+            [letter, ref behind @ ..] => {
+                word.push(letter);
+                behind
+            }
+            [] => return None,
+        };
+    }
+}
+
+fn hex(high: u8, low: u8) -> Option<u8> {
+    let digit = |letter: u8| char::from(letter).to_digit(16);
+    u8::try_from(digit(high)? * 16 + digit(low)?).ok()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,210 @@
+//! Files of Redis, from lines to settings.
+
+use std::fs;
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::Lasting;
+
+/// A directory of files for one test.
+struct Files(PathBuf);
+
+impl Files {
+    fn new(test: &str) -> Files {
+        let path = std::env::temp_dir().join(format!("sheaf-redis-file-{test}-{}", std::process::id()));
+        fs::create_dir_all(&path).unwrap();
+        Files(path)
+    }
+
+    fn with(&self, name: &str, text: &str) -> PathBuf {
+        let path = self.0.join(name);
+        fs::write(&path, text).unwrap();
+        path
+    }
+}
+
+impl Drop for Files {
+    fn drop(&mut self) {
+        _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// The settings of a file with this text.
+fn settings_of(test: &str, text: &str) -> Result<(Settings, Vec<String>), String> {
+    let files = Files::new(test);
+    let path = files.with("redis.conf", text);
+    let (settings, lasting) =
+        Lasting::load(Some(path.clone()), Vec::new()).map_err(|error| error.to_string())?;
+    assert_eq!(lasting.config_file(), Some(&*path));
+    Ok((settings, read(&path).unwrap().without_effect))
+}
+
+fn refusal(test: &str, text: &str) -> String {
+    settings_of(test, text).map(|_| ()).unwrap_err()
+}
+
+#[test]
+fn the_lines_of_an_everyday_file_are_taken_over() {
+    let text = "# a comment\n\nbind 127.0.0.1 -::1\nPORT 7000\ntcp-backlog 511\ndaemonize no\nloglevel notice\nlogfile \"\"\n\
+                databases 16\nsave 900 1\nsave 300 10\nappendonly yes\nappendfsync everysec\nmaxmemory 100mb\n\
+                maxmemory-policy allkeys-lru\nrequirepass \"a \\\"b\\\" \\x41\"\nreplicaof db1 6379\nhz 50\n\
+                client-output-buffer-limit normal 0 0 0\nclient-output-buffer-limit pubsub 64mb 16mb 90\n\
+                hash-max-ziplist-entries 99\nlatency-tracking-info-percentiles 50 99\n";
+    let (settings, without_effect) = settings_of("everyday", text).unwrap();
+    let texts =
+        [Key::Bind, Key::Requirepass, Key::ReplicaOf, Key::Durability, Key::Loglevel, Key::MaxmemoryPolicy];
+    assert_eq!(
+        texts.map(|key| settings.text(key)),
+        ["127.0.0.1 ::1", "a \"b\" A", "db1:6379", "interval", "info", "allkeys-lru"]
+    );
+    assert_eq!(
+        [Key::Port, Key::Maxmemory, Key::HashMaxListpackEntries].map(|key| settings.integer(key)),
+        [7000, 100 << 20, 99]
+    );
+    let limits = settings.rendered(Key::ClientOutputBufferLimit);
+    assert!(
+        limits.starts_with("normal 0 0 0 ") && limits.ends_with("pubsub 67108864 16777216 90"),
+        "{limits}"
+    );
+    assert!(settings.inert().any(|(name, value)| name == "hz" && value == "50"), "CONFIG GET shows it");
+    assert_eq!(
+        without_effect,
+        [
+            "daemonize",
+            "logfile",
+            "databases",
+            "save",
+            "appendonly",
+            "hz",
+            "latency-tracking-info-percentiles"
+        ]
+    );
+}
+
+#[test]
+fn appendfsync_counts_only_with_an_append_only_file() {
+    for (text, durability) in [
+        ("appendfsync no\n", "strict"),
+        ("appendonly no\nappendfsync everysec\n", "strict"),
+        ("appendfsync everysec\nappendonly yes\n", "interval"),
+        ("appendonly yes\nappendfsync always\n", "strict"),
+    ] {
+        let (settings, _) = settings_of("appendfsync", text).unwrap();
+        assert_eq!(settings.text(Key::Durability), durability, "{text}");
+    }
+}
+
+#[test]
+fn promises_that_are_not_kept_here_are_refused_with_their_line() {
+    for (text, reason) in [
+        (
+            "port 1\nrename-command FLUSHALL \"\"\n",
+            "line 2: unknown setting 'rename-command': commands keep their names",
+        ),
+        ("daemonize yes\n", "line 1: unknown setting 'daemonize': the server stays in the foreground"),
+        ("cluster-enabled yes\n", "use --group NAME"),
+        ("replica-read-only no\n", "a replica always refuses writes"),
+        ("user alice on >secret\n", "--aclfile FILE"),
+        ("loadmodule x.so\n", "there are no modules"),
+        ("databases 32\n", "databases"),
+        ("appendonly yes\nappendfsync sometimes\n", "everysec, always, no"),
+        ("hz x\n", "'hz'"),
+        ("maxmemroy 1\n", "did you mean 'maxmemory'?"),
+        ("requirepass \"geheim\n", "line 1: a quote is not closed"),
+        ("requirepass \"geheim\"x\n", "line 1: a quote is not closed, or not followed by a space"),
+        ("requirepass \"\\xff\"\n", "not text in UTF-8"),
+        ("port\n", "a name and at least one word"),
+        ("include /etc/*.conf\n", "not a pattern"),
+        ("include /nowhere.conf\n", "/nowhere.conf"),
+        ("\n\nport 99999\n", "line 3: invalid value '99999' for 'port'"),
+    ] {
+        let error = refusal("refused", text);
+        assert!(error.contains(reason) && !error.contains("geheim"), "{text:?}: {error}");
+    }
+}
+
+#[test]
+fn files_include_others_in_place_and_errors_name_the_right_one() {
+    let files = Files::new("include");
+    let inner = files.with("inner.conf", "timeout 7\nport 1\n");
+    let outer = files.with("outer.conf", &format!("port 2\ninclude {}\ntimeout 9\n", inner.display()));
+    let (settings, _) = Lasting::load(Some(outer.clone()), Vec::new()).unwrap();
+    assert_eq!([Key::Port, Key::Timeout].map(|key| settings.integer(key)), [1, 9]);
+    files.with("inner.conf", "timeout 7\nport x\n");
+    let error = Lasting::load(Some(outer), Vec::new()).unwrap_err().to_string();
+    assert!(error.starts_with(&format!("{}, line 2: ", inner.display())), "{error}");
+    let circle = files.with("circle.conf", &format!("include {}\n", files.0.join("circle.conf").display()));
+    assert!(read(&circle).unwrap_err().to_string().contains("too deeply"));
+}
+
+#[test]
+fn a_converted_file_sets_the_same_and_says_what_it_leaves_out() {
+    let files = Files::new("convert");
+    let text = "port 7001\nrequirepass \"p # \\\"q\"\nmaxmemory 1gb\nport 7002\nsave 60 1\nhz 10\nrename-command KEYS \"\"\n\
+                client-output-buffer-limit normal 1 2 3\nclient-output-buffer-limit pubsub 4 5 6\n";
+    let path = files.with("redis.conf", text);
+    let toml = converted(&path).unwrap();
+    assert!(toml.starts_with(&format!("# Made from {}\nport = 7002\n", path.display())), "{toml}");
+    assert!(
+        toml.contains("# Not taken over:\n#   ") && toml.contains("line 7: unknown setting 'rename-command'"),
+        "{toml}"
+    );
+    assert!(toml.contains("# Without effect here:\n#   hz\n#   save: every write is in the log"), "{toml}");
+    let from_toml = Lasting::load(Some(files.with("sheaf.toml", &toml)), Vec::new()).unwrap().0;
+    let kept = text.replace("rename-command KEYS \"\"\n", "");
+    let (from_redis, _) = settings_of("convert2", &kept).unwrap();
+    for option in OPTIONS {
+        assert_eq!(from_toml.value(option.key), from_redis.value(option.key), "{}", option.name);
+    }
+}
+
+#[test]
+fn a_file_of_redis_is_not_written() {
+    let files = Files::new("rewrite");
+    let path = files.with("redis.conf", "timeout 5\n");
+    let (mut settings, mut lasting) = Lasting::load(Some(path.clone()), Vec::new()).unwrap();
+    settings.set("timeout", "6").unwrap();
+    let error = lasting.rewrite(&settings).unwrap_err();
+    assert!(
+        error.starts_with("ERR Rewriting config file: ") && error.contains("sheaf config convert"),
+        "{error}"
+    );
+    assert_eq!(fs::read_to_string(path).unwrap(), "timeout 5\n");
+}
+
+#[test]
+fn words_are_split_as_redis_splits_them() {
+    for (line, words) in [
+        ("a  b\tc", &["a", "b", "c"][..]),
+        (r#"a "b c" 'd e'"#, &["a", "b c", "d e"]),
+        (r#"a "\n\r\t\x41\q" 'it\'s \n'"#, &["a", "\n\r\tAq", "it's \\n"]),
+        (r#"a "" ''"#, &["a", "", ""]),
+        (r#"a b"c d""#, &["a", "bc d"]),
+        ("a \"é\"", &["a", "é"]),
+    ] {
+        assert_eq!(split(line).unwrap(), words, "{line}");
+    }
+    for line in ["a \"b", "a 'b", "a \"b\"c", "a \"b\\", "a \"b\\x4\"\\"] {
+        split(line).expect_err(line);
+    }
+}
+
+proptest! {
+    #[test]
+    fn quoted_words_come_back(words in proptest::collection::vec(any::<String>(), 1..5)) {
+        let quoted = |word: &String| {
+            let bytes = word.bytes().map(|byte| format!("\\x{byte:02x}"));
+            format!("\"{}\"", bytes.collect::<String>())
+        };
+        let line = words.iter().map(quoted).collect::<Vec<_>>().join(" ");
+        prop_assert_eq!(split(&line).unwrap(), words);
+    }
+
+    #[test]
+    fn any_text_is_split_or_refused(line in "\\PC*") {
+        if let Ok(words) = split(&line) {
+            prop_assert!(words.iter().map(String::len).sum::<usize>() <= line.len());
+        }
+    }
+}

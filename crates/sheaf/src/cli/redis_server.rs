@@ -1,0 +1,108 @@
+//! Command lines as of `redis-server`: a file of settings comes first, and a flag may have several words.
+//!
+//! The module puts such arguments into the words of this command line; it leaves all others as they are.
+
+use settings::{Meaning, OPTIONS, is_redis_file, meaning};
+
+/// The arguments in the words of this command line. `tools`: the names of other subcommands than `serve`.
+pub(super) fn in_our_words(arguments: Vec<String>, tools: &[String]) -> Vec<String> {
+    let mut ours = Vec::with_capacity(arguments.len());
+    let mut rest = arguments.into_iter().peekable();
+    ours.extend(rest.next());
+    if rest.peek().is_some_and(|first| tools.contains(first)) {
+        return ours.into_iter().chain(rest).collect();
+    }
+    ours.extend(rest.next_if(|first| first == "serve"));
+    if let Some(file) = rest.next_if(|first| !first.starts_with('-') && is_redis_file(first.as_ref())) {
+        ours.push(format!("--config={file}"));
+    }
+    while let Some(argument) = rest.next() {
+        let Some(flag) = argument.strip_prefix("--") else {
+            ours.push(argument);
+            continue;
+        };
+        let (name, mut words) = match flag.split_once('=') {
+            Some((name, word)) => (name, vec![word.to_owned()]),
+            None => (flag, Vec::new()),
+        };
+        while words.is_empty() || !flag.contains('=') {
+            match rest.next_if(|next| !next.starts_with("--")) {
+                Some(word) => words.push(word),
+                None => break,
+            }
+        }
+        match translated(name, &words) {
+            Some(translated) => ours.push(translated),
+            None if flag.contains('=') => ours.push(argument),
+            None => {
+                ours.push(argument);
+                ours.append(&mut words);
+            }
+        }
+    }
+    ours
+}
+
+/// The flag that means the same; `None` if it is the same one, or if there is none.
+fn translated(name: &str, words: &[String]) -> Option<String> {
+    let is_ours = OPTIONS.iter().any(|option| option.name == name);
+    if words.is_empty() || is_ours && words.len() == 1 {
+        return None;
+    }
+    match meaning(&name.to_ascii_lowercase(), words, true) {
+        Ok(Meaning::Setting { setting, value }) => Some(format!("--{}={value}", setting.name)),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn translated_line(line: &str) -> String {
+        let arguments = line.split(' ').map(str::to_owned).collect();
+        in_our_words(arguments, &["check".into(), "tail".into()]).join(" ")
+    }
+
+    #[test]
+    fn lines_of_redis_server_are_understood() {
+        for (line, ours) in [
+            ("sheaf redis.conf", "sheaf --config=redis.conf"),
+            (
+                "sheaf serve /etc/redis/redis.conf --port 1",
+                "sheaf serve --config=/etc/redis/redis.conf --port 1",
+            ),
+            ("sheaf --replicaof db1 6379", "sheaf --replica-of=db1:6379"),
+            ("sheaf --slaveof no one --port 7", "sheaf --replica-of=none --port 7"),
+            ("sheaf --appendfsync everysec", "sheaf --durability=interval"),
+            ("sheaf --appendfsync=always", "sheaf --durability=strict"),
+            ("sheaf --bind 127.0.0.1 -::1 --port 7", "sheaf --bind=127.0.0.1 ::1 --port 7"),
+            ("sheaf --min-slaves-to-write 1", "sheaf --min-replicas-to-write=1"),
+            (
+                "sheaf --client-output-buffer-limit normal 0 0 0",
+                "sheaf --client-output-buffer-limit=normal 0 0 0",
+            ),
+        ] {
+            assert_eq!(translated_line(line), ours);
+        }
+    }
+
+    #[test]
+    fn all_other_lines_stay_as_they_are() {
+        for line in [
+            "sheaf",
+            "sheaf --port 1 --bind 127.0.0.1",
+            "sheaf --port=1",
+            "sheaf check data.conf",
+            "sheaf tail --bind a b",
+            "sheaf data.toml",
+            "sheaf --workers -1",
+            "sheaf --daemonize yes",
+            "sheaf --save 900 1",
+            "sheaf --replicaof",
+            "sheaf --help",
+        ] {
+            assert_eq!(translated_line(line), line);
+        }
+    }
+}
