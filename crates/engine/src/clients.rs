@@ -457,7 +457,7 @@ impl Client {
     }
 
     /// Notes the user that it is.
-    pub(crate) fn set_user(&self, name: &Arc<[u8]>) {
+    pub fn set_user(&self, name: &Arc<[u8]>) {
         *self.user.lock() = name.clone();
     }
 

@@ -57,30 +57,39 @@ const REPLICA_VERSION: u16 = 10;
 /// A file for a replica, written part by part.
 pub struct ReplicaFile<W> {
     writer: FileWriter<W>,
-    now_ms: u64,
-    with_keys: bool,
-    with_functions: bool,
+    parts: Parts,
     has_field_deadlines: bool,
 }
 
+/// What a file for a replica holds.
+#[derive(Debug, Clone, Copy)]
+pub struct Parts {
+    /// Keys that have expired at this time are left out, unix milliseconds. 0 for none, if a stream follows
+    /// that removes what expires.
+    pub live_at_ms: u64,
+    /// Whether it holds keys.
+    pub keys: bool,
+    /// Whether it holds functions.
+    pub functions: bool,
+}
+
 impl<W: io::Write> ReplicaFile<W> {
-    /// Begins a file of what has not expired at `now_ms`; 0 for everything, for a replica that gets the
-    /// removal of what expires afterwards.
-    pub fn begin(file: W, now_ms: u64, with_keys: bool, with_functions: bool) -> Self {
+    /// Begins a file at the time `now_ms`.
+    pub fn begin(file: W, now_ms: u64, parts: Parts) -> Self {
         let writer = begin(file, REPLICA_VERSION, now_ms);
-        ReplicaFile { writer, now_ms, with_keys, with_functions, has_field_deadlines: false }
+        ReplicaFile { writer, parts, has_field_deadlines: false }
     }
 
     /// Writes what these slots of a keyspace have; its functions as well.
     pub fn add(&mut self, keyspace: &Keyspace, slots: &[SlotId]) {
-        if self.with_functions {
+        if self.parts.functions {
             let libraries = keyspace.libraries().libraries;
             libraries.iter().for_each(|library| self.writer.library(&library.code));
         }
-        if !self.with_keys {
+        if !self.parts.keys {
             return;
         }
-        let (writer, now_ms) = (&mut self.writer, self.now_ms);
+        let (writer, now_ms) = (&mut self.writer, self.parts.live_at_ms);
         for db in DbId::all() {
             let mut is_selected = false;
             for_each_live(keyspace, slots.iter().copied(), db, now_ms, |entry| {
@@ -102,21 +111,20 @@ impl<W: io::Write> ReplicaFile<W> {
     }
 }
 
-/// Calls `visit` for every field that has a deadline and has not expired at `now_ms`: with its database, key,
-/// name and deadline.
+/// Calls `visit` for every field that has a deadline, also if that has passed: with its database, key, name
+/// and deadline.
 pub fn for_each_deadline(
     keyspace: &Keyspace,
     slots: &[SlotId],
-    now_ms: u64,
     mut visit: impl FnMut(DbId, &[u8], &[u8], u64),
 ) {
     for db in DbId::all() {
-        for_each_live(keyspace, slots.iter().copied(), db, now_ms, |entry| {
+        for_each_live(keyspace, slots.iter().copied(), db, 0, |entry| {
             let View::Hash(hash) = entry.view() else { return };
             if !hash.has_deadlines() {
                 return;
             }
-            for field in hash.iter().filter(|field| !field.is_expired(now_ms)) {
+            for field in hash.iter() {
                 if let Some(at_ms) = field.expire_at_ms {
                     visit(db, entry.key(), &field.name, at_ms);
                 }

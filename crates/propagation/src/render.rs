@@ -18,7 +18,8 @@ mod scripts;
 mod tests;
 
 use keyspace::{
-    DbId, Effect, GlobalOp, Item, Items, KeyOp, ListEnd, Listed, StreamBlock, StreamHead, StreamId, Value,
+    DbId, Delivery, Effect, GlobalOp, Item, Items, KeyOp, ListEnd, Listed, StreamBlock, StreamHead, StreamId,
+    Value,
 };
 
 use self::commands::Commands;
@@ -233,14 +234,10 @@ impl Renderer {
                 out.command(&[b"XGROUP", b"DELCONSUMER", key, group, consumer]);
             }
             KeyOp::StreamPend { group, consumer, deliveries } => {
-                for delivery in deliveries.iter() {
-                    let (id, time) = (shown(delivery.id), signed(delivery.time_ms));
-                    let count = delivery.count.to_string();
-                    let [id, time, count] = [id.as_bytes(), time.as_bytes(), count.as_bytes()];
-                    let force: &[&[u8]] = &[b"RETRYCOUNT", count, b"FORCE", b"JUSTID"];
-                    let claim: &[&[u8]] = &[b"XCLAIM", key, group, consumer, b"0", id, b"TIME", time];
-                    out.command(&[claim, force].concat());
-                }
+                let deliveries: Vec<Delivery> = deliveries.iter().collect();
+                // Mostly all of them: entries are delivered together.
+                let alike = deliveries.chunk_by(|a, b| (a.time_ms, a.count) == (b.time_ms, b.count));
+                alike.for_each(|alike| claim(out, &[key, group, consumer], alike));
             }
             KeyOp::StreamUnpend { group, ids } => out.ids(&[b"XACK", key, group], ids),
             _ => unreachable!("the operations on other types have been rendered"),
@@ -281,6 +278,21 @@ fn add_block(out: &mut Commands, key: &[u8], block: &StreamBlock<'_>) {
             out.word(name);
             out.word(&value);
         }
+    }
+}
+
+/// Makes entries pending that were delivered at the same time, and as often.
+fn claim(out: &mut Commands, names: &[&[u8]; 3], deliveries: &[Delivery]) {
+    for deliveries in deliveries.chunks(ITEMS_MAX) {
+        let (time, count) = (signed(deliveries[0].time_ms), deliveries[0].count.to_string());
+        let options: [&[u8]; 6] =
+            [b"TIME", time.as_bytes(), b"RETRYCOUNT", count.as_bytes(), b"FORCE", b"JUSTID"];
+        out.begin(2 + names.len() + deliveries.len() + options.len());
+        out.word(b"XCLAIM");
+        names.iter().for_each(|name| out.word(name));
+        out.word(b"0");
+        deliveries.iter().for_each(|delivery| out.word(shown(delivery.id).as_bytes()));
+        options.iter().for_each(|word| out.word(word));
     }
 }
 

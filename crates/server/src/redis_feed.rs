@@ -77,9 +77,9 @@ struct Begun {
 
 impl Feeding {
     /// Serves the replica on a connection, on its own threads.
-    pub(crate) fn serve(self, socket: TcpStream, peer: SocketAddr, claim: RedisClaim) {
+    pub(crate) fn serve(self, (socket, peer): (TcpStream, SocketAddr), claim: RedisClaim, user: Vec<u8>) {
         let run = move || {
-            if let Err(reason) = self.run(socket, peer, &claim) {
+            if let Err(reason) = self.run((socket, peer), &claim, user) {
                 tracing::info!(target: "replication", replica = %peer, reason, "a Redis replica has left");
             }
         };
@@ -88,7 +88,12 @@ impl Feeding {
         }
     }
 
-    fn run(&self, mut socket: TcpStream, peer: SocketAddr, claim: &RedisClaim) -> Result<(), String> {
+    fn run(
+        &self,
+        (mut socket, peer): (TcpStream, SocketAddr),
+        claim: &RedisClaim,
+        user: Vec<u8>,
+    ) -> Result<(), String> {
         let text = |error: io::Error| error.to_string();
         socket.set_nonblocking(false).map_err(text)?;
         // This fails at the end of a tunnel, which knows no such delay.
@@ -101,6 +106,7 @@ impl Feeding {
         };
         let replica = Arc::new(RedisReplica {
             address: Address { host, port: claim.replica.port },
+            user: user.into(),
             socket: socket.try_clone().map_err(text)?,
             is_online: false.into(),
             acked: 0.into(),
@@ -118,12 +124,14 @@ impl Feeding {
         let closing = replica.clone();
         let client = self.clients.register(Connected {
             peer: peer.to_string(),
+            peer_uid: None,
             local: socket.local_addr().map_or_else(|_| String::new(), |local| local.to_string()),
             fd: std::os::fd::AsRawFd::as_raw_fd(&socket),
             now_ms: self.snapshots.sources.clock.unix_ms(),
             // A kill is the only signal for such a client.
             signaller: Box::new(move |_, _| closing.close()),
         });
+        client.set_user(&replica.user);
         client.set_replica();
         let ended = self.converse(log, &replica, claim);
         self.clients.remove(client.id());
@@ -152,6 +160,9 @@ impl Serving<'_> {
         let begun = match self.resumed()? {
             Some(begun) => begun,
             None => {
+                let joins = self.node.joins();
+                joins.copied.fetch_add(1, Relaxed);
+                joins.not_resumed.fetch_add(self.claim.known.is_some().into(), Relaxed);
                 let Some(begun) = self.full_sync()? else { return self.wait_for_close() };
                 begun
             }
@@ -173,6 +184,7 @@ impl Serving<'_> {
         if feed.lsn() < self.log.start_lsn() {
             return Ok(None);
         }
+        self.node.joins().resumed.fetch_add(1, Relaxed);
         self.node.hold_log(ticket.id, feed.lsn());
         self.replica.acked.store(known.has_bytes, Relaxed);
         self.write(b"+CONTINUE\r\n")?;

@@ -482,12 +482,14 @@ impl Node {
         leader::serve(self, (socket, from), words, user);
     }
 
-    /// Disconnects replicas whose user may not be one any more. Not those of a group: without them, no
+    /// Disconnects replicas whose user may not be one any more. Not the members of a group: without them, no
     /// majority could take the record that gives the right back.
-    pub(crate) fn review_replicas(&self, users: &UserSet, replicate: CommandId) {
+    pub(crate) fn review_replicas(&self, users: &UserSet, [replicate, psync]: [CommandId; 2]) {
+        let may = |user: &[u8], command| users.get(user).is_some_and(|user| user.rights.allow(command));
         if self.votes().is_none() {
-            self.leader.review(|user| users.get(user).is_some_and(|user| user.rights.allow(replicate)));
+            self.leader.review(|user| may(user, replicate));
         }
+        self.redis.review(|user| may(user, psync));
     }
 
     /// How often replicas have joined.

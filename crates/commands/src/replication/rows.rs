@@ -40,7 +40,7 @@ pub(crate) const ROWS: &[Row] = &[
         name: "psync",
         treatment: Treatment::of_connection(ConnectionNeed::Server),
         arity: -3,
-        flags: ADMIN.or(Flags::NO_MULTI),
+        flags: ADMIN.or(Flags::NO_MULTI).or(Flags::AUDITED),
         since: "2.8.0",
         summary: "What a replica that is a Redis server begins with; not for clients.",
         syntax: "replicationid offset",
@@ -101,7 +101,7 @@ pub(crate) const ROWS: &[Row] = &[
     Row {
         name: "sync",
         treatment: Treatment::of_connection(ConnectionNeed::Server),
-        flags: ADMIN.or(Flags::NO_MULTI),
+        flags: ADMIN.or(Flags::NO_MULTI).or(Flags::AUDITED),
         summary: "The older form of PSYNC; not for clients.",
         handler: psync::sync,
         ..ROW

@@ -146,10 +146,18 @@ fn streams_and_their_groups() {
     let put = KeyOp::StreamPutConsumer { group, consumer, times };
     assert_eq!(on_k(put), "XGROUP CREATECONSUMER k g c");
     assert_eq!(on_k(KeyOp::StreamDropConsumer { group, consumer }), "XGROUP DELCONSUMER k g c");
-    let deliveries = [keyspace::Delivery { id: ids[1], time_ms: 77, count: 5 }];
+    let delivery = |index: usize, count| Delivery { id: ids[index], time_ms: 77, count };
+    let pend = |deliveries: &[Delivery]| {
+        on_k(KeyOp::StreamPend { group, consumer, deliveries: Listed::Slices(deliveries) })
+    };
     assert_eq!(
-        on_k(KeyOp::StreamPend { group, consumer, deliveries: Listed::Slices(&deliveries) }),
-        "XCLAIM k g c 0 3-4 TIME 77 RETRYCOUNT 5 FORCE JUSTID"
+        pend(&[delivery(0, 5), delivery(1, 5)]),
+        "XCLAIM k g c 0 1-2 3-4 TIME 77 RETRYCOUNT 5 FORCE JUSTID"
+    );
+    assert_eq!(
+        pend(&[delivery(0, 1), delivery(1, 2)]),
+        "MULTI\nXCLAIM k g c 0 1-2 TIME 77 RETRYCOUNT 1 FORCE JUSTID\n\
+         XCLAIM k g c 0 3-4 TIME 77 RETRYCOUNT 2 FORCE JUSTID\nEXEC"
     );
     assert_eq!(on_k(KeyOp::StreamUnpend { group, ids: Listed::Slices(&ids) }), "XACK k g 1-2 3-4");
 }

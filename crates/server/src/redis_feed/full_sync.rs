@@ -21,7 +21,7 @@ use keyspace::{AccessClock, Effect, Item};
 use lsn::Lsn;
 use propagation::{
     Feed,
-    dump::{ReplicaFile, for_each_deadline},
+    dump::{Parts, ReplicaFile, for_each_deadline},
 };
 use recovery::{Loaded, visit_runs};
 use storage::{
@@ -50,12 +50,7 @@ impl Serving<'_> {
         if self.claim.is_psync {
             self.write(format!("+FULLRESYNC {} 0\r\n", ticket.id).as_bytes())?;
         }
-        // What has expired by now may not have expired when the log changed it: the log says when it goes.
-        let now_ms = match self.claim.replica.wants_rdb_only {
-            true => self.snapshots.sources.clock.unix_ms(),
-            false => 0,
-        };
-        let (loaded, has_field_deadlines) = self.send_file(&info, now_ms)?;
+        let (loaded, has_field_deadlines) = self.send_file(&info)?;
         if self.claim.replica.wants_rdb_only {
             return Ok(None);
         }
@@ -71,7 +66,7 @@ impl Serving<'_> {
         self.node.keep_log_now();
         let mut feed = Feed::new(info.begin_lsn);
         if has_field_deadlines {
-            self.send_field_deadlines(&info, now_ms, &mut feed)?;
+            self.send_field_deadlines(&info, &mut feed)?;
         }
         Ok(Some(Begun { feed, ticket, loaded: Some(loaded) }))
     }
@@ -154,7 +149,8 @@ impl Serving<'_> {
     }
 
     /// Sends the file, in the form that the replica takes. Returns also whether fields in it have deadlines.
-    fn send_file(&self, info: &SnapshotInfo, now_ms: u64) -> Result<(Loaded, bool), String> {
+    fn send_file(&self, info: &SnapshotInfo) -> Result<(Loaded, bool), String> {
+        let now_ms = self.snapshots.sources.clock.unix_ms();
         if self.claim.replica.takes_eof {
             let mark = self.node.new_stream().to_string();
             self.write(format!("$EOF:{mark}\r\n").as_bytes())?;
@@ -176,7 +172,10 @@ impl Serving<'_> {
         out: impl io::Write,
     ) -> Result<(Loaded, bool), String> {
         let wants = &self.claim.replica;
-        let mut file = ReplicaFile::begin(out, now_ms, wants.wants_keys, wants.wants_functions);
+        // What has expired by now may not have expired when the log changed it: the log says when it goes.
+        let live_at_ms = if wants.wants_rdb_only { now_ms } else { 0 };
+        let parts = Parts { live_at_ms, keys: wants.wants_keys, functions: wants.wants_functions };
+        let mut file = ReplicaFile::begin(out, now_ms, parts);
         let loaded = self.visit(info, &mut |keyspace, slots| {
             file.add(keyspace, slots);
             true
@@ -201,11 +200,11 @@ impl Serving<'_> {
         }
     }
 
-    fn send_field_deadlines(&self, info: &SnapshotInfo, now_ms: u64, feed: &mut Feed) -> Result<(), String> {
+    fn send_field_deadlines(&self, info: &SnapshotInfo, feed: &mut Feed) -> Result<(), String> {
         let mut out = Vec::new();
         let mut failed = Ok(());
         self.visit(info, &mut |keyspace, slots| {
-            for_each_deadline(keyspace, slots, now_ms, |db, key, field, at_ms| {
+            for_each_deadline(keyspace, slots, |db, key, field, at_ms| {
                 feed.field_deadline((db, key), (field, at_ms), &mut out);
             });
             failed = self.write(&out);

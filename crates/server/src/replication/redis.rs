@@ -42,6 +42,8 @@ pub(crate) struct RedisReplicas {
 /// A connected replica.
 pub(crate) struct RedisReplica {
     pub(crate) address: Address,
+    /// The user as whom it has logged in.
+    pub(crate) user: Arc<[u8]>,
     pub(crate) socket: TcpStream,
     /// Whether the stream follows the file, or was continued.
     pub(crate) is_online: AtomicBool,
@@ -97,6 +99,17 @@ impl RedisReplicas {
     /// Forgets the streams of replicas that have been away for too long.
     pub(super) fn forget_left(&self, now_ms: u64) {
         self.sessions.lock().forget_left(now_ms, self.away_ms_max.load(Relaxed));
+    }
+
+    /// Closes the connections of replicas whose user may not have the data any more.
+    pub(super) fn review(&self, may_replicate: impl Fn(&[u8]) -> bool) {
+        for replica in self.all().iter().filter(|replica| !may_replicate(&replica.user)) {
+            replica.close();
+            tracing::warn!(
+                target: "replication", replica = %replica.address,
+                "disconnected a Redis replica: its user may not run PSYNC any more"
+            );
+        }
     }
 
     /// Takes no more replicas and ends the connections of the present ones.

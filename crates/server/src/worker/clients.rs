@@ -75,7 +75,7 @@ impl Worker {
             (Ok(socket), PeerClaim::Redis(claim)) => {
                 let (node, snapshots) = (parts.node.clone(), parts.snapshots.clone());
                 let clients = parts.clients.clone();
-                Feeding { node, snapshots, clients }.serve(socket, peer, *claim);
+                Feeding { node, snapshots, clients }.serve((socket, peer), *claim, user);
             }
             (Err(reason), _) => parts.node.note_refused(peer, &reason),
         }
