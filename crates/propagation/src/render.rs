@@ -5,7 +5,7 @@
 //! does (`scripts`).
 //!
 //! Not rendered, because the replica has no place for them: documents, settings of the data, and the times of
-//! consumers (a replica has its own).
+//! consumers (a replica has its own). Nor the audit: on a replica, whoever subscribes would read it.
 //!
 //! Invariants
 //! - A command that a version of Redis or Valkey may not know runs in a script that goes on without it: a
@@ -17,6 +17,7 @@ mod scripts;
 #[cfg(test)]
 mod tests;
 
+use engine::audit::AUDIT_CHANNEL;
 use keyspace::{
     DbId, Delivery, Effect, GlobalOp, Item, Items, KeyOp, ListEnd, Listed, StreamBlock, StreamHead, StreamId,
     Value,
@@ -55,6 +56,7 @@ impl Renderer {
     pub fn item(&mut self, item: &Item<'_>) {
         match item {
             Item::Effect(effect) => self.effect(effect),
+            Item::Message(message) if message.channel == AUDIT_CHANNEL => {}
             Item::Message(message) => {
                 self.end_building();
                 self.record.command(&[b"PUBLISH", message.channel, message.payload]);

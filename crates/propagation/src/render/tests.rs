@@ -181,6 +181,8 @@ fn whole_databases_functions_messages_and_what_a_replica_has_no_place_for() {
     assert_eq!(library(None), "FUNCTION DELETE lib");
     let message = LoggedMessage { channel: b"news", payload: b"x" };
     assert_eq!(rendered(&[Item::Message(message)]), "PUBLISH news x");
+    let audited = LoggedMessage { channel: AUDIT_CHANNEL, payload: b"x" };
+    assert_eq!(rendered(&[Item::Message(audited)]), "");
     let setting = Effect::Setting { name: b"maxmemory", value: Some(b"1") };
     assert_eq!(rendered(&[Item::Documents(b"x"), Item::Effect(setting)]), "");
 }
