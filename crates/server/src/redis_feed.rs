@@ -42,8 +42,8 @@ use crate::{
     snapshots::Snapshots,
 };
 
-/// A replica that says nothing, or takes no bytes, for this long is disconnected: the default of Redis'
-/// `repl-timeout`.
+/// A replica that takes no bytes for this long is disconnected, and one that has its file and says nothing:
+/// the default of Redis' `repl-timeout`.
 const SILENCE: Duration = Duration::from_secs(60);
 /// The period of signs of life: while a file is prepared, and in the stream.
 const PREPARING_PERIOD: Duration = Duration::from_secs(1);
@@ -65,6 +65,16 @@ struct Serving<'a> {
     log: &'a Log,
     replica: &'a RedisReplica,
     claim: &'a RedisClaim,
+}
+
+/// Why a replica takes no more bytes.
+fn why(error: io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
+            format!("it has taken nothing for {} s", SILENCE.as_secs())
+        }
+        _ => error.to_string(),
+    }
 }
 
 /// A stream that goes on with the log.
@@ -108,6 +118,7 @@ impl Feeding {
             address: Address { host, port: claim.replica.port },
             user: user.into(),
             socket: socket.try_clone().map_err(text)?,
+            has_file: false.into(),
             is_online: false.into(),
             acked: 0.into(),
             has_acked: false.into(),
@@ -182,29 +193,29 @@ impl Serving<'_> {
             return Ok(None);
         };
         if feed.lsn() < self.log.start_lsn() {
+            self.node.redis.sessions.lock().leave(ticket, self.node.now_ms());
             return Ok(None);
         }
         self.node.joins().resumed.fetch_add(1, Relaxed);
         self.node.hold_log(ticket.id, feed.lsn());
         self.replica.acked.store(known.has_bytes, Relaxed);
+        self.replica.set_has_file(self.node.now_ms());
         self.write(b"+CONTINUE\r\n")?;
         tracing::info!(target: "replication", replica = %self.replica.address, from = %feed.lsn(), "a Redis replica goes on");
         Ok(Some(Begun { feed, ticket, loaded: None }))
     }
 
     fn write(&self, bytes: &[u8]) -> Result<(), String> {
-        (&self.replica.socket).write_all(bytes).map_err(|error| match error.kind() {
-            io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
-                format!("it has taken nothing for {} s", SILENCE.as_secs())
-            }
-            _ => error.to_string(),
-        })
+        (&self.replica.socket).write_all(bytes).map_err(why)
     }
 
-    /// An error once the replica has gone or is silent.
+    /// An error once the replica has gone or, with its file, is silent.
     fn check(&self) -> Result<(), String> {
         if self.replica.is_closed.load(SeqCst) {
             return Err("the connection was closed".into());
+        }
+        if !self.replica.has_file.load(SeqCst) {
+            return Ok(());
         }
         let silent_ms = self.node.now_ms().saturating_sub(self.replica.heard_ms.load(Relaxed));
         if silent_ms > SILENCE.as_millis() as u64 {

@@ -298,7 +298,7 @@ impl Node {
         let retained_bytes_max = settings.integer(Key::ReplicaRetentionBytes);
         let away_ms_max = settings.integer(Key::ReplicaRetentionSeconds) * 1000;
         self.leader.set_limits(retained_bytes_max, away_ms_max);
-        self.redis.set_away_ms_max(away_ms_max);
+        self.redis.set_limits(retained_bytes_max, away_ms_max);
         if let Some(log) = self.log.get().filter(|log| !log.is_mirror()) {
             self.ask_for_acks(log, !log.awaits_acks());
         }

@@ -5,7 +5,8 @@
 //! follow for some slots alone, so a snapshot with one is not used.
 //!
 //! Invariants
-//! - The snapshot and the log after it are pinned until the file was sent.
+//! - The snapshot and the log after it are pinned until the file was sent; not if that takes so long that
+//!   more log than `replica-retention-bytes` would be kept.
 
 use std::{
     io,
@@ -29,11 +30,13 @@ use storage::{
     snapshot::{self, SnapshotInfo},
 };
 
-use super::{Begun, PIECE_BYTES, PREPARING_PERIOD, Serving};
+use super::{Begun, PIECE_BYTES, PREPARING_PERIOD, Serving, why};
 
 /// A snapshot is used again if the log has grown by less since it began: rendering so much takes less than a
 /// new snapshot does.
 const REUSED_LOG_BYTES_MAX: u64 = 64 << 20;
+/// The log that may be kept while a file is sent, if `replica-retention-bytes` is less.
+const PINNED_LOG_BYTES_MIN: u64 = 2 * REUSED_LOG_BYTES_MAX;
 /// The attempts to get a snapshot that can be used.
 const TRIES: usize = 5;
 
@@ -51,6 +54,7 @@ impl Serving<'_> {
             self.write(format!("+FULLRESYNC {} 0\r\n", ticket.id).as_bytes())?;
         }
         let (loaded, has_field_deadlines) = self.send_file(&info)?;
+        replica.set_has_file(self.node.now_ms());
         if self.claim.replica.wants_rdb_only {
             return Ok(None);
         }
@@ -154,7 +158,7 @@ impl Serving<'_> {
         if self.claim.replica.takes_eof {
             let mark = self.node.new_stream().to_string();
             self.write(format!("$EOF:{mark}\r\n").as_bytes())?;
-            let sent = self.write_file(info, now_ms, &self.replica.socket)?;
+            let sent = self.write_file(info, now_ms, FileSocket { serving: self, info })?;
             self.write(mark.as_bytes())?;
             return Ok(sent);
         }
@@ -162,7 +166,7 @@ impl Serving<'_> {
         self.write_file(info, now_ms, &mut length)?;
         let bytes = length.bytes;
         self.write(format!("${bytes}\r\n").as_bytes())?;
-        self.write_file(info, now_ms, &self.replica.socket)
+        self.write_file(info, now_ms, FileSocket { serving: self, info })
     }
 
     fn write_file(
@@ -180,7 +184,7 @@ impl Serving<'_> {
             file.add(keyspace, slots);
             true
         })?;
-        let (_, has_field_deadlines) = file.finish().map_err(|error| error.to_string())?;
+        let (_, has_field_deadlines) = file.finish().map_err(why)?;
         Ok((loaded, has_field_deadlines))
     }
 
@@ -212,6 +216,29 @@ impl Serving<'_> {
             failed.is_ok()
         })?;
         failed
+    }
+}
+
+/// The socket while it takes the file.
+struct FileSocket<'a> {
+    serving: &'a Serving<'a>,
+    info: &'a SnapshotInfo,
+}
+
+impl io::Write for FileSocket<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let pinned_bytes = self.serving.log.appended_lsn().bytes_since(self.info.begin_lsn);
+        let pinned_bytes_max = self.serving.node.redis.retained_bytes_max().max(PINNED_LOG_BYTES_MIN);
+        if pinned_bytes > pinned_bytes_max {
+            let reason = "it takes its file too slowly: more than replica-retention-bytes have been written";
+            return Err(io::Error::other(reason));
+        }
+        self.serving.check().map_err(io::Error::other)?;
+        (&self.serving.replica.socket).write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
     }
 }
 

@@ -35,7 +35,8 @@ pub(crate) struct RedisReplicas {
     pub(crate) sessions: Mutex<Sessions>,
     connected: Mutex<Vec<Arc<RedisReplica>>>,
     stopping: AtomicBool,
-    /// How long a stream may be continued after its replica has left.
+    /// The log that is kept for one replica at most, and how long it is after the replica has left.
+    retained_bytes_max: AtomicU64,
     away_ms_max: AtomicU64,
 }
 
@@ -45,6 +46,8 @@ pub(crate) struct RedisReplica {
     /// The user as whom it has logged in.
     pub(crate) user: Arc<[u8]>,
     pub(crate) socket: TcpStream,
+    /// Whether it has its file, or needs none: from then on it gives signs of life.
+    pub(crate) has_file: AtomicBool,
     /// Whether the stream follows the file, or was continued.
     pub(crate) is_online: AtomicBool,
     /// The offset that it has acknowledged last, and whether it has acknowledged any.
@@ -64,6 +67,12 @@ impl RedisReplica {
         self.is_closed.store(true, SeqCst);
         let _ = self.socket.shutdown(Shutdown::Both);
         self.thread.unpark();
+    }
+
+    /// Notes that it has its file.
+    pub(crate) fn set_has_file(&self, now_ms: u64) {
+        self.heard_ms.store(now_ms, Relaxed);
+        self.has_file.store(true, SeqCst);
     }
 
     /// Its state as INFO names it.
@@ -92,8 +101,13 @@ impl RedisReplicas {
         self.connected.lock().clone()
     }
 
-    pub(super) fn set_away_ms_max(&self, away_ms_max: u64) {
+    pub(super) fn set_limits(&self, retained_bytes_max: u64, away_ms_max: u64) {
+        self.retained_bytes_max.store(retained_bytes_max, Relaxed);
         self.away_ms_max.store(away_ms_max, Relaxed);
+    }
+
+    pub(crate) fn retained_bytes_max(&self) -> u64 {
+        self.retained_bytes_max.load(Relaxed)
     }
 
     /// Forgets the streams of replicas that have been away for too long.
