@@ -197,8 +197,9 @@ impl Executor {
             return Err(CommandError::SlotTaken { pause_ms: pause.retry_ms() });
         }
         // A write that is refused shows nothing, and its error leaves without a lease.
-        let is_refused = self.rules.refusal.is_some() && row.flags.has(Flags::WRITE);
-        if !row.flags.has(Flags::STALE) && !(is_refused && !row.flags.has(Flags::WRAPS)) {
+        let is_write = row.flags.has(Flags::WRITE) && !row.flags.has(Flags::WRAPS);
+        let is_refused = self.rules.refusal.is_some() && is_write;
+        if !row.flags.has(Flags::STALE) && !is_refused {
             session.shows_data.set(true);
         }
         Ok(())

@@ -57,10 +57,10 @@ fn check_commands(mut stream: &[u8]) {
         let Value::Array(words) = command else { panic!("no command: {command:?}") };
         assert!(words.iter().all(|word| matches!(word, Value::Bulk(_))), "{words:?}");
         match &words[..] {
-            [Value::Bulk(name)] if name == "MULTI" => {
+            [Value::Bulk(name)] if name == b"MULTI" => {
                 assert!(!std::mem::replace(&mut is_transaction, true), "no transaction is within another");
             }
-            [Value::Bulk(name)] if name == "EXEC" => assert!(std::mem::take(&mut is_transaction)),
+            [Value::Bulk(name)] if name == b"EXEC" => assert!(std::mem::take(&mut is_transaction)),
             _ => assert!(!words.is_empty()),
         }
         stream = &stream[read..];

@@ -130,7 +130,6 @@ mod tests {
         check(&[
             ("replconf listening-port", "-ERR syntax error"),
             ("replconf", "+OK"),
-            ("replconf", "-ERR wrong number of arguments for 'replconf' command"),
             ("replconf listening-port 6380 capa eof capa psync2", "+OK"),
             ("replconf listening-port x", "-ERR value is not an integer or out of range"),
             ("replconf ip-address 10.0.0.1", "+OK"),
