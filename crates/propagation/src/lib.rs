@@ -5,6 +5,7 @@
 //! record of the log -> Renderer: commands, which have the effects of the record on a Redis or Valkey server
 //! Feed: the commands with their offsets in the stream of one replica, from a checkpoint on
 //! Sessions: the checkpoints of replicas that may return
+//! Acks: what a replica has, as a position in the log
 //! ```
 //!
 //! What it is not: a reader of the log or of snapshots, a socket, or a thread; those are the server's.
@@ -16,11 +17,13 @@
 
 #![forbid(unsafe_code)]
 
+mod acks;
 pub mod dump;
 mod feed;
 mod render;
 mod sessions;
 
+pub use acks::Acks;
 pub use feed::{Checkpoint, Feed};
 pub use render::Renderer;
 pub use sessions::{SESSIONS_MAX, SessionId, Sessions, Ticket};

@@ -7,6 +7,8 @@
 
 use std::collections::VecDeque;
 
+use lsn::Lsn;
+
 use crate::feed::{Checkpoint, Feed};
 
 /// The maximum number of known streams.
@@ -109,6 +111,13 @@ impl Sessions {
         true
     }
 
+    /// The position of the log from which a replica that has `has` bytes is served when it returns.
+    pub fn needed(&mut self, ticket: Ticket, has: u64) -> Option<Lsn> {
+        let checkpoints = &self.find(ticket)?.checkpoints;
+        let later = checkpoints.partition_point(|checkpoint| checkpoint.offset <= has);
+        Some(checkpoints[later.checked_sub(1)?].lsn)
+    }
+
     /// Notes that the connection has ended.
     pub fn leave(&mut self, ticket: Ticket, now_ms: u64) {
         if let Some(known) = self.find(ticket) {
@@ -135,8 +144,6 @@ impl Sessions {
 
 #[cfg(test)]
 mod tests {
-    use lsn::Lsn;
-
     use super::*;
 
     fn at(offset: u64) -> Checkpoint {
@@ -156,6 +163,8 @@ mod tests {
         for offset in [100, 200, CHECKPOINT_BYTES + 100] {
             assert!(sessions.note(ticket, at(offset)));
         }
+        assert_eq!(sessions.needed(ticket, 99), None);
+        assert_eq!(sessions.needed(ticket, CHECKPOINT_BYTES), Some(Lsn::new(100)));
         let mut from = |has| sessions.resume(name.as_bytes(), has).map(|(_, feed)| feed.lsn().get());
         assert_eq!((from(99), from(100), from(CHECKPOINT_BYTES)), (None, Some(100), Some(100)));
         assert_eq!(from(CHECKPOINT_BYTES + 100), Some(CHECKPOINT_BYTES + 100));

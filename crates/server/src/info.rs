@@ -356,7 +356,7 @@ fn replication(parts: &Parts, _: &Figures, out: &mut String) {
             replica.address.host,
             replica.address.port,
             replica.state(),
-            replica.acked.load(Relaxed),
+            replica.acks.lock().lsn(),
         );
     }
     fields!(out,

@@ -33,6 +33,7 @@ use engine::{
     clients::{Clients, Connected},
     replication::{Address, RedisClaim},
 };
+use parking_lot::Mutex;
 use propagation::{Feed, Ticket};
 use recovery::Loaded;
 use storage::Log;
@@ -120,7 +121,7 @@ impl Feeding {
             socket: socket.try_clone().map_err(text)?,
             has_file: false.into(),
             is_online: false.into(),
-            acked: 0.into(),
+            acks: Mutex::default(),
             has_acked: false.into(),
             heard_ms: self.node.now_ms().into(),
             is_closed: false.into(),
@@ -198,7 +199,7 @@ impl Serving<'_> {
         }
         self.node.joins().resumed.fetch_add(1, Relaxed);
         self.node.hold_log(ticket.id, feed.lsn());
-        self.replica.acked.store(known.has_bytes, Relaxed);
+        self.replica.acks.lock().acknowledged(known.has_bytes);
         self.replica.set_has_file(self.node.now_ms());
         self.write(b"+CONTINUE\r\n")?;
         tracing::info!(target: "replication", replica = %self.replica.address, from = %feed.lsn(), "a Redis replica goes on");

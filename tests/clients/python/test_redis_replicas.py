@@ -76,7 +76,7 @@ def wait_until_same(master: Server, replica: Server) -> None:
     try:
         wait_until("the same data", is_same)
     except AssertionError as failure:
-        raise AssertionError(found[0]) from failure
+        raise AssertionError(f"{replica.options.server}: {found[0]}") from failure
     assert "CRITICAL" not in replica.log(), replica.log()
 
 
@@ -148,27 +148,33 @@ def write_rarely_used(port: int) -> None:
             client.execute_command("HSETEX", "hash", "PXAT", 2 * 10**12, "FIELDS", 1, "d", 4)
 
 
-@pytest.mark.parametrize("kind", BINARIES)
-def test_a_replica_has_everything_while_it_is_written(server, new_replica, pytestconfig, kind):
+def test_replicas_have_everything_while_it_is_written(server, new_replica, pytestconfig):
     seed = pytestconfig.getoption("seed")
     write_everything(server.port, random.Random(seed))
     with writing(server.port, seed):
-        replica = new_replica(kind, server.port)
-        wait_until("the link to the master", lambda: info(replica)["master_link_status"] == "up")
+        replicas = [new_replica(kind, server.port) for kind in BINARIES]
+        for replica in replicas:
+            wait_until("the link to the master", lambda: info(replica)["master_link_status"] == "up")
         write_rarely_used(server.port)
-    wait_until_same(server, replica)
-    wait_until("the stream", lambda: info(server).get("slave0", {}).get("state") == "online")
+    for replica in replicas:
+        wait_until_same(server, replica)
+    names = [f"slave{number}" for number in range(len(replicas))]
+
+    def are_level() -> bool:
+        shown = info(server)
+        return all((shown[name]["state"], shown[name]["offset"]) == ("online", shown["master_repl_offset"]) for name in names)
+
+    wait_until("the acknowledgements", are_level)
     with redis.Redis(port=server.port) as client:
-        assert client.execute_command("WAIT", 1, 1) == 0, "it does not count: what it has, it has in memory"
-        assert len(client.client_list(_type="replica")) == 1
-        assert client.client_list(_type="replica")[0]["flags"] == "S"
-        assert [address[1] for address in client.execute_command("ROLE")[2]] == [str(replica.port).encode()]
+        assert client.execute_command("WAIT", 1, 1) == 0, "they do not count: what they have, they have in memory"
+        assert [it["flags"] for it in client.client_list(_type="replica")] == ["S"] * len(replicas)
+        ports = sorted(int(address[1]) for address in client.execute_command("ROLE")[2])
+        assert ports == sorted(replica.port for replica in replicas)
 
 
-@pytest.mark.parametrize("kind", BINARIES)
-def test_random_commands_have_the_same_effect_on_a_replica(server, new_replica, pytestconfig, kind):
+def test_random_commands_have_the_same_effects_on_replicas(server, new_replica, pytestconfig):
     payloads, available = payloads_of(server), commands_of(server)
-    replica, families = new_replica(kind, server.port), all_families()
+    replicas, families = [new_replica(kind, server.port) for kind in BINARIES], all_families()
     for theme in themes(families):
         seed = f"{pytestconfig.getoption('seed')}/{theme}"
         steps = steps_of_round(families, available, payloads, seed, theme, COMMANDS)
@@ -176,7 +182,8 @@ def test_random_commands_have_the_same_effect_on_a_replica(server, new_replica, 
             for step in steps:
                 for command in step.commands:
                     (first, second)[step.connection].call(*command.arguments)
-    wait_until_same(server, replica)
+    for replica in replicas:
+        wait_until_same(server, replica)
 
 
 def test_a_replica_whose_connection_is_cut_goes_on(server, new_replica, pytestconfig):

@@ -57,7 +57,7 @@ fn note(replica: &RedisReplica, words: Args<'_>) {
         && words.at(0).eq_ignore_ascii_case(b"replconf")
         && words.at(1).eq_ignore_ascii_case(b"ack");
     if let Some(offset) = is_ack.then(|| parse_u64(words.at(2))).flatten() {
-        replica.acked.store(offset, Relaxed);
+        replica.acks.lock().acknowledged(offset);
         replica.has_acked.store(true, SeqCst);
         replica.thread.unpark();
     }

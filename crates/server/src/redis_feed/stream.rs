@@ -4,6 +4,7 @@ use std::{thread, time::Duration};
 
 use engine::log_messages::whole_payload;
 use keyspace::Item;
+use lsn::Lsn;
 use propagation::{Feed, Ticket};
 use recovery::Loaded;
 use storage::{CursorRead, Record};
@@ -25,6 +26,7 @@ impl Serving<'_> {
         let from = self.log.boundary_before(feed.lsn()).map_err(text)?;
         let mut cursor = self.log.cursor(from);
         let (mut out, mut sent_ms) = (Vec::new(), self.node.now_ms());
+        self.note_sent(&feed);
         feed.repeat_pings(&mut out);
         let mut is_noted = loaded.is_none();
         loop {
@@ -42,7 +44,7 @@ impl Serving<'_> {
                         }
                     }
                     feed.pass(chunk.end);
-                    self.node.hold_log(ticket.id, feed.lsn());
+                    self.node.hold_log(ticket.id, self.needed(ticket).unwrap_or(feed.lsn()));
                 }
                 CursorRead::UpToDate => {
                     let now_ms = self.node.now_ms();
@@ -58,6 +60,7 @@ impl Serving<'_> {
                         is_noted = true;
                         self.note(ticket, feed.checkpoint())?;
                     }
+                    self.note_sent(&feed);
                     // A cursor waits for the log; what is not committed yet is looked for.
                     if cursor.wait(SLEEP) && self.log.showable_lsn() <= cursor.position() {
                         thread::park_timeout(COMMIT_PERIOD);
@@ -110,9 +113,20 @@ impl Serving<'_> {
         if loaded.is_none_or(|loaded| feed.lsn() >= loaded.end_lsn()) {
             self.note(ticket, feed.checkpoint())?;
         }
+        self.note_sent(feed);
         self.write(out)?;
         out.clear();
         Ok(())
+    }
+
+    fn note_sent(&self, feed: &Feed) {
+        self.replica.acks.lock().sent(feed.offset(), feed.lsn());
+    }
+
+    /// The position from which the stream is rendered if the replica returns with what it has acknowledged.
+    fn needed(&self, ticket: Ticket) -> Option<Lsn> {
+        let has = self.replica.acks.lock().offset();
+        self.node.redis.sessions.lock().needed(ticket, has)
     }
 
     fn note(&self, ticket: Ticket, at: propagation::Checkpoint) -> Result<(), String> {

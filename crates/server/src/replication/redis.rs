@@ -21,7 +21,7 @@ use std::{
 use engine::replication::{Address, Replica};
 use lsn::Lsn;
 use parking_lot::Mutex;
-use propagation::{SESSIONS_MAX, SessionId, Sessions};
+use propagation::{Acks, SESSIONS_MAX, SessionId, Sessions};
 use replication::ReplicaId;
 
 use super::Node;
@@ -50,8 +50,8 @@ pub(crate) struct RedisReplica {
     pub(crate) has_file: AtomicBool,
     /// Whether the stream follows the file, or was continued.
     pub(crate) is_online: AtomicBool,
-    /// The offset that it has acknowledged last, and whether it has acknowledged any.
-    pub(crate) acked: AtomicU64,
+    /// What it has of the stream, and whether it has acknowledged any.
+    pub(crate) acks: Mutex<Acks>,
     pub(crate) has_acked: AtomicBool,
     /// When it was heard last, monotonic milliseconds.
     pub(crate) heard_ms: AtomicU64,
@@ -136,7 +136,7 @@ impl RedisReplicas {
     pub(super) fn for_role(&self) -> impl Iterator<Item = Replica> {
         let shown = |replica: Arc<RedisReplica>| Replica {
             address: replica.address.clone(),
-            flushed: Lsn::new(replica.acked.load(Relaxed)),
+            flushed: replica.acks.lock().lsn(),
         };
         self.all().into_iter().filter(|replica| replica.is_online.load(Relaxed)).map(shown)
     }
