@@ -214,7 +214,8 @@ def test_a_replica_that_was_stopped_goes_on_where_it_was(server, new_replica):
         client.rpush("meanwhile", *range(1000))
     replica.start()
     wait_until_same(server, replica)
-    assert server.log().count("gets a file of everything") == 1 and "a Redis replica goes on" in server.log()
+    figures = info(server, "stats")
+    assert [figures[name] for name in ("sync_full", "sync_partial_ok", "sync_partial_err")] == [1, 1, 0]
 
 
 def test_a_replica_of_a_server_that_restarts_copies_again(new_server, new_replica):
@@ -300,6 +301,12 @@ def test_rights_and_refusals(server, new_replica):
             assert isinstance(connection.call("REPLCONF", "rdb-channel", "1"), ErrorReply)
             assert connection.call("MULTI") == b"OK"
             assert isinstance(connection.call("PSYNC", "?", "-1"), ErrorReply)
+        assert client.client_list(_type="replica")[0]["user"] == "copy"
         assert client.client_kill_filter(_type="replica") == 1
         client.set("after", 1)
+        wait_until_same(server, replica)
+        client.execute_command("ACL", "SETUSER", "copy", "-psync")
+        wait_until("the replica to be disconnected", lambda: info(server)["connected_slaves"] == 0)
+        client.execute_command("ACL", "SETUSER", "copy", "+psync")
+        client.set("later", 1)
     wait_until_same(server, replica)
