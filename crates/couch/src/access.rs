@@ -100,7 +100,7 @@ fn is_ours(host: &str, names: &str) -> bool {
 ///
 /// # Errors
 /// If clients have to authenticate, and what is given is wrong (name and password, a token, the headers of a
-/// proxy), or the address has to wait.
+/// proxy), the address has to wait, or the server loads its data.
 pub(super) async fn identify(
     thread: &HttpThread,
     headers: &HeaderMap,
@@ -144,11 +144,11 @@ pub(super) fn bearer_token(headers: &HeaderMap) -> Option<&str> {
     scheme.eq_ignore_ascii_case("bearer").then_some(token.trim())
 }
 
-/// The user with this name and password, who has the right to this resource. A password that takes long to
-/// check is checked on a thread that serves no clients.
+/// The user with this name and password, who has the right to this resource, if one is given. A password that
+/// takes long to check is checked on a thread that serves no clients.
 ///
 /// # Errors
-/// There is no such user, or the address has to wait.
+/// There is no such user, the address has to wait, or the server loads its data.
 pub(super) async fn log_in(
     host: &Host,
     peer: &SocketAddr,
@@ -161,8 +161,7 @@ pub(super) async fn log_in(
             LogIn::Wrong => return Err(Failure::Unauthorized(WRONG_PASSWORD)),
             LogIn::Loading => return Err(Refusal::Loading.into()),
             LogIn::TooEarly => return Err(Failure::Forbidden(TOO_EARLY)),
-            // The outcome is known when it is asked for again, even if the work has panicked: then it begins
-            // anew.
+            // The next call of `log_in` gets the outcome; if the work has panicked, it begins anew.
             LogIn::Begins(work) => drop(tokio::task::spawn_blocking(work).await),
             LogIn::Later => tokio::time::sleep(Duration::from_millis(PAUSE_MS)).await,
         }
@@ -173,7 +172,7 @@ pub(super) async fn log_in(
 pub(super) fn still(host: &Host, user: &User) -> Option<User> {
     match (&user.name, &user.shown) {
         (None, _) => Some(User::anonymous(!host.access.has_admins())),
-        // What it was told to trust, it trusts until the next request.
+        // The word of the proxy counts for as long as the reply goes on.
         (Some(_), Shown::Proxy) => Some(user.clone()),
         (Some(_), Shown::Token { ends_s }) => {
             ends_s.is_none_or(|ends_s| host.unix_ms() / 1000 < ends_s).then(|| user.clone())
@@ -182,7 +181,7 @@ pub(super) fn still(host: &Host, user: &User) -> Option<User> {
     }
 }
 
-/// The name that a request gives with a password, whether it is right or not.
+/// The name that a request gives with a password, whether the password is right or not.
 pub(super) fn named(headers: &HeaderMap) -> String {
     credentials(headers).map(|(name, _)| name).unwrap_or_default()
 }

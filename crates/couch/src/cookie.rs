@@ -169,7 +169,8 @@ impl Sessions {
         Sessions { own_key: random_key(host), key_of_data: OnceLock::new(), logged_out: Mutex::default() }
     }
 
-    /// Has the data hold a key, if this server may write one. Called before a session begins.
+    /// Writes a key into the data if they have none and this server may write. Called before a session
+    /// begins.
     pub(super) async fn prepare(&self, thread: &HttpThread) {
         if self.key(thread.host()) == self.own_key {
             // Without it, the session holds at this server alone, until it stops.

@@ -98,7 +98,7 @@ async fn log_in(call: &mut Call) -> Result<Reply, Failure> {
     call.user = User::known(&name, account, shown);
     let mut reply = reply::value(StatusCode::OK, &body);
     go_on_at(call, "next", &mut reply)?;
-    // The session gets its cookie where those of others are renewed.
+    // The cookie is set by `Sessions::renew`, which `route` calls.
     Ok(reply)
 }
 
@@ -120,8 +120,8 @@ fn one_name(name: Option<String>, username: Option<String>) -> Result<String, Fa
     }
 }
 
-/// Sends the browser to the path that the query names, if it does. Only to one of this server: a link to the
-/// log-in must not lead to a page of others.
+/// Redirects the browser to the path in this parameter of the query, if it is given. The path must be of this
+/// server: a link to the log-in must not lead to a page of others.
 fn go_on_at(call: &Call, parameter: &str, reply: &mut Reply) -> Result<(), Failure> {
     let Some(path) = call.query.text(parameter) else { return Ok(()) };
     let is_ours =

@@ -6,9 +6,9 @@
 //! ```
 //!
 //! A compaction runs in steps, so that the caller can yield or stop between them; if it is dropped before its
-//! last step, it has no effect. A step of the build ends at a limit of rows and bytes; a later step copies
-//! all that has changed since the step before. A compaction has no thread, and does not decide when to run:
-//! see [`Database::wants_compaction`].
+//! last step, it has no effect. A step of the build ends at a limit of rows or bytes; a step after the build
+//! copies all that the last checkpoint has and the new file lacks. A compaction has no thread, and does not
+//! decide when to run: see [`Database::wants_compaction`].
 //!
 //! Invariants
 //! - The old file stays until the catalog names the new one. Until then, recovery after a crash uses the old
@@ -38,7 +38,7 @@ use crate::state::{State, decoded};
 use crate::store_error::StoreError;
 use crate::unnamed::Unnamed;
 
-/// Smaller files are not compacted.
+/// [`Database::wants_compaction`] is false for files up to this size.
 pub const COMPACTION_FILE_BYTES_MIN: u64 = 16 << 20;
 /// A step of the build, and one write while catching up, ends once it has written this many bytes or rows.
 const STEP_BYTES: usize = 1 << 20;
@@ -218,7 +218,7 @@ impl Compaction {
         let saved = saved_tree(&database)?;
         catch_up(&mut file, &self.base, &saved)?;
         let generation = held.last_generation.wrapping_add(1);
-        // If this fails from here on, a file may have the name.
+        // If the step fails from here on, a file of this generation may exist.
         held.last_generation = generation;
         let path = self.shelf.path_of(database.id(), generation);
         let placed = file.put_in_place(&*self.shelf.disk, &path);
@@ -271,8 +271,8 @@ fn moved_document(
     })
 }
 
-/// Adds the pointers of a document's blobs in `old` and `new` to `moved`. Both trees have the same row of the
-/// document, or neither has one.
+/// Adds the pointers of a document's blobs in `old` and `new` to `moved`. Both trees must have the same row
+/// of the document; if one of them has none, nothing is added.
 fn places(old: &TreeSnapshot, new: &TreeSnapshot, id: &str, moved: &mut Moved) -> Result<(), StoreError> {
     if let (Some(old), Some(new)) = (row_of(old, id)?, row_of(new, id)?) {
         let pairs = old.blobs().zip(new.blobs());

@@ -197,9 +197,8 @@ impl Executor {
             return Err(CommandError::SlotTaken { pause_ms: pause.retry_ms() });
         }
         // A write that is refused shows nothing, and its error leaves without a lease.
-        let is_write = row.flags.has(Flags::WRITE) && !row.flags.has(Flags::WRAPS);
-        let is_refused = self.rules.refusal.is_some() && is_write;
-        if !row.flags.has(Flags::STALE) && !is_refused {
+        let refuses = self.rules.refusal.is_some() && row.flags.has(Flags::WRITE);
+        if !row.flags.has(Flags::STALE) && (!refuses || row.flags.has(Flags::WRAPS)) {
             session.shows_data.set(true);
         }
         Ok(())

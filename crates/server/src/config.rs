@@ -42,7 +42,8 @@ pub(crate) struct Config {
     /// The files of settings, shared by all incarnations within the process. Locked during every change.
     files: Arc<Mutex<Lasting>>,
     data: Mutex<DataSettingsState>,
-    /// Appends the records of settings that were given at the start.
+    /// Appends the records that are made outside of commands: settings given at the start, facts about the
+    /// group, users of a file, the audit.
     recorder: Mutex<Option<Appender>>,
     debug_access: DebugAccess,
     /// Holds the settings of the data.

@@ -1,4 +1,5 @@
-//! The log before a FLUSHALL: nothing in it is needed once the FLUSHALL is durable.
+//! The log before a FLUSHALL: it is not needed once the FLUSHALL is durable and the documents before it are
+//! saved.
 
 use std::sync::Arc;
 
@@ -14,7 +15,7 @@ pub(crate) struct DeadLog {
     documents: Arc<DocumentsCell>,
     saver: Arc<Saver>,
     /// The position of the record of the last FLUSHALL, and the position at which the log may be cut once the
-    /// record is durable.
+    /// record is durable and the documents before that position are saved.
     pending: Mutex<Option<(Lsn, Lsn)>>,
 }
 
@@ -23,13 +24,14 @@ impl DeadLog {
         DeadLog { log, documents, saver, pending: Mutex::new(None) }
     }
 
-    /// A FLUSHALL has reserved the position `record`; once it is durable, the log before `boundary` is
-    /// obsolete.
+    /// A FLUSHALL has reserved the position `record`; once it is durable, no key needs the log before
+    /// `boundary`.
     pub(crate) fn flushing_all(&self, record: Lsn, boundary: Lsn) {
         *self.pending.lock() = Some((record, boundary));
     }
 
-    /// Cuts the log before the last FLUSHALL, if that is durable. Called once a second.
+    /// Cuts the log before the last FLUSHALL, if that is durable and the documents before it are saved.
+    /// Called once a second.
     pub(crate) fn cut(&self) {
         let Some(log) = self.log.get() else { return };
         let Some((record, boundary)) = *self.pending.lock() else { return };
@@ -52,8 +54,8 @@ impl DeadLog {
         drop(pending);
         match log.truncate_before(boundary) {
             Ok(true) => {}
-            // A backup still reads that part of the log; the next call tries again, unless there is a newer
-            // FLUSHALL.
+            // That part of the log is pinned, for example by a backup; the next call tries again, unless
+            // there is a newer FLUSHALL.
             Ok(false) => _ = self.pending.lock().get_or_insert((record, boundary)),
             Err(error) => {
                 tracing::warn!(target: "server", %error, "cannot remove the log before the last FLUSHALL");

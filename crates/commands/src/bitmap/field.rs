@@ -300,6 +300,7 @@ mod tests {
     #[test]
     fn the_event_needs_a_number_that_was_stored_and_a_change() {
         let mut server = TestServer::new();
+        *server.host.event_classes.lock() = engine::EventClass::parse("KEAn").expect("letters");
         for (line, events) in [
             ("BITFIELD a OVERFLOW FAIL INCRBY u8 0 300", "new a"),
             ("BITFIELD a SET u8 0 0", ""),
