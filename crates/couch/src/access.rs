@@ -168,8 +168,11 @@ pub(super) async fn log_in(
     }
 }
 
-/// The user as of now, for a reply that goes on for long; `None` if it may not log in any more.
-pub(super) fn still(host: &Host, user: &User) -> Option<User> {
+/// The user as of now, for a reply that goes on for long; `None` if what it has shown is worth nothing any
+/// more: its account or password has gone, it has logged out, or its token has ended. A session that times
+/// out does not end the reply.
+pub(super) fn still(thread: &HttpThread, user: &User) -> Option<User> {
+    let host = thread.host();
     match (&user.name, &user.shown) {
         (None, _) => Some(User::anonymous(!host.access.has_admins())),
         // The word of the proxy counts for as long as the reply goes on.
@@ -177,7 +180,12 @@ pub(super) fn still(host: &Host, user: &User) -> Option<User> {
         (Some(_), Shown::Token { ends_s }) => {
             ends_s.is_none_or(|ends_s| host.unix_ms() / 1000 < ends_s).then(|| user.clone())
         }
-        (Some(name), _) => Some(User::known(name, host.access.account(name)?, user.shown.clone())),
+        (Some(name), shown) => {
+            let account = host.access.account(name)?;
+            let holds = user.passwords_digest == Some(account.passwords_digest)
+                && !thread.front.sessions.has_logged_out(shown);
+            holds.then(|| User::known(name, account, shown.clone()))
+        }
     }
 }
 

@@ -7,7 +7,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use documents::{
-    Database, DocError, DocId, DocRev, Found, NewDocument, RefusedDocument, Rev, Snapshot,
+    Database, DocError, DocId, DocRev, Found, LOCAL_PREFIX, NewDocument, RefusedDocument, Rev, Snapshot,
     WRITE_BATCH_BYTES_MAX, WRITE_BATCH_DOCUMENTS_MAX,
     json::{Kind, Reader, put_string},
 };
@@ -164,11 +164,11 @@ async fn prepare(
     if let Err(failure) = security::check_edit(call, database, &id) {
         return Ok(Err(failure));
     }
+    let is_local = id.starts_with(LOCAL_PREFIX);
     match edit_of(call, database, id, document, new_edits).await {
         Ok(edit) => Ok(user_documents::guard(call, database, edit).await),
-        // A replicator sends each document again that has an error in its row, and gives up a request that
-        // fails as a whole.
-        Err(failure) if !new_edits && failure.is_of_request() => Ok(Err(failure)),
+        // Its revision is that of a document that is replicated: the others of the source are written.
+        Err(failure) if is_local && !new_edits => Ok(Err(failure)),
         Err(failure) => Err(failure),
     }
 }

@@ -189,7 +189,7 @@ impl Feed {
         let (start, mut pending) = (self.since, 0);
         loop {
             news.mark_unchanged();
-            if !may_follow(self.thread.host(), &self.user, &self.database) {
+            if !may_follow(&self.thread, &self.user, &self.database) {
                 break;
             }
             let snapshot = self.database.snapshot();
@@ -279,9 +279,7 @@ impl Feed {
     }
 
     async fn send_row(&mut self, snapshot: &Snapshot, row: ChangeRow) -> Result<(), Broken> {
-        if self.sent.is_multiple_of(ROWS_PER_CHECK)
-            && !may_follow(self.thread.host(), &self.user, &self.database)
-        {
+        if self.sent.is_multiple_of(ROWS_PER_CHECK) && !may_follow(&self.thread, &self.user, &self.database) {
             return Err(Broken);
         }
         let seq = seq_text(row.seq, snapshot.db());

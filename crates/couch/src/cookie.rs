@@ -208,12 +208,12 @@ impl Sessions {
     pub(super) fn user(&self, host: &Host, headers: &HeaderMap) -> Option<User> {
         let (Token { name, session, begun_s }, account) = self.token_of(host, headers)?;
         let renew = now_s(host).saturating_sub(begun_s) >= timeout_s(host) / RENEWED_AT;
-        Some(User::known(&name, account, Shown::Cookie { session, renew }))
+        Some(User::known(&name, account, Shown::Cookie { session, begun_s, renew }))
     }
 
     /// Sets a new cookie if the user's is to be renewed, or the user has just logged in.
     pub(super) fn renew(&self, host: &Host, user: &User, reply: &mut Reply) {
-        if let (Shown::Cookie { session, renew: true }, Some(name)) = (&user.shown, &user.name)
+        if let (Shown::Cookie { session, renew: true, .. }, Some(name)) = (&user.shown, &user.name)
             && let Some(account) = host.access.account(name)
         {
             let token = Token { name: name.clone(), session: *session, begun_s: now_s(host) };
@@ -221,6 +221,14 @@ impl Sessions {
             if !self.logged_out.lock().has(*session, token.begun_s) {
                 set_cookie(host, reply, &token.sign(&self.key(host), &account));
             }
+        }
+    }
+
+    /// Whether the session of a user who has shown this was ended.
+    pub(super) fn has_logged_out(&self, shown: &Shown) -> bool {
+        match shown {
+            Shown::Cookie { session, begun_s, .. } => self.logged_out.lock().has(*session, *begun_s),
+            _ => false,
         }
     }
 

@@ -125,7 +125,7 @@ pub(super) async fn db_updates(call: &Call) -> Result<Reply, Failure> {
         form.open(&mut writer);
         loop {
             news.mark_unchanged();
-            if !access::still(thread.host(), &user).is_some_and(|user| user.is_admin) {
+            if !access::still(&thread, &user).is_some_and(|user| user.is_admin) {
                 break;
             }
             let position = thread.shown_lsn()?;

@@ -141,11 +141,6 @@ impl Failure {
         }
     }
 
-    /// Whether the request is at fault, not the server.
-    pub(super) fn is_of_request(&self) -> bool {
-        self.row().0.is_client_error()
-    }
-
     /// Status, error and reason, for rows of a list of results.
     pub(super) fn parts(&self) -> (u16, &'static str, Cow<'static, str>) {
         let (status, error, reason) = self.row();

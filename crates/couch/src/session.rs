@@ -94,7 +94,8 @@ async fn log_in(call: &mut Call) -> Result<Reply, Failure> {
     };
     thread.front.sessions.prepare(&thread).await;
     let body = json!({ "ok": true, "name": name, "roles": account.roles });
-    let shown = Shown::Cookie { session: thread.host().random_u64(), renew: true };
+    let session = thread.host().random_u64();
+    let shown = Shown::Cookie { session, begun_s: thread.host().unix_ms() / 1000, renew: true };
     call.user = User::known(&name, account, shown);
     let mut reply = reply::value(StatusCode::OK, &body);
     go_on_at(call, "next", &mut reply)?;

@@ -268,7 +268,7 @@ def test_a_database_is_for_those_that_security_names(admin):
         assert nobody.get("/notes/a").status == 200, "a database without members is open to all"
 
 
-@pytest.mark.parametrize("how", ["security", "user", "password"])
+@pytest.mark.parametrize("how", ["security", "user", "off", "password", "resetpass"])
 def test_a_feed_ends_with_the_right_to_it(admin, how):
     port = admin.server.http_port
     admin.ok("PUT", "/notes")
@@ -284,12 +284,34 @@ def test_a_feed_ends_with_the_right_to_it(admin, how):
             case "user":
                 admin.ok("DELETE", f"/_users/{_id('anna')}?rev={stored['_rev']}")
             case "password":
+                admin.put("_users", stored | {"password": "another"})
+            case rule:
                 with admin.server.connect() as connection:
-                    connection.call("ACL", "SETUSER", "anna", "off")
+                    connection.call("ACL", "SETUSER", "anna", rule)
         admin.put("notes", {"_id": "second"})
         rest = feed.read()
         assert b"second" not in rest
         assert b"last_seq" in rest
+
+
+def test_a_feed_ends_with_the_logout_of_its_session(admin):
+    admin.ok("PUT", "/notes")
+    admin.ok("PUT", "/notes/_security", {"members": {"names": ["anna"]}})
+    admin.put("notes", {"_id": "first"})
+    port = admin.server.http_port
+    with Couch(port) as couch, Couch(port) as asking, Couch(port) as other:
+        cookie, second = _log_in(asking, "anna", "apple"), _log_in(asking, "anna", "apple")
+        feed = couch.begin("GET", "/notes/_changes?feed=continuous&heartbeat=100", Cookie=cookie)
+        kept = other.begin("GET", "/notes/_changes?feed=continuous&heartbeat=100", Cookie=second)
+        assert [json.loads(one.readline())["id"] for one in (feed, kept)] == ["first", "first"]
+        asking.ok("DELETE", "/_session", Cookie=cookie)
+        admin.put("notes", {"_id": "second"})
+        rest = feed.read()
+        assert b"second" not in rest
+        assert b"last_seq" in rest
+        while not (line := kept.readline().strip()):
+            pass
+        assert json.loads(line)["id"] == "second", "another session of the same user goes on"
 
 
 def test_every_route_needs_a_user_if_that_is_set(admin):
