@@ -221,7 +221,7 @@ class BreakingSource:
                 connection, _ = self._listener.accept()
                 with connection, connection.makefile("rb") as lines:
                     for line in lines:
-                        if line.upper() == b"REPLCONF\r\n":
+                        if line.upper() in (b"REPLCONF\r\n", b"INFO\r\n"):
                             connection.sendall(b"+OK\r\n")
                         if line.upper() == b"PSYNC\r\n":
                             connection.sendall(b"+FULLRESYNC %b 0\r\n$EOF:%b\r\nREDIS0011" % (b"a" * 40, b"b" * 40))
