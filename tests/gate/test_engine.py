@@ -17,6 +17,8 @@ OTHER_MEANINGS = {
     ("row.rs", "set"),
     ("row/flags.rs", "pubsub"),
     ("row/flags.rs", "readonly"),
+    # A state of a link.
+    ("replication.rs", "sync"),
     ("unit.rs", "del"),
 }
 

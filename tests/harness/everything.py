@@ -149,6 +149,20 @@ def _without(reply: object, details: frozenset[str]) -> object:
     return shown
 
 
+def expires_soon(client: redis.Redis) -> bool:
+    """Whether a key or a field expires before the end of this year; reading removes what has expired."""
+    keys = client.info("keyspace")
+    soon = 0
+    for database in keys:
+        with redis.Redis(port=client.connection_pool.connection_kwargs["port"], db=int(database[2:])) as of_database:
+            with of_database.pipeline(transaction=False) as pipeline:
+                found = [*of_database.scan_iter(count=1000)]
+                for key in found:
+                    pipeline.pttl(key)
+                soon += sum(0 < ttl_ms < 10**6 for ttl_ms in pipeline.execute())
+    return soon > 0
+
+
 def difference(source: dict, target: dict) -> str | None:
     """The first difference."""
     for name in sorted(source.keys() | target.keys(), key=repr):

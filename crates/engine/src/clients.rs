@@ -153,6 +153,8 @@ pub struct Client {
     import_source: AtomicBool,
     /// CLIENT CAPA REDIRECT.
     handles_redirects: AtomicBool,
+    /// It is a replica that is a Redis server.
+    is_replica: AtomicBool,
     monitoring: AtomicBool,
     /// Subscriptions to channels, patterns, shard channels and durable channels.
     subscriptions: [AtomicU32; 4],
@@ -200,6 +202,7 @@ impl Client {
             no_touch: false.into(),
             import_source: false.into(),
             handles_redirects: false.into(),
+            is_replica: false.into(),
             monitoring: false.into(),
             subscriptions: Default::default(),
             tracking: false.into(),
@@ -256,8 +259,17 @@ impl Client {
         self.created_ms
     }
 
-    /// [`ClientKind::PubSub`] with any subscription, else [`ClientKind::Normal`].
+    /// Notes that the connection is that of a replica.
+    pub fn set_replica(&self) {
+        self.is_replica.store(true, Relaxed);
+    }
+
+    /// [`ClientKind::Replica`] after [`Client::set_replica`], [`ClientKind::PubSub`] with any subscription,
+    /// else [`ClientKind::Normal`].
     pub fn kind(&self) -> ClientKind {
+        if self.is_replica.load(Relaxed) {
+            return ClientKind::Replica;
+        }
         let subscribed = self.subscriptions().iter().any(|count| *count > 0);
         if subscribed { ClientKind::PubSub } else { ClientKind::Normal }
     }
@@ -444,7 +456,7 @@ impl Client {
     }
 
     /// Notes the user that it is.
-    pub(crate) fn set_user(&self, name: &Arc<[u8]>) {
+    pub fn set_user(&self, name: &Arc<[u8]>) {
         *self.user.lock() = name.clone();
     }
 

@@ -10,6 +10,8 @@
 //! - An unreadable part is reported as a gap that ends at the next readable batch, from which a reader can
 //!   continue: damage costs only the messages in it.
 
+use std::borrow::Cow;
+
 use keyspace::{Item, LoggedMessage};
 use lsn::Lsn;
 use pubsub::durable::{DurableMessage, From, LogSource, Position, Read};
@@ -192,23 +194,32 @@ impl LogMessages {
             batch.map_or_else(|| (self.log.epoch(), self.log.reign()), |batch| (batch.epoch, batch.reign));
         Position { epoch, lsn, reign }
     }
+}
 
-    /// The whole record that ends with this piece; `None` if its first pieces are not kept.
-    fn whole(&self, last: &Record<'_>) -> Result<Option<Vec<u8>>, Error> {
-        let Some((begin, rest)) = last.piece() else { return Ok(None) };
-        let Some(batch) = self.log.batch_at(begin.advance(1))? else { return Ok(None) };
-        let (mut cursor, mut whole) = (self.log.cursor(batch.start), Vec::new());
-        while cursor.position() < last.lsn {
-            let CursorRead::Chunk(chunk) = cursor.read(PIECE_BYTES)? else { return Ok(None) };
-            for part in chunk.records().filter(|it| it.kind == RecordKind::Part && it.lsn < last.lsn) {
-                if let Some((_, piece)) = part.piece().filter(|(id, _)| *id == begin) {
-                    whole.extend_from_slice(piece);
-                }
+/// The payload of a record, assembled if it was split into pieces. `None` for a piece that is not the last,
+/// and for a record whose first pieces are not kept.
+///
+/// # Errors
+/// I/O errors.
+pub fn whole_payload<'r>(log: &Log, record: &Record<'r>) -> Result<Option<Cow<'r, [u8]>>, Error> {
+    match record.kind {
+        RecordKind::Whole => return Ok(Some(Cow::Borrowed(record.payload))),
+        RecordKind::Part | RecordKind::BatchEnd => return Ok(None),
+        RecordKind::Last => {}
+    }
+    let Some((begin, rest)) = record.piece() else { return Ok(None) };
+    let Some(batch) = log.batch_at(begin.advance(1))? else { return Ok(None) };
+    let (mut cursor, mut whole) = (log.cursor(batch.start), Vec::new());
+    while cursor.position() < record.lsn {
+        let CursorRead::Chunk(chunk) = cursor.read(PIECE_BYTES)? else { return Ok(None) };
+        for part in chunk.records().filter(|it| it.kind == RecordKind::Part && it.lsn < record.lsn) {
+            if let Some((_, piece)) = part.piece().filter(|(id, _)| *id == begin) {
+                whole.extend_from_slice(piece);
             }
         }
-        whole.extend_from_slice(rest);
-        Ok(Some(whole))
     }
+    whole.extend_from_slice(rest);
+    Ok(Some(Cow::Owned(whole)))
 }
 
 /// Whether `wanted`, from a client, means `position`. The positions that earlier versions sent to clients
@@ -261,15 +272,8 @@ impl LogMessages {
         reign: u64,
         each: &mut dyn FnMut(&DurableMessage<'_>),
     ) -> Result<(), Error> {
-        let whole = match record.kind {
-            RecordKind::Whole => None,
-            RecordKind::Last => match self.whole(record)? {
-                Some(whole) => Some(whole),
-                None => return Ok(()),
-            },
-            RecordKind::Part | RecordKind::BatchEnd => return Ok(()),
-        };
-        let mut rest = whole.as_deref().unwrap_or(record.payload);
+        let Some(payload) = whole_payload(&self.log, record)? else { return Ok(()) };
+        let mut rest = &*payload;
         let mut lsn = record.start();
         // A verified record can be decoded; if not, the next start reports it.
         while let Ok(Some(item)) = Item::decode_next(&mut rest) {

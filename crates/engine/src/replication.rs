@@ -93,6 +93,56 @@ pub struct Replica {
     pub flushed: Lsn,
 }
 
+/// A replica that is a Redis or Valkey server, as it has described itself (REPLCONF).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RedisReplica {
+    /// The port on which it listens; 0 if it has named none.
+    pub port: u16,
+    /// The address that it announces; empty if it announces none.
+    pub host: String,
+    /// Whether it takes a file whose length is not known before its end.
+    pub takes_eof: bool,
+    /// Whether it wants the file alone, and no stream after it.
+    pub wants_rdb_only: bool,
+    /// Whether it wants keys in the file.
+    pub wants_keys: bool,
+    /// Whether it wants functions in the file.
+    pub wants_functions: bool,
+}
+
+impl Default for RedisReplica {
+    fn default() -> Self {
+        RedisReplica {
+            port: 0,
+            host: String::new(),
+            takes_eof: false,
+            wants_rdb_only: false,
+            wants_keys: true,
+            wants_functions: true,
+        }
+    }
+}
+
+/// What a replica that is a Redis server asks for (PSYNC, SYNC).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RedisClaim {
+    /// The replica.
+    pub replica: RedisReplica,
+    /// The stream that it has the beginning of.
+    pub known: Option<KnownStream>,
+    /// Whether it expects a line before the file.
+    pub is_psync: bool,
+}
+
+/// The beginning of a stream of commands that a replica has.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KnownStream {
+    /// The replication ID of the stream.
+    pub id: Box<[u8]>,
+    /// The bytes of it.
+    pub has_bytes: u64,
+}
+
 /// Why a server takes no writes. Everything that reports it (errors of commands, answers over HTTP, INFO,
 /// metrics, the log) reads this.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

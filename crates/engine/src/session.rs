@@ -16,6 +16,7 @@ use crate::{
     ClientTracking, Transaction, Wait, Watches,
     clients::Client,
     leases::Leases,
+    replication::{RedisClaim, RedisReplica},
     unit::{Slots, UnitAccess},
     users::{LogIn, UserSet},
 };
@@ -48,7 +49,7 @@ pub enum Place {
     Lost,
 }
 
-/// A server that takes the connection of a client over: it does not speak the Redis protocol from then on.
+/// A server that takes the connection of a client over: it sends no more commands from then on.
 /// Boxed, because there is almost never one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PeerClaim {
@@ -56,6 +57,8 @@ pub enum PeerClaim {
     Replica(Box<[Vec<u8>]>),
     /// A member of the group, with the arguments of GROUP PEER.
     Member(Box<[Vec<u8>]>),
+    /// A replica that is a Redis or Valkey server, or a tool that speaks like one.
+    Redis(Box<RedisClaim>),
 }
 
 /// A client as a reader of durable channels.
@@ -130,6 +133,8 @@ pub struct Session {
     pub tells_lsn: bool,
     /// Set if another server is taking the connection over.
     pub claim: Option<PeerClaim>,
+    /// What the client has said of itself as a replica (REPLCONF). Boxed: clients are none.
+    pub redis_replica: Option<Box<RedisReplica>>,
     /// Whether the client has run a command that shows or changes data: only then its replies wait for the
     /// lease of a group's leader. Other replies must leave: a follower needs them to join, an operator to
     /// look.
@@ -174,6 +179,7 @@ impl Session {
             last_write: Lsn::ZERO,
             tells_lsn: false,
             claim: None,
+            redis_replica: None,
             shows_data: Cell::new(false),
             closing: false,
             pause_ms: 0,

@@ -28,6 +28,7 @@ mod effects;
 mod group_message;
 mod jwt;
 mod log_records;
+mod propagation;
 mod rdb_file;
 mod rdb_values;
 mod replication;
@@ -48,6 +49,7 @@ pub use self::effects::effects;
 pub use self::group_message::group_message;
 pub use self::jwt::{jwt, jwt_keys};
 pub use self::log_records::log_records;
+pub use self::propagation::propagation;
 pub use self::rdb_file::rdb_file;
 pub use self::replication::replication;
 pub use self::resp_request::resp_request;
@@ -94,6 +96,7 @@ macro_rules! with_targets {
             jwt,
             jwt_keys,
             log_records,
+            propagation,
             rdb_file,
             replication,
             resp_request,
@@ -136,6 +139,7 @@ pub fn seeds(target: &str) -> Vec<Seed> {
         "jwt" => jwt::token_seeds(),
         "jwt_keys" => jwt::keys_seeds(),
         "log_records" => log_records::seeds(),
+        "propagation" => self::propagation::seeds(),
         "rdb_file" => rdb_file::seeds(),
         "replication" => self::replication::seeds(),
         "resp_request" => resp_request::seeds(),

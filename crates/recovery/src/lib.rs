@@ -32,3 +32,5 @@ pub mod snapshot_task;
 mod source;
 pub mod unfinished;
 pub mod unix_time;
+
+pub use load::{Loaded, visit_runs};

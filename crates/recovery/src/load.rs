@@ -15,11 +15,14 @@
 use std::{
     panic::resume_unwind,
     path::Path,
-    sync::atomic::{AtomicUsize, Ordering::Relaxed},
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    },
     thread,
 };
 
-use env::Disk;
+use env::{Disk, RealClock};
 use keyspace::{AccessClock, Effect, KeyOp, Keyspace, LoadError, Loader, Scope, SlotId, slot_of};
 use lsn::Lsn;
 use storage::{
@@ -34,7 +37,7 @@ use crate::{
 };
 
 /// The state that was loaded from a snapshot, before the replay.
-pub(crate) struct Loaded {
+pub struct Loaded {
     /// The last record of each slot in the snapshot; empty without a snapshot.
     lsns: Box<[Lsn]>,
     /// Where the replay begins.
@@ -45,12 +48,17 @@ pub(crate) struct Loaded {
 
 impl Loaded {
     /// Without a snapshot; the log begins at `begin_lsn`.
-    pub fn nothing(begin_lsn: Lsn) -> Loaded {
+    pub(crate) fn nothing(begin_lsn: Lsn) -> Loaded {
         Loaded { lsns: Box::default(), begin_lsn, end_lsn: Lsn::ZERO }
     }
 
-    pub fn of(lsns: Box<[Lsn]>, info: &SnapshotInfo) -> Loaded {
+    pub(crate) fn of(lsns: Box<[Lsn]>, info: &SnapshotInfo) -> Loaded {
         Loaded { lsns, begin_lsn: info.begin_lsn, end_lsn: info.end_lsn }
+    }
+
+    /// The greatest LSN at which a slot was captured.
+    pub fn end_lsn(&self) -> Lsn {
+        self.end_lsn
     }
 
     /// Where the replay begins.
@@ -66,12 +74,11 @@ impl Loaded {
 
     /// The part of an effect that the snapshot does not include, if any. A global effect is returned whole;
     /// the caller must check each slot.
+    ///
+    /// # Errors
+    /// [`RecoverError::Moved`], if the snapshot has a moved value in neither place.
     #[inline]
-    pub(crate) fn left_of<'e>(
-        &self,
-        effect: Effect<'e>,
-        lsn: Lsn,
-    ) -> Result<Option<Effect<'e>>, RecoverError> {
+    pub fn left_of<'e>(&self, effect: Effect<'e>, lsn: Lsn) -> Result<Option<Effect<'e>>, RecoverError> {
         if lsn > self.end_lsn {
             return Ok(Some(effect));
         }
@@ -124,6 +131,39 @@ fn warn_of_older(log_start: Lsn, (disk, dir): (&dyn Disk, &Path), used: Lsn) {
             );
         }
     }
+}
+
+/// Loads a snapshot run by run, each into a keyspace of its own, which `visit` gets with the slots in it: the
+/// memory of one run. `visit` returns whether to go on.
+///
+/// # Errors
+/// If the snapshot cannot be read. `None` if `visit` has ended it.
+pub fn visit_runs(
+    (disk, dir): (&dyn Disk, &Path),
+    info: &SnapshotInfo,
+    now: AccessClock,
+    visit: &mut dyn FnMut(&Keyspace, &[SlotId]) -> bool,
+) -> Result<Option<Loaded>, RecoverError> {
+    let reader = SnapshotReader::open(disk, dir, info)?;
+    let progress = LoadProgress::new(Arc::new(RealClock));
+    let mut buffers = ReadBuffers::default();
+    let mut lsns: Box<[Lsn]> = SlotId::all().map(|_| Lsn::ZERO).collect();
+    for run in reader.runs() {
+        let keyspace = Keyspace::new(keyspace::Options { hash_seed: 0 });
+        Loading::new(&reader, &keyspace, now, &progress).load_run(run, &mut buffers)?;
+        let mut slots = Vec::new();
+        for slot in SlotId::all() {
+            let lsn = keyspace.lock(slot).last_lsn();
+            if lsn > Lsn::ZERO {
+                lsns[slot.index()] = lsn;
+                slots.push(slot);
+            }
+        }
+        if !visit(&keyspace, &slots) {
+            return Ok(None);
+        }
+    }
+    Ok(Some(Loaded::of(lsns, info)))
 }
 
 /// As [`load_base`] with [`Mode::Newest`], but without loading: returns where the replay begins. The chunks

@@ -92,6 +92,12 @@ impl Leading {
         self.retention.leave(id, now_ms);
     }
 
+    /// Keeps the log from `position` on for a replica that does not take the log itself: a Redis server,
+    /// which is sent commands.
+    pub fn hold(&mut self, id: ReplicaId, position: Lsn) {
+        self.retention.note(id, position);
+    }
+
     /// No more log is kept for a replica.
     pub fn forget(&mut self, id: ReplicaId) {
         self.retention.forget(id);

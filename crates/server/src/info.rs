@@ -334,7 +334,8 @@ fn replication(parts: &Parts, _: &Figures, out: &mut String) {
         // these fields of every replica.
         fields!(out, "master_host": "", "master_port": 0, "master_link_status": "down",);
     }
-    fields!(out, "connected_slaves": figures.replicas.len(),);
+    let redis = parts.node.redis.all();
+    fields!(out, "connected_slaves": figures.replicas.len() + redis.len(),);
     if let Some(good) = figures.good_replicas {
         fields!(out, "min_slaves_good_slaves": good,);
     }
@@ -345,6 +346,18 @@ fn replication(parts: &Parts, _: &Figures, out: &mut String) {
             out,
             "slave{index}:ip={},port={},state=online,offset={},lag={lag},applied={}\r\n",
             address.host, address.port, acked.flushed, acked.applied,
+        );
+    }
+    for (index, replica) in redis.iter().enumerate() {
+        let index = figures.replicas.len() + index;
+        let lag = figures.now_ms.saturating_sub(replica.heard_ms.load(Relaxed)) / 1000;
+        let _ = write!(
+            out,
+            "slave{index}:ip={},port={},state={},offset={},lag={lag},kind=redis\r\n",
+            replica.address.host,
+            replica.address.port,
+            replica.state(),
+            replica.acks.lock().lsn(),
         );
     }
     fields!(out,

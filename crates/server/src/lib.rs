@@ -43,6 +43,7 @@ mod process;
 mod rates;
 mod read_only;
 mod reaper;
+mod redis_feed;
 mod repeated;
 mod replication;
 mod scrub;

@@ -409,6 +409,8 @@ fn encode_replication(encoder: &mut DescriptorEncoder<'_>, figures: &Figures) ->
     gauge(encoder, "sheaf_replication_epoch", "epoch of the log", figures.epoch.into())?;
     let replicas = &figures.replicas;
     gauge(encoder, "sheaf_replication_replicas", "replicas that are connected", replicas.len() as u64)?;
+    let help = "replicas that are connected and are Redis or Valkey servers, and tools that speak like one";
+    gauge(encoder, "sheaf_replication_redis_replicas", help, figures.redis_replicas as u64)?;
     for (name, help, value) in [
         (
             "sheaf_replication_replica_lag_bytes",

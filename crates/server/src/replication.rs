@@ -37,6 +37,7 @@ mod membership;
 mod overdue;
 mod own_addresses;
 mod promoting;
+pub(crate) mod redis;
 mod role;
 pub(crate) mod stalled;
 mod stepping_down;
@@ -76,6 +77,7 @@ use self::{
     line::Introduction,
     overdue::Overdue,
     own_addresses::OwnAddresses,
+    redis::RedisReplicas,
     waits::Waits,
 };
 pub(crate) use self::{
@@ -163,6 +165,8 @@ pub(crate) struct Node {
     log: OnceLock<Log>,
     own: OnceLock<OwnAddresses>,
     leader: Leader,
+    /// The replicas that are Redis servers.
+    pub(crate) redis: RedisReplicas,
     following: Mutex<Option<(Arc<Following>, Option<Threads>)>>,
     /// The parts that following needs; `None` for a server that has never followed, and after it has stopped.
     following_parts: Mutex<Option<Arc<FollowingParts>>>,
@@ -258,6 +262,7 @@ impl Node {
             log: OnceLock::new(),
             own: OnceLock::new(),
             leader: Leader::new(0, 0),
+            redis: RedisReplicas::default(),
             following: Mutex::new(None),
             following_parts: Mutex::default(),
             mirror: Mutex::default(),
@@ -294,7 +299,9 @@ impl Node {
         };
         self.stale_reads.store(settings.switch(Key::StaleReads), SeqCst);
         let retained_bytes_max = settings.integer(Key::ReplicaRetentionBytes);
-        self.leader.set_limits(retained_bytes_max, settings.integer(Key::ReplicaRetentionSeconds) * 1000);
+        let away_ms_max = settings.integer(Key::ReplicaRetentionSeconds) * 1000;
+        self.leader.set_limits(retained_bytes_max, away_ms_max);
+        self.redis.set_limits(retained_bytes_max, away_ms_max);
         if let Some(log) = self.log.get().filter(|log| !log.is_mirror()) {
             self.ask_for_acks(log, !log.awaits_acks());
         }
@@ -416,6 +423,7 @@ impl Node {
     pub(crate) fn stop(&self) {
         self.is_restarting.store(true, SeqCst);
         self.leader.stop();
+        self.redis.stop();
         // The parts hold this server: left here, they would keep it from being freed.
         *self.following_parts.lock() = None;
         let Some((following, threads)) = self.following.lock().take() else { return };
@@ -461,6 +469,7 @@ impl Node {
         if let Some(log) = self.log() {
             self.leader.keep_log(log, self.now_ms());
         }
+        self.redis.forget_left(self.now_ms());
         self.look_for_replicas();
         self.settle_waits();
     }
@@ -476,12 +485,14 @@ impl Node {
         leader::serve(self, (socket, from), words, user);
     }
 
-    /// Disconnects replicas whose user may not be one any more. Not those of a group: without them, no
+    /// Disconnects replicas whose user may not be one any more. Not the members of a group: without them, no
     /// majority could take the record that gives the right back.
-    pub(crate) fn review_replicas(&self, users: &UserSet, replicate: CommandId) {
+    pub(crate) fn review_replicas(&self, users: &UserSet, [replicate, psync]: [CommandId; 2]) {
+        let may = |user: &[u8], command| users.get(user).is_some_and(|user| user.rights.allow(command));
         if self.votes().is_none() {
-            self.leader.review(|user| users.get(user).is_some_and(|user| user.rights.allow(replicate)));
+            self.leader.review(|user| may(user, replicate));
         }
+        self.redis.review(|user| may(user, psync));
     }
 
     /// How often replicas have joined.
@@ -489,7 +500,7 @@ impl Node {
         &self.leader.joins
     }
 
-    fn log(&self) -> Option<&Log> {
+    pub(crate) fn log(&self) -> Option<&Log> {
         self.log.get()
     }
 

@@ -15,10 +15,9 @@ use std::{
     sync::Arc,
 };
 
-use commands::encode_value;
 use env::{Access, DirLock, RealDisk};
 use keyspace::{DbId, EntryRef, Keyspace, SlotId, View};
-use rdb::FileWriter;
+use propagation::dump::{self, VERSION_EXPIRING_FIELDS, for_each_live};
 use recovery::{
     offline::{Place, ProgressBars, Report, Stage, Stream},
     recover::RecoverError,
@@ -26,8 +25,6 @@ use recovery::{
 };
 use storage::Control;
 
-/// First version of the format with field expiry.
-const VERSION_EXPIRING_FIELDS: u16 = 12;
 /// Number of keys between two progress reports.
 const REPORT_KEYS: u64 = 1024;
 
@@ -165,16 +162,13 @@ pub(crate) fn export(
     let keys = content.keys.iter().map(|(keys, _)| keys).sum();
     let mut bytes = 0;
     env::crashsafe::write_atomically_with(&*place.disk, file, |new| {
-        let mut writer = FileWriter::begin(Stream::new(new, &|_| {}), format.version);
-        writer.note("sheaf-ver", env!("CARGO_PKG_VERSION"));
-        writer.note("redis-bits", "64");
-        writer.note("ctime", &(now_ms / 1000).to_string());
+        let mut writer = dump::begin(Stream::new(new, &|_| {}), format.version, now_ms);
         libraries.iter().for_each(|library| writer.library(&library.code));
         let mut done = 0;
         for (db, (keys_of_db, expiring)) in DbId::all().zip(content.keys).filter(|(_, (keys, _))| *keys > 0) {
             writer.select(db.get().into(), keys_of_db, expiring);
-            for_each_live(&keyspace, db, now_ms, |entry| {
-                encode_value(entry.view(), now_ms, writer.key(entry.key(), entry.expire_at_ms()));
+            for_each_live(&keyspace, SlotId::all(), db, now_ms, |entry| {
+                dump::key(&mut writer, entry, now_ms);
                 done += 1;
                 if done % REPORT_KEYS == 0 {
                     report(Stage::Exporting, done, keys);
@@ -208,7 +202,7 @@ impl Content {
         let mut content = Content::default();
         for db in DbId::all() {
             let mut live = (0, 0);
-            for_each_live(keyspace, db, now_ms, |entry| {
+            for_each_live(keyspace, SlotId::all(), db, now_ms, |entry| {
                 live.0 += 1;
                 live.1 += u64::from(entry.expire_at_ms().is_some());
                 content.look_at_fields(entry, now_ms);
@@ -232,22 +226,5 @@ impl Content {
             self.hashes += 1;
             self.first_expiring.get_or_insert_with(|| entry.key().escape_ascii().to_string());
         }
-    }
-}
-
-/// Calls `visit` for every key that has not expired. A hash with only expired fields counts as expired.
-fn for_each_live(keyspace: &Keyspace, db: DbId, now_ms: u64, mut visit: impl FnMut(EntryRef<'_>)) {
-    for slot in SlotId::all() {
-        let slot = keyspace.lock(slot);
-        let is_live =
-            |entry: &EntryRef<'_>| !entry.is_expired(now_ms) && !has_only_expired_fields(*entry, now_ms);
-        slot.entries(db).filter(is_live).for_each(&mut visit);
-    }
-}
-
-fn has_only_expired_fields(entry: EntryRef<'_>, now_ms: u64) -> bool {
-    match entry.view() {
-        View::Hash(hash) => hash.has_deadlines() && hash.iter().all(|field| field.is_expired(now_ms)),
-        _ => false,
     }
 }

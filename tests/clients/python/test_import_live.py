@@ -292,7 +292,7 @@ def test_other_servers_are_no_sources_and_no_targets(source, server, new_server,
     other = new_server().start()
     copying = new_import(other.port, "--into", f"127.0.0.1:{server.port}", "--spool", tmp_path)
     assert copying.wait_exit()[0] == 1
-    assert "It is no Redis or Valkey" in copying.said(), copying.said()
+    assert "is a Sheaf" in copying.said(), copying.said()
     copying = new_import(source.port, "--into", f"127.0.0.1:{source.port}", "--spool", tmp_path)
     assert copying.wait_exit()[0] == 1
     assert "It is no Sheaf server" in copying.said(), copying.said()

@@ -14,7 +14,7 @@ import pytest
 import redis
 
 from harness.cutting_proxy import CuttingProxy
-from harness.everything import DATABASES, DETAILS, Writer, all_data, difference, write_everything
+from harness.everything import DATABASES, DETAILS, Writer, all_data, difference, expires_soon, write_everything
 from harness.importing import BINARIES, SourceOptions
 from harness.server import Server, run_sheaf
 from harness.waiting import PATIENCE_S, wait_until
@@ -134,20 +134,6 @@ def test_a_source_with_10_000_writes_a_second_is_copied(source, server, new_impo
     assert_same(source, server, frozenset(["entries-read"] if sends_entries_read else []))
 
 
-def expires_soon(client: redis.Redis) -> bool:
-    """Whether a key or a field expires before the end of this year; reading removes what has expired."""
-    keys = client.info("keyspace")
-    soon = 0
-    for database in keys:
-        with redis.Redis(port=client.connection_pool.connection_kwargs["port"], db=int(database[2:])) as of_database:
-            with of_database.pipeline(transaction=False) as pipeline:
-                found = [*of_database.scan_iter(count=1000)]
-                for key in found:
-                    pipeline.pttl(key)
-                soon += sum(0 < ttl_ms < 10**6 for ttl_ms in pipeline.execute())
-    return soon > 0
-
-
 @pytest.mark.parametrize("rights", [("+info",), ()], ids=["with info", "without info"])
 def test_a_user_with_the_rights_of_a_replica_is_enough(source, server, new_import, tmp_path, rights):
     write_everything(source.port, random.Random(1))
@@ -235,7 +221,7 @@ class BreakingSource:
                 connection, _ = self._listener.accept()
                 with connection, connection.makefile("rb") as lines:
                     for line in lines:
-                        if line.upper() == b"REPLCONF\r\n":
+                        if line.upper() in (b"REPLCONF\r\n", b"INFO\r\n"):
                             connection.sendall(b"+OK\r\n")
                         if line.upper() == b"PSYNC\r\n":
                             connection.sendall(b"+FULLRESYNC %b 0\r\n$EOF:%b\r\nREDIS0011" % (b"a" * 40, b"b" * 40))

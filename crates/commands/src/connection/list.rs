@@ -63,11 +63,10 @@ pub(super) fn kill(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Comma
 /// Kills the matching clients, and returns their number. This client itself is closed after its reply.
 fn kill_matching(cx: &mut Context<'_, '_>, filter: &ClientFilter<'_>) -> usize {
     let own_id = cx.session.client.id();
-    if filter.wants_kind(ClientKind::Replica) {
-        // The connections of replicas are no longer in the list of clients. Nothing but their kind is known
-        // here, so with other filters none of them matches.
-        return if filter.conditions.len() == 1 { cx.host.replication.disconnect_replicas() } else { 0 };
-    }
+    // The connections of replicas that are servers like this one are not in the list of clients. Nothing but
+    // their kind is known here, so with other filters none of them matches.
+    let is_of_replicas = filter.wants_kind(ClientKind::Replica) && filter.conditions.len() == 1;
+    let disconnected = if is_of_replicas { cx.host.replication.disconnect_replicas() } else { 0 };
     let matching = cx.host.clients.matching(filter, cx.now_ms());
     for client in &matching {
         if client.id() == own_id {
@@ -77,7 +76,7 @@ fn kill_matching(cx: &mut Context<'_, '_>, filter: &ClientFilter<'_>) -> usize {
             client.kill();
         }
     }
-    matching.len()
+    disconnected + matching.len()
 }
 
 /// Parses the filters of CLIENT LIST, or of CLIENT KILL, which spares the client itself by default

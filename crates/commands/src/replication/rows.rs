@@ -3,7 +3,7 @@
 use access::Category;
 use engine::{Family, Flags, Keys, Needs, Row, Treatment, row::ConnectionNeed};
 
-use super::{follow, wait};
+use super::{follow, psync, wait};
 use crate::help::no_subcommand;
 
 /// For administrators, also on a stale replica, but not while the server loads, and not in scripts.
@@ -34,6 +34,28 @@ pub(crate) const ROWS: &[Row] = &[
         summary: "Hands over to a replica, without losing anything.",
         syntax: "[TO <host port> [FORCE]] [ABORT] [TIMEOUT milliseconds]",
         handler: follow::failover,
+        ..ROW
+    },
+    Row {
+        name: "psync",
+        treatment: Treatment::of_connection(ConnectionNeed::Server),
+        arity: -3,
+        flags: ADMIN.or(Flags::NO_MULTI).or(Flags::AUDITED),
+        since: "2.8.0",
+        summary: "What a replica that is a Redis server begins with; not for clients.",
+        syntax: "replicationid offset",
+        handler: psync::psync,
+        ..ROW
+    },
+    Row {
+        name: "replconf",
+        treatment: Treatment::of_connection(ConnectionNeed::Server),
+        arity: -1,
+        flags: ADMIN.or(Flags::LOADING).or(Flags::ALLOW_BUSY),
+        since: "3.0.0",
+        summary: "What a replica that is a Redis server says of itself; not for clients.",
+        syntax: "[option value [option value ...]]",
+        handler: psync::replconf,
         ..ROW
     },
     Row {
@@ -74,6 +96,14 @@ pub(crate) const ROWS: &[Row] = &[
         summary: "The older name of REPLICAOF.",
         syntax: "<host port | NO ONE>",
         handler: follow::replicaof,
+        ..ROW
+    },
+    Row {
+        name: "sync",
+        treatment: Treatment::of_connection(ConnectionNeed::Server),
+        flags: ADMIN.or(Flags::NO_MULTI).or(Flags::AUDITED),
+        summary: "The older form of PSYNC; not for clients.",
+        handler: psync::sync,
         ..ROW
     },
     Row {

@@ -74,6 +74,7 @@ impl Client {
     pub(super) fn flag_letters(&self) -> String {
         let flags = [
             (self.monitoring.load(Relaxed), 'O'),
+            (self.kind() == ClientKind::Replica, 'S'),
             (self.kind() == ClientKind::PubSub, 'P'),
             (self.queued_count() >= 0, 'x'),
             (self.is_blocked(), 'b'),

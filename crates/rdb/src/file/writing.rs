@@ -37,7 +37,7 @@ impl<W: Write> FileWriter<W> {
         self.values.string(text.as_bytes());
     }
 
-    /// Writes the source of a function library. Libraries must be written before all keys.
+    /// Writes the source of a function library. Readers take libraries before, after and between keys.
     pub fn library(&mut self, source: &[u8]) {
         self.values.library(source);
     }
@@ -45,11 +45,16 @@ impl<W: Write> FileWriter<W> {
     /// Selects the database of the following keys; `keys` is the number of its keys, `expiring` the number of
     /// its keys with a deadline.
     pub fn select(&mut self, db: u64, keys: u64, expiring: u64) {
-        self.values.output().put(&[opcodes::SELECT_DB]);
-        self.values.number(db);
+        self.switch(db);
         self.values.output().put(&[opcodes::RESIZE_DB]);
         self.values.number(keys);
         self.values.number(expiring);
+    }
+
+    /// Selects the database of the following keys, whose number is not known.
+    pub fn switch(&mut self, db: u64) {
+        self.values.output().put(&[opcodes::SELECT_DB]);
+        self.values.number(db);
     }
 
     /// Begins a key. Exactly one value must be written with the returned writer.

@@ -19,6 +19,8 @@ pub(crate) struct Figures {
     pub(crate) fenced_by: u32,
     pub(crate) failover_state: &'static str,
     pub(crate) replicas: Vec<ReplicaFigures>,
+    /// The number of replicas that are Redis servers.
+    pub(crate) redis_replicas: usize,
     /// The replicas heard from in time; `None` if no minimum is configured.
     pub(crate) good_replicas: Option<usize>,
     pub(crate) leader: Option<LeaderFigures>,
@@ -59,6 +61,7 @@ impl Node {
             fenced_by,
             failover_state: self.handover.lock().as_ref().map_or("no-failover", |handover| handover.state()),
             replicas: self.leader.replicas(),
+            redis_replicas: self.redis.all().len(),
             good_replicas: (replicas_min > 0).then(|| self.leader.count_heard(now_ms, lag_ms_max)),
             leader: leader.map(|address| self.leader_figures(address, now_ms)),
         }

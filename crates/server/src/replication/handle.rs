@@ -117,7 +117,13 @@ impl Replication for ReplicationHandle {
             },
             None => RoleView::Leader {
                 end: node.durable_lsn(),
-                replicas: node.leader.replicas().into_iter().map(Into::into).collect(),
+                replicas: node
+                    .leader
+                    .replicas()
+                    .into_iter()
+                    .map(Into::into)
+                    .chain(node.redis.for_role())
+                    .collect(),
             },
             Some(leader) => {
                 let following = node.following();

@@ -57,7 +57,7 @@ const PIECES_MAX: usize = 512;
 /// The connected replicas, and the log retained for replicas.
 pub(super) struct Leader {
     /// Lock order everywhere: `connected`, `pin`, `leading`.
-    leading: Mutex<Leading>,
+    pub(super) leading: Mutex<Leading>,
     connected: Mutex<Vec<Connected>>,
     /// Keeps the log that replicas need.
     pin: Mutex<Option<Pin>>,

@@ -449,8 +449,9 @@ async fn every_second(parts: &Parts, log: &Log) {
         }
         // A document of `_users` changes users, perhaps while no client is there to notice.
         parts.config.follow_users();
-        if let Some(replicate) = parts.config.users().commands().find(b"replicate") {
-            parts.node.review_replicas(&parts.config.users().current(), replicate);
+        let commands = parts.config.users().commands();
+        if let (Some(replicate), Some(psync)) = (commands.find(b"replicate"), commands.find(b"psync")) {
+            parts.node.review_replicas(&parts.config.users().current(), [replicate, psync]);
         }
         if parts.config.record_given(log) {
             parts.config.put_data_settings_in_force();

@@ -13,6 +13,7 @@ use super::Worker;
 use crate::{
     connection::{Connection, Socket, Taken},
     mailbox::{Admitted, UnixPeer},
+    redis_feed::Feeding,
 };
 
 /// Delay before the release of an ended connection's leases is retried if the log or a slot was busy.
@@ -71,6 +72,11 @@ impl Worker {
                 parts.node.serve_replica(socket, peer.ip(), &words, user)
             }
             (Ok(socket), PeerClaim::Member(words)) => parts.group.serve_member(socket, peer.ip(), &words),
+            (Ok(socket), PeerClaim::Redis(claim)) => {
+                let (node, snapshots) = (parts.node.clone(), parts.snapshots.clone());
+                let clients = parts.clients.clone();
+                Feeding { node, snapshots, clients }.serve((socket, peer), *claim, user);
+            }
             (Err(reason), _) => parts.node.note_refused(peer, &reason),
         }
     }

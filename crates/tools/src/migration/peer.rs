@@ -46,6 +46,14 @@ pub enum PeerError {
         /// The error reply.
         text: String,
     },
+    /// It is a Sheaf, whose offsets do not tell how far a copy is.
+    #[error(
+        "the source {address} is a Sheaf: have another follow it (--replica-of), or move with sheaf backup"
+    )]
+    Sheaf {
+        /// Host and port.
+        address: String,
+    },
     /// The reply is not of the Redis protocol.
     #[error("the {role} {address} does not speak the protocol of Redis: {reason}")]
     Foreign {
@@ -62,8 +70,7 @@ pub enum PeerError {
 fn advice(command: &str, text: &str) -> &'static str {
     match text.split(' ').next().unwrap_or_default() {
         "ERR" if command == "REPLCONF" || command == "PSYNC" => {
-            "It is no Redis or Valkey, or one that takes no replicas, or renames this command; from another Sheaf, move \
-             with sheaf backup"
+            "It is no Redis or Valkey, or one that takes no replicas, or renames this command"
         }
         "ERR" if command == "CLIENT" => "It is no Sheaf server, or an older one",
         "NOAUTH" => "Give the password: redis://:PASSWORD@HOST:PORT, or a password file",
@@ -82,7 +89,7 @@ impl PeerError {
             PeerError::Refused { text, .. } => {
                 ["LOADING", "NOMASTERLINK", "BUSY", "MASTERDOWN"].iter().any(|code| text.starts_with(code))
             }
-            PeerError::Foreign { .. } => false,
+            PeerError::Foreign { .. } | PeerError::Sheaf { .. } => false,
         }
     }
 }
@@ -112,6 +119,10 @@ impl Peer {
 
     pub(super) fn lost(&self, reason: impl ToString) -> PeerError {
         PeerError::Lost { role: self.role, address: self.address.clone(), reason: reason.to_string() }
+    }
+
+    pub(super) fn sheaf(&self) -> PeerError {
+        PeerError::Sheaf { address: self.address.clone() }
     }
 
     pub(super) fn foreign(&self, reason: impl ToString) -> PeerError {

@@ -47,6 +47,7 @@ impl Source {
             Ok(_) | Err(PeerError::Refused { .. }) => {}
             Err(error) => return Err(error),
         }
+        source.refuse_sheaf().await?;
         let next = from.map(|position| (position.offset + 1).to_string());
         let (id, next) = match (from, &next) {
             (Some(position), Some(next)) => (position.replication_id.as_str(), next.as_str()),
@@ -55,6 +56,15 @@ impl Source {
         source.peer.send(&["PSYNC", id, next]).await?;
         let synchronized = source.synchronized(from).await?;
         Ok((source, synchronized))
+    }
+
+    /// A source that does not tell what it is (INFO may be forbidden) is taken for none.
+    async fn refuse_sheaf(&mut self) -> Result<(), PeerError> {
+        match self.peer.ask(&["INFO", "server"]).await {
+            Ok(Value::Bulk(info)) if is_sheaf(&String::from_utf8_lossy(&info)) => Err(self.peer.sheaf()),
+            Ok(_) | Err(PeerError::Refused { .. }) => Ok(()),
+            Err(error) => Err(error),
+        }
     }
 
     async fn synchronized(&mut self, from: Option<&Position>) -> Result<Synchronized, PeerError> {
@@ -111,6 +121,10 @@ impl Source {
     pub(super) async fn acknowledge(&mut self, offset: u64) -> Result<(), PeerError> {
         self.peer.send(&["REPLCONF", "ACK", &offset.to_string()]).await
     }
+}
+
+fn is_sheaf(info: &str) -> bool {
+    info.lines().any(|line| line.starts_with("sheaf_version:"))
 }
 
 /// The source's reply to PSYNC.

@@ -1,0 +1,39 @@
+//! Scripts for effects that no command of Redis has. Each has one key.
+
+/// Inserts `ARGV[2]` before the element at index `ARGV[1]`. LINSERT looks for an element: if an equal one
+/// comes before, the element is replaced for the moment by one that the list does not have.
+pub(super) const LIST_INSERT: &str = "\
+local k,i=KEYS[1],tonumber(ARGV[1]) \
+if redis.call('LLEN',k)==i then return redis.call('RPUSHX',k,ARGV[2]) end \
+local p=redis.call('LINDEX',k,i) \
+if not p then return end \
+local m,c=p,0 \
+if redis.call('LPOS',k,p)~=i then \
+repeat m='m'..c c=c+1 until not redis.call('LPOS',k,m) \
+redis.call('LSET',k,i,m) end \
+redis.call('LINSERT',k,'BEFORE',m,ARGV[2]) \
+if m~=p then redis.call('LSET',k,i+1,p) end";
+
+/// Sets fields, in pairs with their values, and keeps their deadlines. A server without HSETEX has none.
+pub(super) const HASH_UPDATE: &str = "\
+local r=redis.pcall('HSETEX',KEYS[1],'KEEPTTL','FIELDS',#ARGV/2,unpack(ARGV)) \
+if type(r)=='table' and r.err then redis.call('HSET',KEYS[1],unpack(ARGV)) end";
+
+/// Sets the deadline `ARGV[1]` of the other arguments, which are fields. HSET first removes the deadline that
+/// they have: a replica that is behind may be past it, and HPEXPIREAT then finds no such field. A server
+/// without field expiry keeps the fields until they are deleted.
+pub(super) const FIELD_EXPIRE: &str = "\
+for i=2,#ARGV do local v=redis.call('HGET',KEYS[1],ARGV[i]) \
+if v then redis.call('HSET',KEYS[1],ARGV[i],v) end end \
+redis.pcall('HPEXPIREAT',KEYS[1],ARGV[1],'FIELDS',#ARGV-1,unpack(ARGV,2))";
+
+/// Removes the deadlines of fields; HPERSIST may find none of them, as in [`FIELD_EXPIRE`].
+pub(super) const FIELD_PERSIST: &str = "\
+for i=1,#ARGV do local v=redis.call('HGET',KEYS[1],ARGV[i]) \
+if v then redis.call('HSET',KEYS[1],ARGV[i],v) end end";
+
+/// Makes the group `ARGV[1]`, or sets its position: last id and entries read.
+pub(super) const PUT_GROUP: &str = "\
+local r=redis.pcall('XGROUP','CREATE',KEYS[1],ARGV[1],ARGV[2],'MKSTREAM','ENTRIESREAD',ARGV[3]) \
+if type(r)=='table' and r.err then \
+redis.call('XGROUP','SETID',KEYS[1],ARGV[1],ARGV[2],'ENTRIESREAD',ARGV[3]) end";

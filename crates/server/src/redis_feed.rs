@@ -1,0 +1,236 @@
+//! Serving replicas that are Redis or Valkey servers, and tools that speak like one (`redis-cli --rdb`).
+//!
+//! ```text
+//! PSYNC, SYNC -> "redis-replica": FULLRESYNC, file of a snapshot (full_sync) | CONTINUE
+//!                  -> log cursor -> propagation::Feed -> socket (stream)
+//!                "redis-replica-acks": REPLCONF ACK -> figures (acks)
+//! ```
+//!
+//! Here are sockets and threads; the crate `propagation` knows what is sent. The log is the backlog: nothing
+//! is kept in memory for a replica.
+//!
+//! Invariants
+//! - Only what is committed is sent.
+//! - A slow replica takes no memory but its socket's buffer and one piece of the log. If the log that it
+//!   needs is no longer kept, it is disconnected, and gets a full sync.
+
+mod acks;
+mod full_sync;
+mod stream;
+
+use std::{
+    io::{self, Write},
+    net::{SocketAddr, TcpStream},
+    sync::{
+        Arc,
+        atomic::Ordering::{Relaxed, SeqCst},
+    },
+    thread,
+    time::Duration,
+};
+
+use engine::{
+    clients::{Clients, Connected},
+    replication::{Address, RedisClaim},
+};
+use parking_lot::Mutex;
+use propagation::{Feed, Ticket};
+use recovery::Loaded;
+use storage::Log;
+
+use crate::{
+    replication::{Node, redis::RedisReplica},
+    snapshots::Snapshots,
+};
+
+/// A replica that takes no bytes for this long is disconnected, and one that has its file and says nothing:
+/// the default of Redis' `repl-timeout`.
+const SILENCE: Duration = Duration::from_secs(60);
+/// The period of signs of life: while a file is prepared, and in the stream.
+const PREPARING_PERIOD: Duration = Duration::from_secs(1);
+/// The bytes of log that are read, and of stream that are written, at a time.
+const PIECE_BYTES: usize = 256 << 10;
+
+/// The parts of the server that serving needs.
+#[derive(Clone)]
+pub(crate) struct Feeding {
+    pub(crate) node: Arc<Node>,
+    pub(crate) snapshots: Arc<Snapshots>,
+    pub(crate) clients: Arc<Clients>,
+}
+
+/// One replica, and what serves it.
+struct Serving<'a> {
+    node: &'a Node,
+    snapshots: &'a Snapshots,
+    log: &'a Log,
+    replica: &'a RedisReplica,
+    claim: &'a RedisClaim,
+}
+
+/// Why a replica takes no more bytes.
+fn why(error: io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
+            format!("it has taken nothing for {} s", SILENCE.as_secs())
+        }
+        _ => error.to_string(),
+    }
+}
+
+/// A stream that goes on with the log.
+struct Begun {
+    feed: Feed,
+    ticket: Ticket,
+    /// The file that the replica has loaded just now.
+    loaded: Option<Loaded>,
+}
+
+impl Feeding {
+    /// Serves the replica on a connection, on its own threads.
+    pub(crate) fn serve(self, (socket, peer): (TcpStream, SocketAddr), claim: RedisClaim, user: Vec<u8>) {
+        let run = move || {
+            if let Err(reason) = self.run((socket, peer), &claim, user) {
+                tracing::info!(target: "replication", replica = %peer, reason, "a Redis replica has left");
+            }
+        };
+        if let Err(error) = thread::Builder::new().name("redis-replica".into()).spawn(run) {
+            tracing::warn!(target: "replication", %error, "cannot serve a Redis replica");
+        }
+    }
+
+    fn run(
+        &self,
+        (mut socket, peer): (TcpStream, SocketAddr),
+        claim: &RedisClaim,
+        user: Vec<u8>,
+    ) -> Result<(), String> {
+        let text = |error: io::Error| error.to_string();
+        socket.set_nonblocking(false).map_err(text)?;
+        // This fails at the end of a tunnel, which knows no such delay.
+        let _ = socket.set_nodelay(true);
+        socket.set_write_timeout(Some(SILENCE)).map_err(text)?;
+        socket.set_read_timeout(Some(PREPARING_PERIOD)).map_err(text)?;
+        let host = match claim.replica.host.as_str() {
+            "" => peer.ip().to_canonical().to_string(),
+            host => host.into(),
+        };
+        let replica = Arc::new(RedisReplica {
+            address: Address { host, port: claim.replica.port },
+            user: user.into(),
+            socket: socket.try_clone().map_err(text)?,
+            has_file: false.into(),
+            is_online: false.into(),
+            acks: Mutex::default(),
+            has_acked: false.into(),
+            heard_ms: self.node.now_ms().into(),
+            is_closed: false.into(),
+            thread: thread::current(),
+        });
+        let Some(log) = self.node.log().filter(|log| !log.is_frozen()) else {
+            return socket.write_all(b"-LOADING this server is starting\r\n").map_err(text);
+        };
+        if !self.node.redis.add(replica.clone()) {
+            return socket.write_all(b"-ERR too many replicas are connected\r\n").map_err(text);
+        }
+        let closing = replica.clone();
+        let client = self.clients.register(Connected {
+            peer: peer.to_string(),
+            peer_uid: None,
+            local: socket.local_addr().map_or_else(|_| String::new(), |local| local.to_string()),
+            fd: std::os::fd::AsRawFd::as_raw_fd(&socket),
+            now_ms: self.snapshots.sources.clock.unix_ms(),
+            // A kill is the only signal for such a client.
+            signaller: Box::new(move |_, _| closing.close()),
+        });
+        client.set_user(&replica.user);
+        client.set_replica();
+        let ended = self.converse(log, &replica, claim);
+        self.clients.remove(client.id());
+        self.node.redis.remove(&replica);
+        Err(ended)
+    }
+
+    /// Sends to a replica, and hears it, until the connection ends. Returns the reason.
+    fn converse(&self, log: &Log, replica: &RedisReplica, claim: &RedisClaim) -> String {
+        let (node, snapshots) = (&*self.node, &*self.snapshots);
+        let serving = Serving { node, snapshots, log, replica, claim };
+        thread::scope(|scope| {
+            let acks = thread::Builder::new().name("redis-replica-acks".into());
+            if let Err(error) = acks.spawn_scoped(scope, || acks::hear(node, replica)) {
+                return error.to_string();
+            }
+            let ended = serving.serve();
+            replica.close();
+            ended.err().unwrap_or_else(|| "it has got its file".into())
+        })
+    }
+}
+
+impl Serving<'_> {
+    fn serve(&self) -> Result<(), String> {
+        let begun = match self.resumed()? {
+            Some(begun) => begun,
+            None => {
+                let joins = self.node.joins();
+                joins.copied.fetch_add(1, Relaxed);
+                joins.not_resumed.fetch_add(self.claim.known.is_some().into(), Relaxed);
+                let Some(begun) = self.full_sync()? else { return self.wait_for_close() };
+                begun
+            }
+        };
+        let ticket = begun.ticket;
+        self.replica.is_online.store(true, Relaxed);
+        let ended = self.stream(begun);
+        self.node.redis.sessions.lock().leave(ticket, self.node.now_ms());
+        self.node.hold_log_for_a_while(ticket.id);
+        ended
+    }
+
+    /// Continues the stream that the replica knows, if it can be.
+    fn resumed(&self) -> Result<Option<Begun>, String> {
+        let Some(known) = self.claim.known.as_ref().filter(|_| self.claim.is_psync) else { return Ok(None) };
+        let Some((ticket, feed)) = self.node.redis.sessions.lock().resume(&known.id, known.has_bytes) else {
+            return Ok(None);
+        };
+        if feed.lsn() < self.log.start_lsn() {
+            self.node.redis.sessions.lock().leave(ticket, self.node.now_ms());
+            return Ok(None);
+        }
+        self.node.joins().resumed.fetch_add(1, Relaxed);
+        self.node.hold_log(ticket.id, feed.lsn());
+        self.replica.acks.lock().acknowledged(known.has_bytes);
+        self.replica.set_has_file(self.node.now_ms());
+        self.write(b"+CONTINUE\r\n")?;
+        tracing::info!(target: "replication", replica = %self.replica.address, from = %feed.lsn(), "a Redis replica goes on");
+        Ok(Some(Begun { feed, ticket, loaded: None }))
+    }
+
+    fn write(&self, bytes: &[u8]) -> Result<(), String> {
+        (&self.replica.socket).write_all(bytes).map_err(why)
+    }
+
+    /// An error once the replica has gone or, with its file, is silent.
+    fn check(&self) -> Result<(), String> {
+        if self.replica.is_closed.load(SeqCst) {
+            return Err("the connection was closed".into());
+        }
+        if !self.replica.has_file.load(SeqCst) {
+            return Ok(());
+        }
+        let silent_ms = self.node.now_ms().saturating_sub(self.replica.heard_ms.load(Relaxed));
+        if silent_ms > SILENCE.as_millis() as u64 {
+            return Err(format!("it has said nothing for {} s", SILENCE.as_secs()));
+        }
+        Ok(())
+    }
+
+    /// Waits until a tool has closed the connection.
+    fn wait_for_close(&self) -> Result<(), String> {
+        let _ = self.replica.socket.shutdown(std::net::Shutdown::Write);
+        while self.check().is_ok() {
+            thread::park_timeout(PREPARING_PERIOD);
+        }
+        Ok(())
+    }
+}
