@@ -859,7 +859,7 @@ impl Process for TestHost {
 
 impl Clock for TestHost {
     fn unix_ms(&self) -> u64 {
-        self.clock.unix_ms()
+        self.clock.unix_ms() + self.commands_us.load(Relaxed) / 1000
     }
 
     fn monotonic_us(&self) -> u64 {
