@@ -137,7 +137,7 @@ mod tests {
     #[test]
     fn the_date_is_that_of_the_end() {
         let mut server = TestServer::new();
-        server.host.observer.slow_log.configure(1_000_000, 128);
+        server.host.observer.slow_log.configure(0, 128);
         let run_for = |server: &mut TestServer, seconds: u64| {
             server.host.command_us.store(seconds * 1_000_000, std::sync::atomic::Ordering::Relaxed);
             server.run("get a");
