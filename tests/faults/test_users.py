@@ -405,7 +405,8 @@ def test_an_address_that_guesses_waits_on_all_its_connections(new_server):
 def test_passwords_come_from_files(new_server, tmp_path):
     password = tmp_path / "password"
     password.write_text(f"{PASSWORD}\n")
-    server = new_server(extra=("--requirepass-file", str(password)))
+    files = ("--requirepass-file", str(password), "--masterauth-file", str(password))
+    server = new_server(extra=(*files, "--admin-user", "root", "--admin-password", "of the admin"))
     server.spawn()
 
     def answers() -> bool:
@@ -419,6 +420,10 @@ def test_passwords_come_from_files(new_server, tmp_path):
     with server.connect() as client:
         assert error_of(client.call("GET", "a")).startswith("NOAUTH")
         assert error_of(client.call("AUTH", "more")).startswith("WRONGPASS")
+        assert client.call("AUTH", PASSWORD) == b"OK"
+        # Redis shows passwords, but has no files for those that nobody may see, and no second door.
+        for name in ("requirepass", "masterauth", "primaryauth", "admin-password"):
+            assert client.call("CONFIG", "GET", name) == [name.encode(), b""], name
 
 
 def test_an_unacknowledged_change_of_a_user_holds_up_only_that_user(new_server):

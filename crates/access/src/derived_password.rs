@@ -56,7 +56,7 @@ impl Prf {
         }
     }
 
-    /// The one of this name.
+    /// The function of this name.
     pub fn named(name: &[u8]) -> Option<Prf> {
         Prf::ALL.into_iter().find(|prf| prf.name().as_bytes() == name)
     }
@@ -98,7 +98,7 @@ impl DerivedPassword {
         Some(derived)
     }
 
-    /// The one of these parts; `None` if one of them is outside of the limits.
+    /// A derived password of these parts; `None` if one of them is outside the limits.
     pub fn new(prf: Prf, iterations: u32, salt: &[u8], key: &[u8]) -> Option<DerivedPassword> {
         let iterations = NonZeroU32::new(iterations).filter(|count| count.get() <= ITERATIONS_MAX)?;
         let fits = salt.len() <= SALT_BYTES_MAX && KEY_BYTES.contains(&key.len());
@@ -130,7 +130,8 @@ impl DerivedPassword {
         &self.key
     }
 
-    /// The one of a text: `pbkdf2-sha256$ITERATIONS$SALT$KEY`, salt and key in hexadecimal digits.
+    /// The derived password that a text shows: `pbkdf2-sha256$ITERATIONS$SALT$KEY`, salt and key in
+    /// hexadecimal digits. `None` if the text has another form, or a part is outside the limits.
     pub fn from_text(text: &[u8]) -> Option<DerivedPassword> {
         let mut parts = text.strip_prefix(TEXT_PREFIX)?.split(|byte| *byte == b'$');
         let (prf, iterations, salt, key) = (parts.next()?, parts.next()?, parts.next()?, parts.next()?);
@@ -139,7 +140,7 @@ impl DerivedPassword {
         DerivedPassword::new(Prf::named(prf)?, iterations, &salt, &key).filter(|_| parts.next().is_none())
     }
 
-    /// Its text.
+    /// The text that [`DerivedPassword::from_text`] reads.
     pub fn to_text(&self) -> String {
         let (prf, iterations) = (self.prf.name(), self.iterations);
         format!("pbkdf2-{prf}${iterations}${}${}", hex::encode(&self.salt), hex::encode(&self.key))

@@ -98,7 +98,8 @@ fn name_of(user: &[u8]) -> &[u8] {
     &user[..user.len().min(NAME_BYTES_MAX)]
 }
 
-/// Neighbours in one network of IPv6 are one address: a machine has as many as it likes.
+/// The address under which failures are counted: all addresses of one IPv6 network (/64) share one, because a
+/// machine can use as many of them as it likes.
 fn network_of(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) if !address.is_loopback() => {

@@ -13,7 +13,7 @@ pub fn is_user_name(name: &[u8]) -> bool {
     is_word(name)
 }
 
-/// Whether a user can have this role: those with an underscore are the server's own.
+/// Whether a user can have this role: those that begin with an underscore are the server's own.
 pub fn is_role(role: &[u8]) -> bool {
     !role.is_empty() && !role.starts_with(b"_")
 }
@@ -56,7 +56,7 @@ impl User {
         }
     }
 
-    /// The user `default` of a server without other users, which may do everything without a password.
+    /// The user `default` before any rule or setting has changed it: it may do everything without a password.
     pub fn all_powerful() -> User {
         User { is_enabled: true, needs_no_password: true, root: Selector::ALL, ..User::initial(true) }
     }

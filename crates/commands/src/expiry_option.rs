@@ -1,4 +1,4 @@
-//! The expiry options of SET and GETEX.
+//! The expiry options of commands such as SET and GETEX.
 
 use engine::CommandError;
 use wire::{ArgsIter, number::parse_i64};

@@ -3,7 +3,8 @@
 //! Only DUMP, RESTORE and OBJECT look inside a value. The server itself does eviction and active expiry.
 //!
 //! Invariants
-//! - An expired key is absent for every command here, whether or not its memory was freed.
+//! - An expired key is absent for every command here, whether or not its memory was freed, unless the client
+//!   is an import source (CLIENT IMPORT-SOURCE).
 //! - Commands that walk the keyspace without naming keys carry `READS_ALL`.
 
 mod dump;

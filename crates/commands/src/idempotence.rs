@@ -167,8 +167,9 @@ fn has_room(record_bytes: usize, key: &[u8], reply: &[u8]) -> bool {
     record_bytes + key.len() + reply.len() + EFFECT_BYTES_BESIDE_ARGS <= CHAIN_BYTES_MAX
 }
 
-/// Whether a reply can be about as long as the data that the command reads. Other commands reply with a
-/// number or a status, which is short: no old values are copied for an undo.
+/// Whether a reply can be about as long as the data that the command reads. The other commands that IDEMP
+/// runs reply with a status or with numbers, at most one for each argument. Unless there are very many, such
+/// a reply is short enough to be kept, so nothing is copied to undo these commands.
 fn replies_at_length(row: &Row, call: Args<'_>) -> bool {
     match row.name {
         // With options, of which one may be GET.

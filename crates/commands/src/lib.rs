@@ -12,7 +12,7 @@
 //!
 //! Invariants
 //! - A handler that returns an error has changed nothing.
-//! - Data changes through [`engine::Unit::apply`] only.
+//! - The keyspace changes through [`engine::Unit::apply`] only.
 
 #![forbid(unsafe_code)]
 

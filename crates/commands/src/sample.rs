@@ -83,7 +83,7 @@ impl Drawn {
     /// The estimated number of elements out of `len` that drawing visits.
     pub(super) fn work(self, len: usize) -> usize {
         match self {
-            // More than an eighth of a sorted set: [`distinct`] walks over all of it. Hashes and sets are
+            // For more than an eighth of a sorted set, [`distinct`] walks over all of it. Hashes and sets are
             // walked from a quarter on, and in their packed form, which is short, always. For smaller shares
             // this overestimates.
             Drawn::Distinct(count) => count.saturating_mul(8).min(len),

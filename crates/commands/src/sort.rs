@@ -30,7 +30,7 @@ fn find_first(_: Args<'_>, visit: &mut dyn FnMut(usize)) {
     visit(1);
 }
 
-/// Visits the keys of a call. Of a call that will be refused, only the first key is visited.
+/// Visits the keys of a call. If its options are wrong, only the first key is visited.
 fn find_keys(args: Args<'_>, visit: &mut dyn FnMut(usize)) {
     visit(1);
     if let Some(at) = Options::parse(args, true).ok().and_then(|options| options.store) {

@@ -113,7 +113,7 @@ impl Entries {
         reference.end = batch.end;
     }
 
-    /// Drops old entries that are committed.
+    /// Drops the oldest committed entries while more than [`KEPT_MAX`] entries are kept.
     pub(crate) fn trim(&mut self, committed: u64) {
         while self.kept.len() > KEPT_MAX && self.before.0 + 1 < committed {
             let Some(first) = self.kept.pop_front() else { return };

@@ -9,8 +9,8 @@
 //! Invariants: those of the crate, and
 //! - Acknowledgements and votes leave in the order of the engine's `Ready`s, each after the entries before it
 //!   are durable. Answers to heartbeats do not wait for the disk.
-//! - The engine's log is never ahead of the batches that the caller has, and a follower's engine is never
-//!   behind the bytes that its log has taken.
+//! - The engine's log has no batch that the caller lacks, except for the first batch of a term, which the
+//!   elected leader has yet to write. A follower's engine is never behind the bytes that its log has taken.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -87,7 +87,7 @@ pub struct Member {
     accepted: Option<(Link, u64)>,
     /// The highest index up to which all members have the log, as leaders have said; 0 for unknown.
     held_by_all: u64,
-    /// The leader's order to campaign, which waits until the memory here has every change of members.
+    /// The leader's order to campaign, which waits until this member may campaign.
     awaited: Option<Message>,
     /// The position of the log up to which `members` includes every change of members.
     configured_up_to: Lsn,
@@ -445,7 +445,7 @@ impl Member {
         }
     }
 
-    /// Whether the leader's order to campaign waits until the memory here has every change of members.
+    /// Whether the leader's order to campaign waits until this member may campaign.
     pub fn awaits_members(&self) -> bool {
         self.awaited.is_some()
     }
@@ -612,7 +612,8 @@ impl Member {
         self.send(&response);
     }
 
-    /// Campaigns on the leader's order: at once, or when the memory here has every change of members.
+    /// Campaigns on the leader's order, unless the order is too old. If this member may not campaign yet, the
+    /// order waits for the next call of [`Member::configure`].
     fn campaign_for_transfer(&mut self, message: &Message) {
         if !self.is_fresh(message.echo_us) {
             return;
@@ -874,8 +875,8 @@ impl Member {
         });
         let log = &self.engine.raft.raft_log;
         match message.kind {
-            // The engine ends the process if a message has a position behind its log, so such positions are
-            // reduced, and such acknowledgements ignored.
+            // The engine ends the process if a message has a position after the end of its log, so such
+            // positions are reduced, and such acknowledgements ignored.
             Kind::Heartbeat => (out.index, out.commit) = (0, out.commit.min(log.last_index())),
             Kind::Accepted if out.index > log.last_index() => return None,
             Kind::HeartbeatAnswer => out.commit = out.commit.min(log.committed),

@@ -100,7 +100,7 @@ fn is_ours(host: &str, names: &str) -> bool {
 ///
 /// # Errors
 /// If clients have to authenticate, and what is given is wrong (name and password, a token, the headers of a
-/// proxy), or the address has to wait.
+/// proxy), the address has to wait, or the server loads its data.
 pub(super) async fn identify(
     thread: &HttpThread,
     headers: &HeaderMap,
@@ -144,11 +144,11 @@ pub(super) fn bearer_token(headers: &HeaderMap) -> Option<&str> {
     scheme.eq_ignore_ascii_case("bearer").then_some(token.trim())
 }
 
-/// The user with this name and password, who has the right to this resource. A password that takes long to
-/// check is checked on a thread that serves no clients.
+/// The user with this name and password, who has the right to this resource, if one is given. A password that
+/// takes long to check is checked on a thread that serves no clients.
 ///
 /// # Errors
-/// There is no such user, or the address has to wait.
+/// There is no such user, the address has to wait, or the server loads its data.
 pub(super) async fn log_in(
     host: &Host,
     peer: &SocketAddr,
@@ -161,28 +161,35 @@ pub(super) async fn log_in(
             LogIn::Wrong => return Err(Failure::Unauthorized(WRONG_PASSWORD)),
             LogIn::Loading => return Err(Refusal::Loading.into()),
             LogIn::TooEarly => return Err(Failure::Forbidden(TOO_EARLY)),
-            // The outcome is known when it is asked for again, even if the work has panicked: then it begins
-            // anew.
+            // The next call of `log_in` gets the outcome; if the work has panicked, it begins anew.
             LogIn::Begins(work) => drop(tokio::task::spawn_blocking(work).await),
             LogIn::Later => tokio::time::sleep(Duration::from_millis(PAUSE_MS)).await,
         }
     }
 }
 
-/// The user as of now, for a reply that goes on for long; `None` if it may not log in any more.
-pub(super) fn still(host: &Host, user: &User) -> Option<User> {
+/// The user as of now, for a reply that goes on for long; `None` if what it has shown is worth nothing any
+/// more: its account or password has gone, it has logged out, or its token has ended. A session that times
+/// out does not end the reply.
+pub(super) fn still(thread: &HttpThread, user: &User) -> Option<User> {
+    let host = thread.host();
     match (&user.name, &user.shown) {
         (None, _) => Some(User::anonymous(!host.access.has_admins())),
-        // What it was told to trust, it trusts until the next request.
+        // The word of the proxy counts for as long as the reply goes on.
         (Some(_), Shown::Proxy) => Some(user.clone()),
         (Some(_), Shown::Token { ends_s }) => {
             ends_s.is_none_or(|ends_s| host.unix_ms() / 1000 < ends_s).then(|| user.clone())
         }
-        (Some(name), _) => Some(User::known(name, host.access.account(name)?, user.shown.clone())),
+        (Some(name), shown) => {
+            let account = host.access.account(name)?;
+            let holds = user.passwords_digest == Some(account.passwords_digest)
+                && !thread.front.sessions.has_logged_out(shown);
+            holds.then(|| User::known(name, account, shown.clone()))
+        }
     }
 }
 
-/// The name that a request gives with a password, whether it is right or not.
+/// The name that a request gives with a password, whether the password is right or not.
 pub(super) fn named(headers: &HeaderMap) -> String {
     credentials(headers).map(|(name, _)| name).unwrap_or_default()
 }

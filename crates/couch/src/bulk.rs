@@ -7,7 +7,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use documents::{
-    Database, DocError, DocId, DocRev, Found, NewDocument, RefusedDocument, Rev, Snapshot,
+    Database, DocError, DocId, DocRev, Found, LOCAL_PREFIX, NewDocument, RefusedDocument, Rev, Snapshot,
     WRITE_BATCH_BYTES_MAX, WRITE_BATCH_DOCUMENTS_MAX,
     json::{Kind, Reader, put_string},
 };
@@ -107,19 +107,12 @@ pub(super) async fn bulk_docs(call: &mut Call, database: &Arc<Database>) -> Resu
         };
         let id: DocId = document.id.take().unwrap_or_else(|| new_uuid(call.thread.host()).into());
         let sent = document.rev.filter(|_| !new_edits);
-        // As in CouchDB, a document that the user may not edit gets the error in its row.
-        let row = match security::check_edit(call, database, &id) {
-            Err(failure) => Row::NotAllowed(failure),
-            Ok(()) => {
-                let edit = edit_of(call, database, id.clone(), document, new_edits).await?;
-                match user_documents::guard(call, database, edit).await {
-                    Ok(edit) => {
-                        edits.push(edit);
-                        Row::Submitted
-                    }
-                    Err(failure) => Row::NotAllowed(failure),
-                }
+        let row = match prepare(call, database, id.clone(), document, new_edits).await? {
+            Ok(edit) => {
+                edits.push(edit);
+                Row::Submitted
             }
+            Err(failure) => Row::NotAllowed(failure),
         };
         rows.push((id, sent, row));
     }
@@ -154,6 +147,30 @@ pub(super) async fn bulk_docs(call: &mut Call, database: &Arc<Database>) -> Resu
     }
     out.extend_from_slice(b"]\n");
     Ok(reply::json(StatusCode::CREATED, out.into()))
+}
+
+/// The edit of one document. The inner error is of this document alone: its row shows it.
+///
+/// # Errors
+/// The whole request fails.
+async fn prepare(
+    call: &Call,
+    database: &Arc<Database>,
+    id: DocId,
+    document: NewDocument,
+    new_edits: bool,
+) -> Result<Result<Edit, Failure>, Failure> {
+    // As in CouchDB, a document that the user may not edit gets the error in its row.
+    if let Err(failure) = security::check_edit(call, database, &id) {
+        return Ok(Err(failure));
+    }
+    let is_local = id.starts_with(LOCAL_PREFIX);
+    match edit_of(call, database, id, document, new_edits).await {
+        Ok(edit) => Ok(user_documents::guard(call, database, edit).await),
+        // Its revision is that of a document that is replicated: the others of the source are written.
+        Err(failure) if is_local && !new_edits => Ok(Err(failure)),
+        Err(failure) => Err(failure),
+    }
 }
 
 /// Edits that are submitted to the log together.

@@ -6,7 +6,8 @@
 //!
 //! Invariants
 //! - A row is sent only when the log has committed its change.
-//! - A feed ends when its user loses the right to the database, before it sends a later change.
+//! - Whether the user still has the right to the database is checked after each wait, and again every
+//!   [`ROWS_PER_CHECK`] rows; without the right, the feed ends.
 //! - A client of an ascending feed that continues from `last_seq` misses nothing: the feed subscribes before
 //!   it reads.
 
@@ -50,7 +51,7 @@ const ROWS_PER_CHECK: u64 = 256;
 enum Since {
     Seq {
         seq: u64,
-        /// Whether it names the database that it is of.
+        /// Whether the client gave the id of the database with the sequence.
         is_named: bool,
     },
     Now,
@@ -188,7 +189,7 @@ impl Feed {
         let (start, mut pending) = (self.since, 0);
         loop {
             news.mark_unchanged();
-            if !may_follow(self.thread.host(), &self.user, &self.database) {
+            if !may_follow(&self.thread, &self.user, &self.database) {
                 break;
             }
             let snapshot = self.database.snapshot();
@@ -278,9 +279,7 @@ impl Feed {
     }
 
     async fn send_row(&mut self, snapshot: &Snapshot, row: ChangeRow) -> Result<(), Broken> {
-        if self.sent.is_multiple_of(ROWS_PER_CHECK)
-            && !may_follow(self.thread.host(), &self.user, &self.database)
-        {
+        if self.sent.is_multiple_of(ROWS_PER_CHECK) && !may_follow(&self.thread, &self.user, &self.database) {
             return Err(Broken);
         }
         let seq = seq_text(row.seq, snapshot.db());

@@ -11,7 +11,7 @@
 //! Invariants
 //! - A wait ends with success only when its position is committed. No wait for a position begins while
 //!   replies wait neither for the disk nor for replicas (durability `interval` or `none`). When the log
-//!   fails, every wait ends with [`LogFailed`].
+//!   fails, every wait for a position ends with [`LogFailed`], and every wait for room with the log's answer.
 //! - While any task waits, a wake-up is requested from the log: at the lowest of the positions or, while a
 //!   task waits for room, at any progress. `release` checks again after the request, so no movement is
 //!   missed.

@@ -1,7 +1,7 @@
 //! `/_node/_local/_config`: settings under the names that CouchDB has for them.
 //!
-//! Only names with a meaning here are known; their values are those of the settings, as CONFIG GET shows
-//! them. As in CouchDB, a change lasts over a restart (see [`settings::Lasting`]).
+//! Only names with a meaning here are known; their values are those that CONFIG GET shows, but switches
+//! are `true` and `false`. As in CouchDB, a change lasts over a restart (see [`settings::Lasting`]).
 
 use std::collections::BTreeMap;
 

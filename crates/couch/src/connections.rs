@@ -41,7 +41,7 @@ pub enum HttpOrder<S> {
     Report(std::sync::mpsc::Sender<()>),
     /// Close all connections, without waiting for replies.
     HangUp,
-    /// Close everything once replies are sent, report, end.
+    /// Close everything once replies are sent, or after a few seconds; report, end.
     Stop(std::sync::mpsc::Sender<()>),
 }
 

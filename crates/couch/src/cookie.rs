@@ -169,7 +169,8 @@ impl Sessions {
         Sessions { own_key: random_key(host), key_of_data: OnceLock::new(), logged_out: Mutex::default() }
     }
 
-    /// Has the data hold a key, if this server may write one. Called before a session begins.
+    /// Writes a key into the data if they have none and this server may write. Called before a session
+    /// begins.
     pub(super) async fn prepare(&self, thread: &HttpThread) {
         if self.key(thread.host()) == self.own_key {
             // Without it, the session holds at this server alone, until it stops.
@@ -207,12 +208,12 @@ impl Sessions {
     pub(super) fn user(&self, host: &Host, headers: &HeaderMap) -> Option<User> {
         let (Token { name, session, begun_s }, account) = self.token_of(host, headers)?;
         let renew = now_s(host).saturating_sub(begun_s) >= timeout_s(host) / RENEWED_AT;
-        Some(User::known(&name, account, Shown::Cookie { session, renew }))
+        Some(User::known(&name, account, Shown::Cookie { session, begun_s, renew }))
     }
 
     /// Sets a new cookie if the user's is to be renewed, or the user has just logged in.
     pub(super) fn renew(&self, host: &Host, user: &User, reply: &mut Reply) {
-        if let (Shown::Cookie { session, renew: true }, Some(name)) = (&user.shown, &user.name)
+        if let (Shown::Cookie { session, renew: true, .. }, Some(name)) = (&user.shown, &user.name)
             && let Some(account) = host.access.account(name)
         {
             let token = Token { name: name.clone(), session: *session, begun_s: now_s(host) };
@@ -220,6 +221,14 @@ impl Sessions {
             if !self.logged_out.lock().has(*session, token.begun_s) {
                 set_cookie(host, reply, &token.sign(&self.key(host), &account));
             }
+        }
+    }
+
+    /// Whether the session of a user who has shown this was ended.
+    pub(super) fn has_logged_out(&self, shown: &Shown) -> bool {
+        match shown {
+            Shown::Cookie { session, begun_s, .. } => self.logged_out.lock().has(*session, *begun_s),
+            _ => false,
         }
     }
 

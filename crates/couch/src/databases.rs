@@ -101,7 +101,7 @@ fn row(host: &Host, database: &Arc<Database>) -> Value {
     json!({ "key": &**database.name(), "info": described(host, database, &database.snapshot()) })
 }
 
-/// The id and update sequence of each database, as last reported to the client.
+/// The id and update sequence of each database at the last scan.
 type Reported = BTreeMap<Arc<str>, (DbId, u64)>;
 
 /// `/_db_updates`: the feed of created, changed and deleted databases. Its sequences are positions of the
@@ -125,7 +125,7 @@ pub(super) async fn db_updates(call: &Call) -> Result<Reply, Failure> {
         form.open(&mut writer);
         loop {
             news.mark_unchanged();
-            if !access::still(thread.host(), &user).is_some_and(|user| user.is_admin) {
+            if !access::still(&thread, &user).is_some_and(|user| user.is_admin) {
                 break;
             }
             let position = thread.shown_lsn()?;

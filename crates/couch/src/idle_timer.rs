@@ -103,7 +103,7 @@ impl IdleTimer {
         self.is_stranger.get()
     }
 
-    /// Whether the client is one that has to log in, and has sent no whole request yet.
+    /// Whether the client has to log in, and its connection is new or within the head of a request.
     pub(super) fn awaits_login(&self) -> bool {
         self.is_stranger.get() && matches!(self.phase.get(), Phase::New | Phase::Head)
     }

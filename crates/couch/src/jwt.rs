@@ -74,7 +74,7 @@ pub(crate) enum TokenError {
 }
 
 impl From<TokenError> for Failure {
-    /// As in CouchDB: what another time, or another token of the same issuer, could change is a 401.
+    /// As in CouchDB, three of the errors are a 401, and all others a 400.
     fn from(error: TokenError) -> Failure {
         match error {
             TokenError::Expired => Failure::Unauthorized("exp not in future"),
@@ -88,7 +88,7 @@ impl From<TokenError> for Failure {
 /// What is wrong with the settings about tokens.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum JwtError {
-    /// A line of the file of keys; it is not shown.
+    /// A line of the file of keys is wrong. The error does not show it.
     #[error("line {line}: {reason}")]
     Key {
         /// Its number, from 1.
@@ -99,7 +99,7 @@ pub enum JwtError {
     /// There is no key.
     #[error("there is no key: lines are hmac:KID = BASE64, rsa:KID = PEM, ec:KID = PEM")]
     NoKey,
-    /// The list of claims.
+    /// The list of required claims is wrong.
     #[error(
         "'{0}' is no claim that can be required: exp, iat, nbf, kid, typ, {{iss, \"VALUE\"}}, {{aud, \"VALUE\"}}"
     )]
@@ -160,7 +160,7 @@ impl Jwt {
         required_of(required).map(drop)
     }
 
-    /// The user whom a token names now.
+    /// The user whom a token names, if the token is valid now.
     pub(crate) fn judge(&self, token: &str, now_s: u64) -> Result<Claimed, TokenError> {
         let token = Unverified::decode(token)?;
         let algorithm = match token.header.get("alg").map(Value::as_str) {

@@ -32,7 +32,7 @@ const DEFAULT_KEY: &str = "_default";
 const HEADING: &str = "[jwt_keys]";
 /// The maximum number of keys.
 const KEYS_MAX: usize = 1000;
-/// Bits of a number of RSA.
+/// Bits of the modulus of an RSA key.
 const RSA_BITS: std::ops::RangeInclusive<usize> = 2048..=8192;
 /// Bytes of a point of P-256.
 const P256_BYTES: usize = 65;

@@ -1,6 +1,6 @@
 //! The page of the console: `/` for browsers, and its files below `/_console`.
 //!
-//! The files are the same for all clients and hold no data, so every client of the port gets them, and
+//! The files are the same for all clients and hold no data, so every client that is served gets them, and
 //! logs in on the page. What the page shows, it asks for with the rights of its user: `/metrics`, `/_redis`,
 //! and the databases.
 

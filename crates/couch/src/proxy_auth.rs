@@ -4,8 +4,8 @@
 //! The token proves that the headers come from the proxy: HMAC of the user's name, with a secret that the two
 //! share. As in CouchDB with `proxy_use_secret`; without a secret these headers mean nothing here.
 //!
-//! What it is not: a protection of the name by time. Whoever reads one token can be that user as long as the
-//! secret is the same: encrypt the connection.
+//! What it is not: a token that ends. Whoever reads one can be that user as long as the secret is the same:
+//! encrypt the connection.
 
 use std::fmt;
 

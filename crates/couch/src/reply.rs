@@ -13,7 +13,7 @@ const PLAIN_TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=ut
 const SERVER: HeaderValue =
     HeaderValue::from_static(concat!("Sheaf/", env!("CARGO_PKG_VERSION"), " (CouchDB)"));
 const MUST_REVALIDATE: HeaderValue = HeaderValue::from_static("must-revalidate");
-/// `Retry-After`, in seconds, if memory for a body is lacking.
+/// The `Retry-After` of [`Failure::Busy`], in seconds.
 const RETRY_AFTER_S: &str = "5";
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-couch-request-id");
 

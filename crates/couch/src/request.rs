@@ -46,7 +46,7 @@ impl Call {
         matches!(self.method(), "GET" | "HEAD")
     }
 
-    /// The current state of a database, after the log has committed all of it.
+    /// The current state of a database, once replies may show it.
     pub(super) async fn snapshot(&self, database: &Database) -> Result<Snapshot, Failure> {
         let read = || {
             let snapshot = database.snapshot();

@@ -115,7 +115,7 @@ impl RequestBody {
         }
     }
 
-    /// The announced length, if any.
+    /// The announced length of what is not read yet, if any.
     pub(super) fn announced_bytes(&self) -> Option<u64> {
         self.incoming.size_hint().exact()
     }

@@ -293,7 +293,8 @@ async fn admit_and_route(
     (answered, call.body)
 }
 
-/// Whether the audit notes a request: it changes settings, users, rights, or the list of databases.
+/// Whether the audit notes a request: it changes settings, users, rights or the list of databases, or purges
+/// documents.
 fn is_audited(method: &Method, path: &[&str]) -> bool {
     let changes = !matches!(*method, Method::GET | Method::HEAD);
     let is_database = |name: &str| !name.starts_with('_') || name == USERS_DATABASE;

@@ -15,9 +15,9 @@ use super::{
     failure::Failure,
     reply::{self, Reply},
     request::Call,
+    thread::HttpThread,
     user::{ADMIN_ROLE, User},
 };
-use crate::Host;
 
 #[derive(Deserialize)]
 struct Security {
@@ -69,8 +69,8 @@ pub(super) fn check_member(user: &User, database: &Database) -> Result<(), Failu
 }
 
 /// Whether a user may still follow the changes of a database: a feed ends with the right to it.
-pub(super) fn may_follow(host: &Host, user: &User, database: &Database) -> bool {
-    access::still(host, user).is_some_and(|user| {
+pub(super) fn may_follow(thread: &HttpThread, user: &User, database: &Database) -> bool {
+    access::still(thread, user).is_some_and(|user| {
         let is_open = **database.name() != *USERS_DATABASE || user.is_admin;
         is_open && check_member(&user, database).is_ok()
     })

@@ -94,11 +94,12 @@ async fn log_in(call: &mut Call) -> Result<Reply, Failure> {
     };
     thread.front.sessions.prepare(&thread).await;
     let body = json!({ "ok": true, "name": name, "roles": account.roles });
-    let shown = Shown::Cookie { session: thread.host().random_u64(), renew: true };
+    let session = thread.host().random_u64();
+    let shown = Shown::Cookie { session, begun_s: thread.host().unix_ms() / 1000, renew: true };
     call.user = User::known(&name, account, shown);
     let mut reply = reply::value(StatusCode::OK, &body);
     go_on_at(call, "next", &mut reply)?;
-    // The session gets its cookie where those of others are renewed.
+    // The cookie is set by `Sessions::renew`, which `route` calls.
     Ok(reply)
 }
 
@@ -120,8 +121,8 @@ fn one_name(name: Option<String>, username: Option<String>) -> Result<String, Fa
     }
 }
 
-/// Sends the browser to the path that the query names, if it does. Only to one of this server: a link to the
-/// log-in must not lead to a page of others.
+/// Redirects the browser to the path in this parameter of the query, if it is given. The path must be of this
+/// server: a link to the log-in must not lead to a page of others.
 fn go_on_at(call: &Call, parameter: &str, reply: &mut Reply) -> Result<(), Failure> {
     let Some(path) = call.query.text(parameter) else { return Ok(()) };
     let is_ours =

@@ -133,7 +133,7 @@ impl HttpThread {
         Ok(outcome?)
     }
 
-    /// Gives a setting of the data a value, unless it has one, and waits until the log has committed it.
+    /// Gives a setting of the data a value, unless it has one, and waits until replies may show that.
     pub(super) async fn put_if_missing(&self, name: &'static [u8], value: &[u8]) -> Result<(), Failure> {
         match self.batches().put_if_missing(name, value).await? {
             Some(lsn) => self.committed(lsn).await,
@@ -176,7 +176,7 @@ impl HttpThread {
     }
 
     /// Reads the data of a reply, with the position in the log of the newest change in it, and waits until
-    /// that position is committed.
+    /// replies may show that position.
     ///
     /// # Errors
     /// If this server shows no data, or cannot be certain that it has the newest data; and the errors of
@@ -192,7 +192,7 @@ impl HttpThread {
         let before = replication.times_stepped_down();
         let (found, lsn) = read()?;
         self.committed(lsn).await?;
-        // This is checked after the read: no other leader can have been elected until now.
+        // This is checked after the read: if it holds, no other leader was elected before the data was read.
         let may_answer = replication.may_answer() && replication.times_stepped_down() == before;
         if may_answer { Ok(found) } else { Err(Refusal::NoMajority.into()) }
     }

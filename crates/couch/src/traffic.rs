@@ -13,7 +13,7 @@ pub struct Traffic {
     /// Connections that are open.
     pub(crate) connections: AtomicU64,
     responses: [AtomicU64; CLASSES.len()],
-    /// Connections that were closed because no request with a login had come in time.
+    /// See [`Traffic::login_timeouts`].
     login_timeouts: AtomicU64,
 }
 
@@ -28,7 +28,8 @@ impl Traffic {
         CLASSES.into_iter().zip(self.responses.iter().map(|count| count.load(Relaxed)))
     }
 
-    /// Clients that were disconnected because they had to log in, and sent no whole request in time.
+    /// Clients that had to log in, and were disconnected because their first request, or a head that they had
+    /// begun, did not come in time.
     pub fn login_timeouts(&self) -> u64 {
         self.login_timeouts.load(Relaxed)
     }

@@ -19,8 +19,8 @@ pub(super) enum Shown {
     Nothing,
     /// With name and password.
     Password,
-    /// With a session cookie, which the reply renews or not.
-    Cookie { session: u64, renew: bool },
+    /// With a session cookie, issued at this time in seconds, which the reply renews or not.
+    Cookie { session: u64, begun_s: u64, renew: bool },
     /// With a JSON Web Token, until the time at which it ends, in seconds.
     Token { ends_s: Option<u64> },
     /// With the headers of a proxy.
@@ -35,24 +35,26 @@ pub(super) struct User {
     pub(super) roles: Vec<String>,
     pub(super) is_admin: bool,
     pub(super) shown: Shown,
+    /// Identifies the passwords of its account when it was authenticated; `None` without an account.
+    pub(super) passwords_digest: Option<[u8; 32]>,
 }
 
 impl User {
     pub(super) fn anonymous(is_admin: bool) -> User {
         let roles = if is_admin { vec![ADMIN_ROLE.into()] } else { Vec::new() };
-        User { name: None, roles, is_admin, shown: Shown::Nothing }
+        User { name: None, roles, is_admin, shown: Shown::Nothing, passwords_digest: None }
     }
 
     /// A user that has shown who it is.
     pub(super) fn known(name: &str, account: Account, shown: Shown) -> User {
-        let Account { roles, is_admin, .. } = account;
-        User { name: Some(name.into()), roles, is_admin, shown }
+        let Account { roles, is_admin, passwords_digest } = account;
+        User { name: Some(name.into()), roles, is_admin, shown, passwords_digest: Some(passwords_digest) }
     }
 
     /// A user whom another server has authenticated, with the roles that it names.
     pub(super) fn vouched_for(name: String, roles: Vec<String>, shown: Shown) -> User {
         let is_admin = roles.iter().any(|role| role == ADMIN_ROLE);
-        User { name: Some(name), roles, is_admin, shown }
+        User { name: Some(name), roles, is_admin, shown, passwords_digest: None }
     }
 
     /// As in CouchDB, a client that has not logged in is told to, and one that has is told that it may not.

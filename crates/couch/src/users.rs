@@ -18,10 +18,11 @@
 //!
 //! Invariants
 //! - A document is changed only by the rules of CouchDB for it, whatever the route ([`Editor::check`]).
-//! - Without a document that the rules accept, nobody logs in by one: its user is removed with it.
+//! - If the winning revision of a document is deleted, or is one that the rules do not accept, its user is
+//!   removed.
 
 use access::{DerivedPassword, ITERATIONS_MAX, Prf, User as Principal, is_role, is_user_name};
-use documents::{DocError, EditRequest, Pick, Snapshot, Writer};
+use documents::{DocError, EditRequest, History, Pick, Snapshot, Writer};
 use engine::{
     clients::DEFAULT_USER,
     users::{USERS_BYTES_MAX, USERS_MAX, records, setting_of},
@@ -58,11 +59,16 @@ pub(super) struct Editor {
 impl Editor {
     /// The rules of CouchDB for documents of users.
     pub(super) fn check(&self, writer: &Writer, edit: &EditRequest) -> Result<(), DocError> {
-        let old = winner(&writer.snapshot(), &edit.id)?;
+        let snapshot = writer.snapshot();
+        let old = winner(&snapshot, &edit.id)?;
         if edit.deleted {
-            let is_own = || old.as_ref().is_some_and(|old| self.is(old.get("name")));
-            let may_delete = self.is_admin || is_own();
-            return if may_delete { Ok(()) } else { forbidden("Only admins may delete other user docs.") };
+            if self.is_admin {
+                return Ok(());
+            }
+            if !old.is_some_and(|old| self.is(old.get("name"))) {
+                return forbidden("Only admins may delete other user docs.");
+            }
+            return check_branches(&snapshot, edit);
         }
         let new: Members =
             serde_json::from_slice(&edit.body).map_err(|_| DocError::bad_request("invalid UTF-8 JSON"))?;
@@ -83,12 +89,31 @@ impl Editor {
         if sorted(&roles_of(&old).unwrap_or_default()) != sorted(&declared.roles) {
             return forbidden("Only _admin may edit roles");
         }
-        Ok(())
+        check_branches(&snapshot, edit)
     }
 
     fn is(&self, name: Option<&Value>) -> bool {
         self.name.as_deref().is_some_and(|own| name.and_then(Value::as_str) == Some(own))
     }
+}
+
+/// Refuses a user's edit of its own document after which another branch could win than that of the winner:
+/// the other branch may have roles that the user has lost since.
+fn check_branches(snapshot: &Snapshot, edit: &EditRequest) -> Result<(), DocError> {
+    let leaves = snapshot.open_all(&edit.id)?;
+    let Some((winner, others)) = leaves.split_first() else { return Ok(()) };
+    let follows_winner = match &edit.history {
+        // The edit itself fails if its parent is no leaf.
+        History::Parent(parent) => !others.iter().any(|other| *parent == Some(other.rev())),
+        History::Path(path) => path.revs().any(|rev| rev == winner.rev()),
+    };
+    if !follows_winner {
+        return forbidden("Only admins may make or change branches of a user doc.");
+    }
+    if edit.deleted && others.iter().any(|other| !other.leaf().deleted) {
+        return forbidden("Only admins may delete a user doc that has conflicts.");
+    }
+    Ok(())
 }
 
 fn sorted(roles: &[String]) -> Vec<&str> {
@@ -114,7 +139,7 @@ struct Declared {
 }
 
 impl Declared {
-    /// Reads a document that the rules accept.
+    /// Reads a document, and refuses one that breaks the rules.
     fn of(id: &str, members: &Members) -> Result<Declared, DocError> {
         if members.get("type").and_then(Value::as_str) != Some("user") {
             return forbidden("doc.type must be user");

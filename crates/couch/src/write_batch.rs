@@ -18,7 +18,7 @@
 //! - A change of `_users` is in one record with what it means for logging in: the users are settings of the
 //!   data, in a slot that is locked after the database.
 //! - A refused change changes nothing and does not affect others of its batch. All changes of a batch fail
-//!   only if the batch as a whole is refused or a file cannot be read.
+//!   together only if the batch cannot become a record (`BatchFailure`).
 
 use std::{
     cell::{Cell, RefCell},
@@ -187,8 +187,9 @@ impl WriteBatches {
         self.keyspace.try_lock_for(LIBRARIES_SLOT, SLOT_PATIENCE).ok_or(Refusal::UsersLocked)
     }
 
-    /// The role of the server comes before the state of its log, as for commands: a follower names its leader
-    /// although its own disk is full.
+    /// Waits until the log takes a write of this size, or says why none is taken. The role of the server
+    /// comes before the state of its log, as for commands: a follower names its leader although its own disk
+    /// is full.
     async fn admitted(&self, bytes: usize) -> Result<(), Refusal> {
         self.permitted()?;
         let admission = self.gate.admitted(bytes as u64).await;

@@ -4,9 +4,10 @@
 //! blobs that they have in common. This module does not read files; the [`State`](crate::state::State) does.
 //!
 //! Invariants
-//! - Bytes in memory have a note of the place where a checkpoint has stored them, so that bytes that several
-//!   documents share are stored once. The place is valid only in one file (compaction makes another), and
-//!   only until a checkpoint fails, because the blobs of a failed checkpoint do not exist.
+//! - Bytes in memory have a note of the place where a checkpoint has first stored them, so that revisions and
+//!   checkpoints that share them do not store them again. The place is valid only in one file (compaction
+//!   makes another), and only until a checkpoint fails, because the blobs of a failed checkpoint do not
+//!   exist.
 
 use std::sync::{Arc, OnceLock};
 

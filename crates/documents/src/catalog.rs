@@ -1,6 +1,6 @@
 //! The catalog: the list of databases and their files, in one small file that is replaced atomically.
 //!
-//! This module defines the bytes of that file and their meaning; `checkpoint` and `store` define when it is
+//! This module defines the bytes of that file and their meaning; `files` and `store` define when it is
 //! written.
 //!
 //! Bytes: `SHEAFDOC`, version (u32, little endian), names position, deleted position, saved position (u64,
@@ -47,7 +47,8 @@ pub(crate) struct Catalog {
 pub(crate) struct Entry {
     pub(crate) db: DbId,
     pub(crate) name: Arc<str>,
-    /// The oldest checkpoint that the database's file may have; `None` if no file is needed.
+    /// The newest checkpoint of the database's file when the catalog was written: the file must have this one
+    /// or a newer one. `None` if no file is needed.
     pub(crate) vouched: Option<Vouched>,
 }
 

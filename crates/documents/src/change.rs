@@ -11,7 +11,7 @@
 //!
 //! # Encoding
 //! Numbers are LEB128, `bytes` and `text` have their length before them ([`crate::codec`]), `db` is a u64,
-//! little endian, as are all fixed numbers. A hash is 16 bytes. A change is one of
+//! little endian. A hash is 16 bytes, a revision 20 ([`Rev::to_bytes`]). A change is one of
 //!
 //! | opcode | change | fields |
 //! |--------|--------|--------|
@@ -26,7 +26,7 @@
 //! | 0x10 | Edit | id text, flags (bit 0: deleted), path, body bytes, count of attachments, attachments |
 //! | 0x11 | PutLocal | id text, revision number, body bytes |
 //! | 0x12 | RemoveLocal | id text |
-//! | 0x13 | Purge | id text, count, that many revisions (20 bytes each) |
+//! | 0x13 | Purge | id text, count, that many revisions |
 //! | 0x14 | SetSecurity | bytes |
 //! | 0x15 | SetRevsLimit | number |
 //! | 0x16 | Chunk | upload number, bytes |

@@ -133,7 +133,8 @@ fn check_database(disk: &dyn Disk, dir: &Path, entry: &Entry, told: &mut dyn FnM
     found
 }
 
-/// Whether a row is well-formed and consistent with the other trees. Reads all blobs that it refers to.
+/// Whether a row is well-formed and, if it is a document, the feed has its row. Reads all blobs that it
+/// refers to.
 fn check_row(
     tree: &TreeSnapshot,
     id: TreeId,

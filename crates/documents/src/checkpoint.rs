@@ -5,8 +5,8 @@
 //!   -> the layer is dropped
 //! ```
 //!
-//! This module writes the file of one database; [`crate::Documents::checkpoint`] decides when. Durability
-//! does not depend on checkpoints: the log keeps all changes until the file has them.
+//! This module saves one database if that is due; [`crate::Documents::checkpoint`] calls it for all of them.
+//! Durability does not depend on checkpoints: the log keeps all changes until the file has them.
 //!
 //! Invariants
 //! - A file holds only changes that the log has committed, so it never has changes that the log lost in a
@@ -31,7 +31,8 @@ use crate::unnamed::Unnamed;
 
 /// A database with this many bytes in its fresh layer, as estimated, is saved.
 pub const DIRTY_BYTES_MAX: u64 = 8 << 20;
-/// Changes that have been only in memory for this long are saved.
+/// A database whose file has lacked changes for this long is saved; the time is counted from the first call
+/// that finds such changes.
 pub const DIRTY_AGE_MS_MAX: u64 = 10_000;
 /// A database for which the log must keep this many bytes is saved.
 pub const LOG_BYTES_MAX: u64 = 64 << 20;

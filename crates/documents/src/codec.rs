@@ -1,9 +1,7 @@
 //! Encoding primitives of the crate: numbers of variable length, and strings with their length before them.
 //!
-//! [`Input`] is a reader that never reads past its end; the functions write the same encodings. Complete
-//! formats are described by the modules that use them.
-//!
-//! Numbers are encoded by the crate `varint`.
+//! [`Input`] is a reader that never reads past its end; [`put_bytes`] and the crate `varint` write the same
+//! encodings. Complete formats are described by the modules that use them.
 
 /// Appends the length and then the bytes.
 pub fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {

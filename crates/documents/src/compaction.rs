@@ -6,7 +6,7 @@
 //! ```
 //!
 //! A compaction runs in steps, so that the caller can yield or stop between them; if it is dropped before its
-//! last step, it has no effect. A step ends at a limit of rows and bytes. The last step, which blocks
+//! last step, it has no effect. A step ends at a limit of rows or bytes. The last step, which blocks
 //! checkpoints, copies what they have written since the step before, if that is little. A compaction has no
 //! thread, and does not decide when to run: see [`Database::wants_compaction`].
 //!
@@ -39,7 +39,7 @@ use crate::state::{State, decoded};
 use crate::store_error::StoreError;
 use crate::unnamed::Unnamed;
 
-/// Smaller files are not compacted.
+/// [`Database::wants_compaction`] is false for files up to this size.
 pub const COMPACTION_FILE_BYTES_MIN: u64 = 16 << 20;
 /// A step ends once it has written this many bytes or rows.
 const STEP_BYTES: usize = if cfg!(test) { 32 << 10 } else { 1 << 20 };
@@ -243,7 +243,7 @@ impl Compaction {
         }
         while !last.go_on(&mut file, &self.base)? {}
         let generation = held.last_generation.wrapping_add(1);
-        // If this fails from here on, a file may have the name.
+        // If the step fails from here on, a file of this generation may exist.
         held.last_generation = generation;
         let path = self.shelf.path_of(database.id(), generation);
         let placed = file.put_in_place(&*self.shelf.disk, &path);
@@ -360,8 +360,8 @@ fn moved_document(
     })
 }
 
-/// Adds the pointers of a document's blobs in `old` and `new` to `moved`. Both trees have the same row of the
-/// document, or neither has one.
+/// Adds the pointers of a document's blobs in `old` and `new` to `moved`. Both trees must have the same row
+/// of the document; if one of them has none, nothing is added.
 fn places(old: &TreeSnapshot, new: &TreeSnapshot, id: &str, moved: &mut Moved) -> Result<(), StoreError> {
     if let (Some(old), Some(new)) = (row_of(old, id)?, row_of(new, id)?) {
         let pairs = old.blobs().zip(new.blobs());

@@ -81,7 +81,7 @@ pub(crate) struct Gate {
     pub(crate) is_deleted: bool,
     /// Whether an upload was begun since this database was opened or created.
     pub(crate) has_uploaded: bool,
-    /// Uploads that the present writer ends; if its change is not committed, nobody else does.
+    /// Uploads that the present writer ends. If its change is not committed, they become `abandoned`.
     pub(crate) ending: Vec<UploadId>,
     /// Uploads that nobody continues, to be discarded. At most [`UPLOADS_MAX`](crate::UPLOADS_MAX).
     pub(crate) abandoned: Vec<UploadId>,

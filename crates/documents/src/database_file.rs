@@ -57,8 +57,8 @@ pub(crate) struct DatabaseFile {
     pub(crate) tree: Option<TreeFile>,
     /// The generation of the file.
     pub(crate) generation: u32,
-    /// The last generation that a file was named after, also by a compaction that failed afterwards; the next
-    /// compaction makes the next one.
+    /// The last generation of which there may have been a file, also of a compaction that has failed; the
+    /// next compaction makes the generation after it.
     pub(crate) last_generation: u32,
     /// A state with a frozen layer that is not saved yet.
     pub(crate) frozen: Option<Arc<State>>,

@@ -8,8 +8,8 @@
 //!   that sequence.
 //! - A document has at least one leaf. (In `by_id`, a `DocInfo` without leaves marks a removed document.)
 //! - The chunks of an attachment are in order, all but the last have [`CHUNK_BYTES`], and together they have
-//!   `length` bytes. A revision that keeps an attachment of its parent shares the chunks with it, so they are
-//!   stored once.
+//!   `length` bytes. A revision that keeps an attachment of an ancestor shares the ancestor's chunks, so they
+//!   are stored once.
 
 use std::sync::Arc;
 

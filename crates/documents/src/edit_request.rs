@@ -32,8 +32,8 @@ pub struct EditRequest {
 /// The place of an edit among the revisions of its document.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum History {
-    /// The edit has this parent, which must be a leaf, or no parent if the document is new or deleted. The
-    /// server names the new revision (`new_edits: true`).
+    /// The edit has this parent, which must be a leaf. `None` is allowed if the document is new, or is
+    /// deleted and the edit does not delete it again. The server names the new revision (`new_edits: true`).
     Parent(Option<Rev>),
     /// The sender has named the new revision and its ancestors (`new_edits: false`). A revision that
     /// conflicts becomes a further leaf.
@@ -91,7 +91,7 @@ pub enum AttachmentSource {
 }
 
 impl AttachmentSource {
-    /// The digest of the bytes; `None` for a stub, whose bytes are in the log already.
+    /// The digest of the bytes; `None` for a stub, whose bytes the database already has.
     pub fn digest(&self) -> Option<Digest> {
         match self {
             AttachmentSource::Stub => None,

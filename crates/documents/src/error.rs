@@ -23,7 +23,7 @@ pub enum DocError {
     /// The edit is not based on a leaf of the document.
     #[error("Document update conflict.")]
     Conflict,
-    /// An attachment is put to a revision of a document that does not exist.
+    /// An attachment is put to or deleted from a given revision, and the document does not exist.
     #[error("missing_rev")]
     MissingRev,
     /// A database with this name already exists.
@@ -71,7 +71,7 @@ pub enum DocError {
     /// The request exceeds a limit of the server.
     #[error("the request entity is too large")]
     TooLarge,
-    /// Reading or writing a file failed, or the file is damaged. The text names the file.
+    /// Reading or writing a file failed, or stored data is damaged.
     #[error("{0}")]
     Storage(String),
 }

@@ -1,11 +1,11 @@
 //! `Expected`: the documents that are edited next, prefetched together.
 //!
-//! A batch of documents is looked up in one walk through layers and file, in the order of ids, instead of in
-//! one walk from the roots per edit. After a miss, the caller looks the document up.
+//! A batch of documents is looked up in the order of ids, so that the file is read in one walk instead of one
+//! walk from the root per edit. After a miss, the caller looks the document up.
 //!
 //! Invariants
-//! - A hit equals the document in the current state. Therefore all remaining entries are dropped after an
-//!   edit that is not in the announced order, and after any other kind of change.
+//! - A hit equals the document in the current state. Therefore all remaining entries are dropped at an edit
+//!   that is not in the announced order, and when a purge or an undo changes documents.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

@@ -1,8 +1,8 @@
-//! The files of all databases as a whole: opening them, saving them, copying them, and truncating the log
-//! that they make redundant.
+//! The files of all databases as a whole: opening, saving and copying them, and which part of the log they
+//! make redundant.
 //!
 //! ```text
-//! save the databases that are due -> catalog, durable -> remove files of deleted databases
+//! save the databases that are due -> catalog, durable -> remove files that are not in it
 //!   -> the log before `saved_lsn` is not needed
 //! ```
 //!
@@ -117,8 +117,8 @@ impl Documents {
         Ok(Documents::stored(names, store, listener))
     }
 
-    /// The position after which records must be applied after opening. `None` if nothing was ever saved: then
-    /// the whole log must be applied.
+    /// The position after which records must be applied after opening. `None` if the directory had no catalog
+    /// (then the whole log must be applied), or the databases are in memory only.
     pub fn replay_from(&self) -> Option<Lsn> {
         self.store()?.replay_from
     }
@@ -133,7 +133,7 @@ impl Documents {
         }
     }
 
-    /// Whether anything was ever saved to files.
+    /// Whether the directory has a catalog, which is written before the first file.
     pub fn is_saved(&self) -> bool {
         self.store().is_some_and(|store| store.written.lock().is_some())
     }
@@ -148,7 +148,7 @@ impl Documents {
         self.all().iter().map(|database| database.state().last_lsn).fold(written, Lsn::max)
     }
 
-    /// An estimate of the bytes that are in memory only.
+    /// An estimate of the memory taken by changes that are not in the files yet, in bytes.
     pub fn dirty_bytes(&self) -> u64 {
         let layers =
             |database: &Arc<Database>| database.state().layers().map(|layer| layer.bytes).sum::<u64>();
@@ -217,7 +217,8 @@ impl Documents {
         Ok(Some(CopyPlan { files, catalog_name: CATALOG_NAME, catalog: catalog.encode() }))
     }
 
-    /// The position before the first database; `None` if there is none.
+    /// The position before the first creation of a database since the files were opened; `None` if there was
+    /// none.
     fn first_lsn(&self) -> Option<Lsn> {
         self.settled_names().first_lsn
     }

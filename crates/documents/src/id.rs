@@ -1,6 +1,7 @@
-//! `DbId`, `DocId`, `UploadId`: internal ids of databases, documents and unfinished attachments.
+//! `DbId`, `DocId`, `UploadId`: the ids of databases, documents and unfinished attachments.
 //!
-//! They are distinct types, so that they cannot be confused. The rules for names are in `names`.
+//! [`DbId`] and [`UploadId`] are distinct types, so that they cannot be confused. The rules for names are in
+//! `names`.
 //!
 //! Invariants
 //! - A [`DbId`] is the LSN of the record that created the database, so no other database of the same log has

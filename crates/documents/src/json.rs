@@ -4,9 +4,9 @@
 //! Numbers, strings and the order of members stay as given; the module also writes strings. It builds no tree
 //! of values ([`crate::mango::Value`] is one) and does not parse settings (`serde_json` does).
 //!
-//! Values that no peer can hold are refused: a number beyond the range of a double becomes `null` in PouchDB,
-//! under the same revision, and a surrogate without its partner is no text in CouchDB. Only this reader
-//! enforces that rule. Documents that an earlier version stored with such numbers are read with
+//! Values that some peers cannot hold are refused: a number beyond the range of a double becomes `null` in
+//! PouchDB, under the same revision, and a surrogate without its partner is no text in CouchDB. Only this
+//! reader enforces that rule. Documents that an earlier version stored with such numbers are read with
 //! [`Reader::of_stored`].
 //!
 //! Invariants
@@ -28,8 +28,8 @@ const DOUBLE_DIGITS: usize = 308;
 /// An error of reading JSON.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum JsonError {
-    /// The text is not JSON or not UTF-8, or has a number or a surrogate that no peer can hold. CouchDB has
-    /// the same error text for all of these.
+    /// The text is not JSON or not UTF-8, or has a number or a surrogate that some peers cannot hold. CouchDB
+    /// has the same error text for all of these.
     #[error("invalid UTF-8 JSON")]
     Malformed,
     /// Nested deeper than [`JSON_DEPTH_MAX`].
@@ -408,7 +408,7 @@ impl<'a> Reader<'a> {
         loop {
             let rest = &self.text.as_bytes()[self.at..];
             let plain = memchr::memchr2(b'"', b'\\', rest).ok_or(JsonError::Malformed)?;
-            // The loop has no early exit, so that the compiler can vectorise it.
+            // `fold` has no early exit, so that the compiler can vectorise it.
             if rest[..plain].iter().fold(false, |found, byte| found | (*byte < 0x20)) {
                 return Err(JsonError::Malformed);
             }

@@ -1,9 +1,9 @@
 //! `Snapshot`: the state of a database at one moment, for readers.
 //!
 //! All reads use a snapshot: reads of a document with any of its revisions, of the feed, of all documents in
-//! order, of the revisions that a replica lacks, of bodies and attachments. A snapshot is cheap to clone, and
-//! never blocks writers, however long it is held. Its state may not be committed yet: see
-//! [`Snapshot::last_lsn`].
+//! order, of bodies and attachments; and the comparison with the revisions of a replicating client. A
+//! snapshot is cheap to clone, and never blocks writers, however long it is held. Its state may not be
+//! committed yet: see [`Snapshot::last_lsn`].
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -38,7 +38,7 @@ pub struct DatabaseInfo {
     pub purge_seq: u64,
     /// The size of its file in bytes.
     pub file_bytes: u64,
-    /// Bytes of the file that are in use.
+    /// Bytes of the file that are in use; attachment bytes that leaves share count once per leaf.
     pub active_bytes: u64,
 }
 

@@ -5,7 +5,7 @@
 //!   server does not start.
 //! - A file that is not in the catalog is not needed: the log after `saved_lsn`, and the file that the
 //!   catalog names for the database, have all changes, or the database was deleted. Such a file is removed
-//!   when the files are opened or, if it was created later, by a checkpoint when no database uses it.
+//!   when the files are opened, or by a checkpoint once no database uses it.
 
 use std::collections::BTreeSet;
 use std::fmt;

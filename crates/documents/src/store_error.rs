@@ -28,7 +28,7 @@ pub enum StoreError {
         /// A description of the mismatch.
         what: &'static str,
     },
-    /// A tree file cannot be read or written.
+    /// A tree file cannot be read or written, or is damaged.
     #[error(transparent)]
     Tree(Arc<TreeError>),
     /// A file has invalid contents.

@@ -16,7 +16,8 @@
 //! - Requests that would be stored but not honoured are rejected here, and thus for every protocol
 //!   (`unsupported`).
 //! - Readers see no change before [`Writer::commit`].
-//! - An upload that an edit or a discard without a commit was to end is discarded with the next upload.
+//! - If an edit or a discard ends an upload, and its change is not committed, the upload is discarded when
+//!   the next one begins.
 
 use std::sync::Arc;
 
@@ -72,7 +73,7 @@ pub struct Writer {
     expected: Expected,
     /// The documents changed so far, if they are wanted.
     changed: Option<Vec<DocId>>,
-    /// Uploads that nobody continues are discarded with this change.
+    /// Whether this change discards the uploads that nobody continues.
     has_tidied: bool,
     /// An error after which `next` and the encoded operations may differ.
     failed: Option<StoreError>,
@@ -148,8 +149,8 @@ impl Writer {
         edits.into_iter().map(|edit| self.edit(edit)).collect()
     }
 
-    /// Edits a document. A revision that already exists is neither an error nor a change. Uploads that no
-    /// attachment refers to afterwards are discarded: all of them if the edit fails or changes nothing.
+    /// Edits a document. A revision that already exists is neither an error nor a change. Uploads of the
+    /// request that the edit has not used are discarded: all of them if it fails or changes nothing.
     pub fn edit(&mut self, request: EditRequest) -> Result<Rev, DocError> {
         self.edit_after(request, |writer, request| unsupported::refuse(writer.database.name(), request))
     }
@@ -260,8 +261,8 @@ impl Writer {
         self.push(Operation::SetRevsLimit(limit))
     }
 
-    /// Begins an upload. Discards uploads that nobody continues: the first call since the database was opened
-    /// or created, all unfinished ones, which are of an earlier run or of another leader.
+    /// Begins an upload. Discards uploads that nobody continues. The first call since the database was opened
+    /// or created discards all unfinished ones: they are of an earlier run or of another leader.
     pub fn begin_upload(&mut self) -> Result<UploadId, DocError> {
         if !self.has_tidied {
             self.has_tidied = true;

@@ -195,8 +195,8 @@ impl Executor {
             self.check_pause(pause, row, args, session, host)?;
         }
         // A write that is refused shows nothing, and its error leaves without a lease.
-        let is_refused = self.rules.refusal.is_some() && row.flags.has(Flags::WRITE);
-        if !row.flags.has(Flags::STALE) && !(is_refused && !row.flags.has(Flags::WRAPS)) {
+        let refuses = self.rules.refusal.is_some() && row.flags.has(Flags::WRITE);
+        if !row.flags.has(Flags::STALE) && (!refuses || row.flags.has(Flags::WRAPS)) {
             session.shows_data.set(true);
         }
         Ok(())

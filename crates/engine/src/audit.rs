@@ -5,8 +5,8 @@
 //!                                                 -> XSUBSCRIBE __sheaf__:audit, sheaf tail --audit
 //! ```
 //!
-//! What it is: the entries until the server has them in the log, and their form. What it is not: a judge, or
-//! a writer of the log: where a server takes no writes, its own log gets the entries.
+//! What it is: the entries until the server takes them, and their form. What it is not: a judge, or a writer
+//! of the log: that is the server, which puts the entries among its log lines where it may not write.
 //!
 //! Invariants
 //! - No entry has a password: arguments are those that MONITOR shows, and the name of a login that failed is
@@ -70,7 +70,7 @@ impl std::fmt::Debug for Audit {
 #[derive(Default)]
 struct Waiting {
     entries: VecDeque<String>,
-    /// Entries that found no room since the last one.
+    /// Actions and logins that became no entry since the last entry was added.
     lost: u64,
     /// The present second, and the logins that have failed in it.
     second: u64,
@@ -134,7 +134,7 @@ impl Audit {
         }
     }
 
-    /// Takes the oldest entries, at most so many.
+    /// Takes the oldest entries, at most `count`.
     pub fn take(&self, count: usize) -> Vec<String> {
         let mut waiting = self.waiting.lock();
         let count = count.min(waiting.entries.len());

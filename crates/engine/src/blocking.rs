@@ -37,7 +37,8 @@ pub use serve::PendingServes;
 
 impl Context<'_, '_> {
     /// Blocks the client until a key can serve the command with these arguments; there is no reply now. In a
-    /// transaction or a script the command cannot wait: it gets [`Awaited::nothing`] at once.
+    /// transaction or a script the command cannot wait: it gets [`Awaited::nothing`] at once. If this server
+    /// has just been demoted, a command that writes gets an error at once.
     ///
     /// # Panics
     /// No command runs.

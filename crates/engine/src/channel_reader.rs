@@ -5,7 +5,7 @@ use wire::ReplyWriter;
 
 use crate::Session;
 
-/// Applies an answer of the thread of durable channels, and writes it to the client.
+/// Applies a report of the thread of durable channels, and writes it for the client.
 pub fn notify(channels: &mut Local, session: &mut Session, event: &ReaderEvent, reply: &mut ReplyWriter<'_>) {
     let (client_id, protocol) = (session.client.id(), session.protocol);
     let id = *session.subscriber.get_or_insert_with(|| channels.join(client_id, protocol));

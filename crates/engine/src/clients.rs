@@ -79,11 +79,11 @@ pub struct Connected {
 pub enum ClientKind {
     /// A client without subscriptions.
     Normal,
-    /// Is the server that this one replicates.
+    /// The server that this one replicates.
     Master,
-    /// Replicates this server.
+    /// A replica of this server.
     Replica,
-    /// Has a subscription of any kind.
+    /// A client with a subscription of any kind.
     PubSub,
 }
 
@@ -233,12 +233,12 @@ impl Client {
         &self.peer
     }
 
-    /// The IP address of the other side; that of this machine if it has none.
+    /// The IP address of the other side; 127.0.0.1 if it has none, as behind a Unix socket.
     pub fn address(&self) -> IpAddr {
         self.peer.parse().map_or(Ipv4Addr::LOCALHOST.into(), |peer: SocketAddr| peer.ip().to_canonical())
     }
 
-    /// Whether it has connected from a loopback address.
+    /// Whether it has connected from a loopback address or through a Unix socket.
     pub fn is_local(&self) -> bool {
         self.peer_uid.is_some()
             || self.peer.parse().is_ok_and(|peer: SocketAddr| peer.ip().to_canonical().is_loopback())
@@ -282,13 +282,13 @@ impl Client {
         self.last_active_ms.store(now_ms, Relaxed);
     }
 
-    /// Bytes read from the socket. Called by the connection's worker only.
+    /// Counts bytes read from the socket. Called by the connection's worker only.
     #[inline]
     pub fn received(&self, bytes: u64) {
         self.input_bytes.store(self.input_bytes.load(Relaxed) + bytes, Relaxed);
     }
 
-    /// Bytes written to the socket. Called by the connection's worker only.
+    /// Counts bytes written to the socket. Called by the connection's worker only.
     #[inline]
     pub fn sent(&self, bytes: u64) {
         self.output_bytes.store(self.output_bytes.load(Relaxed) + bytes, Relaxed);
@@ -299,7 +299,7 @@ impl Client {
         (self.input_bytes.load(Relaxed), self.output_bytes.load(Relaxed))
     }
 
-    /// Notes the bytes received and not yet executed, and the bytes of replies not yet sent.
+    /// Notes the bytes received and not yet executed, and the bytes for the client not yet sent.
     #[inline]
     pub fn set_buffered(&self, query_bytes: u64, output_bytes: u64) {
         self.query_buffer_bytes.store(query_bytes, Relaxed);
@@ -312,7 +312,7 @@ impl Client {
         size_of::<Client>() as u64 + buffered
     }
 
-    /// Bytes of replies not yet sent.
+    /// Bytes for the client that are not yet sent.
     pub fn output_buffer_bytes(&self) -> u64 {
         self.output_buffer_bytes.load(Relaxed)
     }
@@ -396,13 +396,12 @@ impl Client {
         self.watched.load(Relaxed)
     }
 
-    /// Notes whether the connection is exempt from being closed to make room for client buffers (CLIENT
-    /// NO-EVICT).
+    /// Notes whether CLIENT NO-EVICT is on, for CLIENT LIST. It has no other effect.
     pub fn set_no_evict(&self, no_evict: bool) {
         self.no_evict.store(no_evict, Relaxed);
     }
 
-    /// Whether the connection is exempt; see [`Client::set_no_evict`].
+    /// Whether CLIENT NO-EVICT is on.
     pub fn no_evict(&self) -> bool {
         self.no_evict.load(Relaxed)
     }

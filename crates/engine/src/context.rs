@@ -17,7 +17,7 @@
 //!   [`Unit::touch`] note.
 //!   But a command that replaces a key by removing it first (RENAME, COPY REPLACE, RESTORE REPLACE) reports
 //!   `new` by itself, as Redis does.
-//! - An error reports no event: a failed command has changed nothing.
+//! - A command that fails reports no event, because it has changed nothing.
 
 use keyspace::{Applied, DbId, KeyOp, Keyspace};
 use pubsub::Local;
@@ -103,9 +103,9 @@ pub struct Context<'a, 'k> {
     pub in_script: bool,
     /// The log has admitted a record of this many bytes.
     pub admitted_bytes: u64,
-    /// The channels of the worker; `None` where only keys are served.
+    /// The channels of the worker; `None` for merged commands and served waiters, which use keys only.
     pub channels: Option<&'a mut Local>,
-    /// The script machine of the worker; `None` where only keys are served.
+    /// The script machine of the worker; `None` for served waiters.
     pub scripting: Option<&'a mut Scripting>,
     /// The lines for the monitors; `None` if there are no monitors.
     pub monitor: Option<&'a mut Vec<u8>>,

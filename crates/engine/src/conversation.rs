@@ -9,7 +9,7 @@
 //! Invariants
 //! - Bytes that were not turned into executed commands stay in `pending`, in order, until the conversation
 //!   closes.
-//! - After a protocol error or QUIT nothing more is parsed; the executed commands are answered, then the
+//! - After a protocol error or QUIT no further command is executed; those before it are answered, then the
 //!   connection ends.
 //! - While the outbox is above its limit ([`Conversation::outbox_bytes_allowed`], and for a subscriber at
 //!   least 32 MiB) no command is executed, so a client that takes no replies causes no more of them.
@@ -42,10 +42,10 @@ const GROUP: usize = 32;
 const RUN_LEN_MIN: usize = 4;
 /// Commands executed before other connections get their turn.
 const COMMANDS_PER_TURN_MAX: usize = 1024;
-/// The microseconds after the first script or EXEC of a connection's turn, after which other connections get
+/// Microseconds from the end of the first script or EXEC in a connection's turn until other connections get
 /// their turn: one script can take as long as many commands.
 const SCRIPTS_PER_TURN_US: u64 = 2_000;
-/// Unsent reply bytes above which the commands of a client wait, unless it is allowed more.
+/// Unsent bytes above which the commands of a client wait, unless it is allowed more.
 pub const OUTBOX_BYTES_MAX: usize = 1 << 20;
 /// As [`OUTBOX_BYTES_MAX`], for a subscriber: its UNSUBSCRIBE must not wait for all the messages before it.
 const SUBSCRIBER_OUTBOX_BYTES_MAX: usize = 32 << 20;
@@ -69,11 +69,11 @@ pub struct Round<'w> {
     pub limits: Limits,
     /// Too many notices wait for the log: nothing is executed until there are fewer.
     pub is_congested: bool,
-    /// Called after each command, or run of commands on one key, with `log-merge no`.
+    /// With `log-merge no`: called after a command, or after commands on one key that ran as one.
     pub flush_alone: Option<&'w dyn Fn()>,
 }
 
-/// Why a conversation stopped although it had input.
+/// Why a conversation executes no further command now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ConversationState {
     /// All complete commands are executed.
@@ -84,8 +84,8 @@ pub enum ConversationState {
     WaitForLog,
     /// The client must take replies before the next command.
     WaitForClient,
-    /// The subscribers of the client's messages are too slow: [`pubsub::Local::take_backpressure`] has the
-    /// condition for the next command.
+    /// The subscribers of the client's messages are too slow: [`pubsub::Local::take_backpressure`] says for
+    /// what the next command has to wait.
     WaitForSubscribers,
     /// Paused for [`Session::pause_ms`]: call [`Session::end_pause`] then. No reply may leave meanwhile.
     Paused,
@@ -248,7 +248,8 @@ impl Conversation {
     }
 
     /// The blocked command has waited for [`Conversation::wait_timeout_ms`]: appends the reply of a timeout,
-    /// and the next command may run. Returns whether it still waited; if not, its answer is on the way.
+    /// and the next command may run. Returns whether it still waited; if not, something else has ended its
+    /// wait.
     pub fn time_out(&mut self) -> bool {
         let Some(reply) = self.session.wait.as_ref().and_then(Wait::time_out) else { return false };
         self.answer(&reply, Lsn::ZERO, Lsn::ZERO);
@@ -303,7 +304,7 @@ impl Conversation {
         self.session.closing = true;
     }
 
-    /// The client will send nothing more: no further command is executed, and a blocked one stops waiting.
+    /// Ends the conversation: no further command is executed, and a blocked one stops waiting.
     pub fn close(&mut self) {
         self.session.closing = true;
         self.session.wait = None;
@@ -315,7 +316,8 @@ impl Conversation {
         self.outbox_bytes_max = bytes_max.max(OUTBOX_BYTES_MAX);
     }
 
-    /// The unsent bytes last set by [`Conversation::allow_unsent`], or [`OUTBOX_BYTES_MAX`].
+    /// The unsent bytes up to which commands run now: [`OUTBOX_BYTES_MAX`], or more while
+    /// [`Conversation::allow_unsent`] holds.
     pub fn outbox_bytes_allowed(&self) -> usize {
         self.outbox_bytes_max
     }

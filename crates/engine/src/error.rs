@@ -5,7 +5,8 @@
 
 use std::fmt;
 
-/// The reason for which slots were not locked: a unit on a thread of its own holds one of them.
+/// Why a command cannot run now: a unit on a thread of its own holds one of its slots, or the client has to
+/// wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LockContended {
     /// The command is to be retried after this many milliseconds; meanwhile the worker serves its other
@@ -44,7 +45,7 @@ pub enum CommandError {
     Syntax,
     /// The argument, or in INCR and related commands the value of the key, is not an integer.
     NotAnInteger,
-    /// The argument is not a valid count: it is negative, or 0 where that is not accepted.
+    /// The argument is not a valid count: it is no integer, negative, or 0 where that is not accepted.
     NotPositive,
     /// The argument, or in INCRBYFLOAT and HINCRBYFLOAT the stored value, is not a floating point number.
     NotAFloat,
@@ -54,7 +55,7 @@ pub enum CommandError {
     IncrementOverflow,
     /// DECRBY of the smallest number.
     DecrementOverflow,
-    /// INCRBYFLOAT would give no finite number.
+    /// INCRBYFLOAT or HINCRBYFLOAT would give no finite number.
     NotFinite,
     /// A time to live or a deadline that the command of this name refuses: it is zero or less where it must
     /// be positive, or outside the range of deadlines.
@@ -73,9 +74,10 @@ pub enum CommandError {
     InvalidDbIndex(&'static str),
     /// SCAN with a cursor that is not a number.
     InvalidCursor,
-    /// A command before AUTH.
+    /// A command of a client that has not logged in, or whose user was deleted.
     NoAuth,
-    /// AUTH with a wrong name or password.
+    /// A login with a wrong name or password, as a user that is disabled, or in a transaction that cannot
+    /// wait for it.
     WrongPass,
     /// AUTH without a password configured.
     NoPasswordSet,
@@ -97,7 +99,8 @@ pub enum CommandError {
     LogStalled,
     /// The log is poisoned.
     LogFailed,
-    /// Too few replicas have acknowledged within `ack-timeout`. The write is on this server's disk.
+    /// Too few replicas have acknowledged within `ack-timeout` what the command wrote or would show. It is in
+    /// this server's log.
     NotReplicated,
     /// Not for clients: the record will have this many bytes, which the log must admit first. The executor
     /// requests them.

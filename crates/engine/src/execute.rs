@@ -91,15 +91,14 @@ pub struct Executor {
     pub(crate) bulk_bytes_max: usize,
     /// The Lua machine and the libraries of this worker.
     pub scripting: Scripting,
-    /// Keys whose blocked clients are still to be served, each key once. Between rounds it is empty, unless
-    /// the first key cannot be served at the moment: a long unit holds a slot that is needed, or the server
-    /// takes no writes.
+    /// Keys whose blocked clients are still to be served. Between rounds it is empty, unless the first key
+    /// cannot be served at the moment: a long unit holds a slot that is needed, or the server is read-only.
     pub later: VecDeque<PendingServe>,
 }
 
 impl Executor {
     /// An executor for one worker, without a log: only commands that are allowed while loading can run.
-    /// `seed` feeds its sampling. Workers on the same keyspace share `interests`.
+    /// `seed` determines its random choices. Workers on the same keyspace share `interests`.
     pub fn new(
         table: &'static CommandTable,
         keyspace: Arc<Keyspace>,
@@ -224,7 +223,8 @@ impl Executor {
         self.appender.as_ref().map_or(Durability::None, Appender::reply_durability)
     }
 
-    /// Whether anything was appended to the log since the last call: the caller must have it flushed.
+    /// Whether the log must be flushed: since the last call, a unit has appended to it or has repeated an
+    /// earlier write.
     #[inline]
     pub fn take_wrote(&mut self) -> bool {
         std::mem::take(&mut self.wrote)
@@ -260,8 +260,8 @@ impl Executor {
         });
     }
 
-    /// Handles an answer of the thread of durable channels for a client of this worker, and appends the
-    /// reply.
+    /// Applies a report of the thread of durable channels about a client of this worker, and appends it to
+    /// `out` for the client.
     pub fn notify(&mut self, event: &ReaderEvent, session: &mut Session, out: &mut Vec<u8>) {
         let mut reply = ReplyWriter::new(out, session.protocol);
         channel_reader::notify(&mut self.channels, session, event, &mut reply);
@@ -491,9 +491,9 @@ impl Executor {
         }
     }
 
-    /// Continues with a command that could not run with the admission and locks derived from its arguments,
-    /// because it needs more room in the log or other slots. `shown` is the length of the monitor lines
-    /// before it.
+    /// Continues after a first run that ended with `again`: takes that step and runs the command once more,
+    /// or returns the outcome that the step means. `shown` is the length of the monitor lines before the
+    /// command.
     #[cold]
     #[inline(never)]
     #[expect(clippy::too_many_arguments, reason = "those of `run`, and where it stands")]

@@ -23,7 +23,7 @@ pub struct GroupView {
     pub leader: Option<String>,
     /// The role of the server that is asked.
     pub standing: Standing,
-    /// All members, this one included, in the order in which they joined.
+    /// All members. The server that is asked is among them only if it is a member.
     pub members: Vec<MemberView>,
 }
 
@@ -54,16 +54,18 @@ pub struct MemberView {
     pub address: Address,
     /// Where its documents are, on the same host.
     pub http_port: u16,
-    /// What it keeps, and whether it is to become a voter.
+    /// Whether it keeps data, and whether it is a voter.
     pub kind: MemberKind,
     /// Whether its vote and its acknowledgements count.
     pub has_vote: bool,
     /// Whether it is the server that is asked.
     pub is_self: bool,
-    /// Whether the member is the server that is asked, or was heard within a second. At a follower, other
-    /// followers count while they are connected.
+    /// Whether the member is the server that is asked, or is connected and was heard within a second. A
+    /// server that does not lead hears its leader only: for it, other members answer while they are
+    /// connected.
     pub answers: bool,
-    /// The member's term, if it was heard within a second. The leader's batches have its term as their epoch.
+    /// The member's term; that of another member only if it was heard within a second. The leader's batches
+    /// have its term as their epoch.
     pub epoch: Option<u64>,
     /// The end of the member's durable log, as far as the server that is asked knows: a leader knows it of
     /// all members, the others only of themselves.
@@ -73,8 +75,8 @@ pub struct MemberView {
     pub committed: Option<Lsn>,
     /// Bytes of the leader's log that the member's durable log lacks; only if the leader is asked.
     pub lag_bytes: Option<u64>,
-    /// Milliseconds since the server that is asked has heard from the member; `None` if never. At a follower,
-    /// 0 for other followers while they are connected.
+    /// Milliseconds since the server that is asked has heard from the member; `None` if never. Where it does
+    /// not lead, 0 for members other than its leader while they are connected.
     pub heard_ms: Option<u64>,
 }
 
@@ -146,8 +148,8 @@ pub trait Group: Send + Sync {
     fn view(&self) -> Option<GroupView>;
 
     /// Adds a member, as a learner at first. Answers `responder` with the group's id as a simple string once
-    /// the change is committed, or with an error. Another member than the leader answers with
-    /// `NOTLEADER host:port`, or with `NOTLEADER` if it knows none.
+    /// the change is committed, or with an error. Where another member leads, the error begins with
+    /// `NOTLEADER`, then with the leader's address if it is known.
     fn join(&self, request: JoinRequest, responder: Responder);
 
     /// Removes the member with this id; answers `responder` with OK once the change is committed, or with an
@@ -155,8 +157,8 @@ pub trait Group: Send + Sync {
     fn remove(&self, id: &str, by_force: bool, responder: Responder);
 
     /// Hands the lead over to the member with this id, or to the voter with the most log. Answers `responder`
-    /// with OK when that member has everything and is being elected, because no reply leaves afterwards; or
-    /// with an error.
+    /// with OK when that member has everything and its election is about to begin, because no reply leaves
+    /// afterwards; or with an error.
     fn transfer(&self, to: Option<&str>, responder: Responder);
 }
 

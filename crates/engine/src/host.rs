@@ -28,7 +28,7 @@ use crate::{
 pub struct Loading {
     /// 0 to 100.
     pub percent: f64,
-    /// Seconds until recovery is done at the present rate; `None` before there is a rate.
+    /// Seconds until recovery is done, at its average rate so far; `None` before anything is loaded.
     pub eta_seconds: Option<f64>,
 }
 
@@ -50,9 +50,9 @@ pub struct MemoryFigures {
     pub resident_bytes: u64,
     /// The highest resident memory so far.
     pub resident_bytes_max: u64,
-    /// Memory that the allocator has taken from the system.
+    /// Memory that the allocator has taken from the system and not given back.
     pub committed_bytes: u64,
-    /// The memory available to the process; 0 if unknown.
+    /// The memory of the machine, or the limit of the process's control group if that is less; 0 if unknown.
     pub system_bytes: u64,
     /// The ring of the log.
     pub log_buffer_bytes: u64,
@@ -64,7 +64,7 @@ pub enum DebugAccess {
     /// No client.
     #[default]
     Nobody,
-    /// Clients that have connected from a loopback address.
+    /// Clients that have connected from a loopback address or through a Unix socket.
     Local,
     /// Every client.
     Everybody,
@@ -87,11 +87,11 @@ pub const SAVE_IN_PROGRESS: &str = "ERR Background save already in progress";
 /// The answer to a request for a snapshot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SaveAnswer {
-    /// The snapshot has begun.
+    /// The snapshot begins.
     Started,
-    /// The snapshot will be taken after the running one.
+    /// The snapshot begins when the running one, if there is one, has ended.
     Scheduled,
-    /// A snapshot is running, and the caller did not allow scheduling another.
+    /// A snapshot is running or wanted, and the caller did not allow scheduling another.
     InProgress,
     /// No snapshot is taken before an operator has accepted the loss; see [`Persistence::confirm_recovery`].
     Unconfirmed,
@@ -104,14 +104,14 @@ pub enum CancelAnswer {
     Running,
     /// The snapshot that was to follow is not taken.
     Scheduled,
-    /// There is none.
+    /// There is none that can be given up.
     Nothing,
 }
 
 /// The variant of SHUTDOWN.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ShutdownMode {
-    /// Stop in order.
+    /// Stop in order, after a snapshot if the next start would have to replay much without it.
     InOrder,
     /// Stop in order, after a snapshot.
     Save,
@@ -127,8 +127,7 @@ pub type DocumentsCell = OnceLock<Arc<Documents>>;
 /// The process around the executors; see the module documentation. Everything may be used from any worker.
 #[derive(Clone)]
 pub struct Host {
-    /// The clocks. Commands take the time of day from their unit; they read the monotonic clock for
-    /// latencies.
+    /// The clocks. A command takes the time of day from its unit, not from here.
     pub clock: Arc<dyn Clock>,
     /// The connections of the server.
     pub clients: Arc<Clients>,
@@ -162,7 +161,7 @@ impl Host {
         self.documents.get().map(|documents| &**documents)
     }
 
-    /// Monotonic microseconds, for latencies.
+    /// Monotonic microseconds, to measure durations.
     pub fn monotonic_us(&self) -> u64 {
         self.clock.monotonic_us()
     }
@@ -178,7 +177,7 @@ pub const NO_FILE_OF_USERS: &str = "ERR This Redis instance is not configured to
 pub trait SettingsInForce: Send + Sync {
     /// The memory limit in force.
     fn memory_limits(&self) -> MemoryLimits;
-    /// The classes of events that are wanted (`notify-keyspace-events`).
+    /// The classes of events to note (`notify-keyspace-events`); none while no client subscribes to events.
     fn event_classes(&self) -> EventClass;
     /// The clients that may run DEBUG.
     fn debug_access(&self) -> DebugAccess;
@@ -205,7 +204,8 @@ pub trait SettingsInForce: Send + Sync {
     /// The error is the whole error text, prefix included.
     ///
     /// # Errors
-    /// An unknown or immutable setting, or a value out of range; a setting that the leader has to set.
+    /// An unknown or immutable setting, a wrong value, a setting that belongs to the data and may not change
+    /// here now (see [`SettingsInForce::require_say_over_data`]), or a file that cannot be written.
     fn set(&self, settings: &[(&[u8], &[u8])]) -> Result<Vec<(String, String)>, String>;
     /// Whether this server may change what belongs to the data by CONFIG SET of this setting.
     ///
@@ -241,19 +241,20 @@ pub trait SettingsInForce: Send + Sync {
 
 /// Snapshots, and the part of the log that is obsolete.
 pub trait Persistence: Send + Sync {
-    /// Requests a snapshot; returns at once. While a snapshot is running, another is only accepted if it may
-    /// be `scheduled`.
+    /// Requests a snapshot; returns at once. While a snapshot is running or wanted, another is accepted only
+    /// if it may be `scheduled`.
     fn save(&self, scheduled: bool) -> SaveAnswer;
     /// Gives up the snapshot in progress, or else the one that is wanted next.
     fn cancel_save(&self) -> CancelAnswer;
-    /// Requests a snapshot and returns at once; `responder` is answered when the snapshot is complete.
+    /// Requests a snapshot and returns at once; `responder` is answered when the snapshot is complete or has
+    /// failed.
     ///
     /// # Errors
-    /// The whole error text, if a snapshot is running, or a forced recovery is not confirmed; the responder
-    /// is dropped.
+    /// The whole error text, if a snapshot is running or wanted, or a forced recovery is not confirmed; the
+    /// responder is dropped.
     fn save_and_respond(&self, responder: Responder) -> Result<(), &'static str>;
     /// The operator accepts the loss of a forced recovery: makes the server take writes again, and then
-    /// answers `responder`.
+    /// answers `responder`; with an error if that has failed.
     ///
     /// # Errors
     /// The whole error text, if there is no loss to accept or another client is accepting it; the responder
@@ -261,9 +262,9 @@ pub trait Persistence: Send + Sync {
     fn confirm_recovery(&self, responder: Responder) -> Result<(), &'static str>;
     /// Unix seconds of the newest snapshot, or of the start if there is none.
     fn last_save_unix_s(&self) -> u64;
-    /// A unit with a FLUSHALL has reserved the position `record`, and nothing after it is in the log yet:
-    /// every slot is locked. The log before `dead_before`, a position at or before the start of the record,
-    /// is obsolete once the record is durable.
+    /// A unit with a FLUSHALL has reserved the position `record` and still holds the locks of all slots, so
+    /// the calls come in the order of their records. Once the record is durable, no key needs the log before
+    /// `dead_before`, a position at or before the start of the record.
     fn flushing_all(&self, record: Lsn, dead_before: Lsn);
     /// Makes room in the log for a record of `bytes`, which may take milliseconds.
     ///
@@ -274,7 +275,7 @@ pub trait Persistence: Send + Sync {
 
 /// The thread that reads durable channels from the log.
 pub trait DurableChannels: Send + Sync {
-    /// Passes a request to the thread; its answer goes to the worker.
+    /// Passes a request to the thread. The answer, if the request gets one, goes to the reader's worker.
     fn request(&self, request: Request);
     /// The flow control of a client that begins to read durable channels.
     fn new_flow(&self) -> Arc<Flow>;
@@ -293,7 +294,7 @@ pub trait Process: Send + Sync {
     fn reset_stats(&self);
     /// The memory of the process.
     fn memory_figures(&self) -> MemoryFigures;
-    /// Has every thread return free memory to the system; returns at once.
+    /// Has every worker return free memory to the system; returns at once.
     fn release_unused_memory(&self);
     /// The allocator's own report.
     fn allocator_report(&self) -> String;

@@ -12,12 +12,13 @@
 //!
 //! Invariants
 //! - A key is released only if it has not changed since this connection leased it last: the lease watches the
-//!   key as WATCH does. A client that renews the lease, sets the key, or removes it has taken the key over.
+//!   key as WATCH does. Another client that renews the lease, sets the key, or removes it has taken the key
+//!   over.
 //! - The token is the position of the record that grants the lease plus the reign of the log
 //!   (`storage::Log::token`), so it is greater than every token of the key before, and not the same as one
 //!   that another leader grants at the same position.
-//! - Connections end with their server. Their leases end at the deadlines, also on a replica that is
-//!   promoted.
+//! - The leases of a server that crashes, or loses the lead, end at their deadlines, also on the server that
+//!   leads next.
 
 use std::collections::BTreeMap;
 

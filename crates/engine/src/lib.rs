@@ -15,7 +15,8 @@
 //! - A handler that returns an error has changed nothing.
 //! - All keys that a command names are locked before it runs, in ascending slot order, and until its log
 //!   position is taken: the order in memory is the order in the log.
-//! - Data changes through [`Unit::apply`] only, and everything that a unit applies is in its one log record.
+//! - Commands change keys, libraries and settings through [`Unit::apply`] only. All that a unit has changed
+//!   when it ends, documents included, is in its one log record.
 //! - Every reply carries a gate. With durability `strict` it is the newest position of anything that the
 //!   reply could show; see [`execute::gate`].
 

@@ -86,9 +86,9 @@ impl LogMessages {
         self.cursors.clear();
     }
 
-    /// The position to begin at, and the end of a batch, at or before it, to read from. `tail` is the
-    /// position of the readers that have caught up, if there are any: a reader that begins with new messages
-    /// begins there.
+    /// The position to begin at, and the one at or before it to read from: the end of a batch, or a place in
+    /// the part that was lost. `tail` is the position of the readers that have caught up, if there are any: a
+    /// reader that begins with new messages begins there.
     ///
     /// # Errors
     /// See [`Refused`].
@@ -169,7 +169,7 @@ impl LogMessages {
         Ok(self.position_of(batch, lsn))
     }
 
-    /// The position at which the log begins, with the epoch of the next batch.
+    /// The position at which the log begins, with the epoch and the reign of the first batch.
     ///
     /// # Errors
     /// As [`LogMessages::place`].
@@ -211,7 +211,8 @@ impl LogMessages {
     }
 }
 
-/// Whether `wanted`, from a client, means `position`: earlier versions sent no reign.
+/// Whether `wanted`, from a client, means `position`. The positions that earlier versions sent to clients
+/// have no reign.
 fn is_said(wanted: Position, position: Position) -> bool {
     wanted == position || wanted == Position { reign: 0, ..position }
 }

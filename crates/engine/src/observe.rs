@@ -4,7 +4,8 @@
 //! ```text
 //!                        every command          every 32nd or so        slower than a threshold
 //!  counters (stats) ------- x
-//!  histograms, HOTKEYS ---------------------------- x
+//!  histograms ------------------------------------- x
+//!  HOTKEYS ---------------------------------------- half of these
 //!  SLOWLOG, LATENCY --------------------------------(x)---------------------- x
 //!  MONITOR ---------------- x, with any monitor
 //! ```

@@ -14,7 +14,7 @@ use crate::{
 /// The longest time after which a command that waits on a thread of its own is tried again.
 const PAUSE_MS_MAX: u64 = 20;
 
-/// The BUSY error of a command that needs a slot which a script has held for too long.
+/// The BUSY error of a command that needs a slot or a thread which a script has had for too long.
 pub(crate) fn busy_error(host: &Host) -> CommandError {
     match host.scripts.longest() {
         Some(ScriptKind::Function) => CommandError::BusyFunction,
@@ -63,9 +63,9 @@ impl Executor {
         }
     }
 
-    /// Executes an offloaded unit. Each time that the log has no room, or a slot is held by another unit,
-    /// `pause` is called with a number of milliseconds; then the command is tried again, in a round at the
-    /// time `now_ms()`.
+    /// Executes an offloaded unit. Each time that it cannot run now, `pause` is called with a number of
+    /// milliseconds; then the command is tried again, in a round at the time `now_ms()`. If the client is
+    /// killed meanwhile, the unit ends without having run, and the connection closes.
     pub fn execute_long(
         &mut self,
         unit: LongUnit,

@@ -198,7 +198,7 @@ impl Outbox {
         })
     }
 
-    /// So many of the sendable bytes were sent.
+    /// Notes that this many of the sendable bytes were sent.
     #[inline]
     pub fn consume(&mut self, mut count: usize) {
         while let Some((position, block)) = self.blocks.front() {

@@ -9,12 +9,12 @@ use wire::Args;
 
 use crate::{CommandError, Flags, Host, Keys, Row, Session, replication::RoleView};
 
-/// The error of a write while the lead is handed over: clients of a cluster try again.
+/// The error of a write where clients see a leader that takes no writes: clients of a cluster try again.
 const HANDING_OVER: CommandError =
     CommandError::Text("CLUSTERDOWN The lead is being handed over to another server. Try again.");
 
-/// The error for a command with keys or shard channels on a follower, or on a leader that hands over; `None`:
-/// the command runs here.
+/// The error for a command with keys or shard channels on a server that takes no writes; `None`: the command
+/// runs here.
 #[cold]
 pub(crate) fn redirect(row: &Row, args: Args<'_>, session: &Session, host: &Host) -> Option<CommandError> {
     let key = match row.keys {

@@ -107,7 +107,7 @@ pub enum WriteRefusal {
     Witness,
     /// Its group has removed it.
     Removed,
-    /// It is a member of a group without a leader.
+    /// It is a member of a group, and knows no leader or does not hear it.
     NoLeader,
     /// It leads its group, and no majority takes its log.
     NotCommitted,
@@ -161,20 +161,20 @@ impl WriteRefusal {
 /// The role of a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RoleView {
-    /// It follows no server.
+    /// It leads, or has given up the lead and follows nobody.
     Leader {
         /// The end of its durable log.
         end: Lsn,
         /// The replicas that follow it.
         replicas: Vec<Replica>,
     },
-    /// It follows another server, or is a member of a group and knows no leader.
+    /// It follows another server, is about to lead, or is a member of a group and knows no leader.
     Replica {
         /// The address of its leader; an empty name and port 0 if it knows none.
         leader: Address,
         /// The state of the link to the leader.
         link: LinkState,
-        /// The end of the log that is applied, and so shown.
+        /// The end of the log that is applied.
         applied: Lsn,
     },
 }
@@ -207,14 +207,14 @@ pub struct Failover {
 
 /// Whether this server may be read and written now, and why not.
 pub trait Availability: Send + Sync {
-    /// Whether nothing may be appended to the log here, not even expiries: another server writes it.
+    /// Whether nothing may be appended to the log here, not even expiries: another server writes it, or may
+    /// be about to.
     fn is_read_only(&self) -> bool;
 
     /// Why clients may not write; `None` if they may.
     fn refuses_writes(&self) -> Option<WriteRefusal>;
 
-    /// Whether the data of this server may not be shown: some of it may never have been acknowledged to any
-    /// client.
+    /// Whether the data of this server must not be shown: it is not known which of it is committed.
     fn is_stale(&self) -> bool;
 
     /// The whole error text for clients that read; `None` if they may.
@@ -248,13 +248,13 @@ pub trait Availability: Send + Sync {
         true
     }
 
-    /// How often this server has led its group, and then gone on as a follower: a reply that was begun before
-    /// that may show data that another leader has changed since.
+    /// How often this server has led its group, and then gone on as a follower. A reply that was begun before
+    /// the last such change may show data that another leader has changed since.
     fn times_stepped_down(&self) -> u64 {
         0
     }
 
-    /// Whether replies that have not left are dropped: a leader of a group was deposed, and restarts.
+    /// Whether replies that have not left are dropped, because this server has led its group and restarts.
     fn drops_replies(&self) -> bool {
         false
     }
@@ -275,7 +275,7 @@ pub trait Replication: Availability {
     /// so; or with an error.
     fn lead(&self, responder: Responder);
 
-    /// Hands over to a replica; returns at once. The error is the whole error text.
+    /// Begins to hand over to a replica; returns at once. The error is the whole error text.
     ///
     /// # Errors
     /// If a hand-over is not possible.
@@ -299,9 +299,9 @@ pub trait Replication: Availability {
     /// How many replicas have this position on their disks.
     fn count_flushed(&self, lsn: Lsn) -> usize;
 
-    /// Answers `responder` with the number of replicas that have the wanted position, once there are enough
-    /// or the time is over. If `wanted` asks for it, the answer begins with whether this server has the
-    /// position.
+    /// Answers `responder` with the number of replicas that have the wanted position, once all that `wanted`
+    /// requires holds or the time is over. If `wanted` asks for it, the answer begins with whether this
+    /// server has the position.
     fn wait_flushed(&self, wanted: Wanted, responder: Responder);
 
     /// Answers `responder` with 1 once this server shows the writes up to `lsn`, or with 0 at the timeout.

@@ -1,8 +1,8 @@
 //! The answer channels of replies that another thread writes, long after the command has run (as for SAVE).
 //!
-//! A responder is the answer channel of a deferred reply, in the hands of the thread that does the work. The
-//! client runs no command meanwhile; a disconnected client is not answered. It is not a wait for a key (see
-//! `blocking`). It has no timeout of its own, and CLIENT UNBLOCK ends only waits for a position of the log.
+//! A responder is in the hands of the thread that does the work. The client runs no command meanwhile; a
+//! disconnected client is not answered. The wait for a key is something else (see `blocking`). A responder
+//! has no timeout of its own, and CLIENT UNBLOCK ends only waits for a position of the log.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use wire::{Protocol, ReplyWriter};
 
 use crate::clients::Client;
 
-/// The answer channel of a deferred reply.
+/// The right to answer a client that waits; see the module documentation.
 #[derive(Debug)]
 pub struct Responder {
     client: Arc<Client>,
@@ -21,7 +21,7 @@ pub struct Responder {
 }
 
 impl Responder {
-    /// The answer channel of a client. `is_silent`: it gets no replies.
+    /// The right to answer this client. `is_silent`: it gets no replies.
     pub(crate) fn new(client: Arc<Client>, protocol: Protocol, is_silent: bool) -> Responder {
         Responder { client, protocol, is_silent }
     }

@@ -13,7 +13,7 @@ pub struct Rules {
     pub limits: MemoryLimits,
     /// Whether the server is loading.
     pub loading: bool,
-    /// Whether nothing is appended, not even expiries: another server writes the log.
+    /// Whether nothing is appended, not even expiries: another server writes the log, or may be about to.
     pub read_only: bool,
     /// Why clients may not write; `None` if they may.
     pub refusal: Option<WriteRefusal>,
@@ -100,8 +100,8 @@ impl Rules {
         if !row.flags.has(Flags::WRITE) {
             return Ok(true);
         }
-        // `false` does not count: if the log cannot take the record now, the record, which is small, waits as
-        // a transaction's record does.
+        // `false` is ignored: if the log cannot take the record now, the record, which is small, waits as a
+        // transaction's record does.
         self.admit_write(appender, 0)?;
         let limits = &self.limits;
         let fits = limits.memory_bytes_max == 0 || keyspace.bytes() <= limits.memory_bytes_max;

@@ -3,7 +3,8 @@
 //! The machine of one worker is in `script_machine`, the commands are in `commands::scripts`.
 //!
 //! Invariants
-//! - A script is one unit: it runs with the locks of its keys, and all its effects are one record.
+//! - A script is one unit or a part of one: it runs with the locks of its keys, and all its effects are in
+//!   one record.
 //! - A script that touches an undeclared key locks its slot if that is possible without waiting. If not, its
 //!   effects are undone, and it runs again with every slot locked. Its first run was visible to no other
 //!   client.

@@ -41,10 +41,10 @@ pub enum Place {
     #[default]
     Client,
     /// A place beyond those for clients, kept for other servers: clients must not keep members out of their
-    /// own group, or replicas from their leader. Only
+    /// own group, or replicas from their leader. Only commands with
     /// [`Flags::BETWEEN_SERVERS`](crate::Flags::BETWEEN_SERVERS) run there.
     Reserve,
-    /// The connection has lost its reserved place, because its client is no other server.
+    /// The connection has lost its reserved place: its client is no other server, or has not said so in time.
     Lost,
 }
 

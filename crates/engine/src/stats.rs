@@ -72,7 +72,7 @@ impl RowTotals {
 pub struct Totals {
     /// Keys evicted to make room.
     pub evicted_keys: u64,
-    /// Keys removed because they had expired.
+    /// Keys that active expiry has removed.
     pub expired_keys: u64,
     /// Reads of keys that existed.
     pub keyspace_hits: u64,

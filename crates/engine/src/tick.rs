@@ -80,7 +80,7 @@ pub struct RoundEnd {
 /// The parked connections, notices, and commands waiting for room that a worker holds until the log moves.
 #[derive(Debug)]
 pub struct Tick<C> {
-    /// In the order of their rounds.
+    /// In the order in which they were parked.
     parked: VecDeque<(Lsn, C)>,
     notices: EventQueue,
     awaiting_room: VecDeque<C>,
@@ -112,7 +112,7 @@ enum Step {
     /// Notices were published: their messages leave before replies that were parked behind them.
     DeliverNotices(AfterRelease),
     AskForRoom,
-    /// So many commands are still to be resumed.
+    /// The number of commands that are still to be resumed.
     Resume(usize),
     GatherMessages,
     Deliver,
@@ -122,7 +122,7 @@ enum Step {
 /// The step that follows a release.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum AfterRelease {
-    /// To count those that still wait.
+    /// The connections that still wait are counted: with several, the sockets get another look.
     LookForWrites,
     AskForRoom,
 }
@@ -228,8 +228,8 @@ impl<C> Tick<C> {
         self.step = Step::GatherWrites;
     }
 
-    /// Takes the connections that are parked at positions up to `up_to`, where replicas have not acknowledged
-    /// in time.
+    /// Takes the connections that are parked at positions up to `up_to`: replicas have not acknowledged these
+    /// positions in time.
     pub fn take_overdue(&mut self, up_to: Lsn) -> Vec<C> {
         let (overdue, parked) = self.parked.drain(..).partition(|(gate, _)| *gate <= up_to);
         self.parked = parked;

@@ -127,7 +127,7 @@ impl Transaction {
         self.any(Flags::DOCUMENTS)
     }
 
-    /// When the transaction can be offloaded.
+    /// Until when the transaction can be offloaded.
     pub fn mobility(&self) -> Mobility {
         self.mobility
     }

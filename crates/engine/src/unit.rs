@@ -4,8 +4,8 @@
 //! - Slots are locked in ascending order, all before the first access, and released only after the log
 //!   position of the unit is taken. Only a script may add a slot later, if that needs no waiting
 //!   ([`Unit::try_lock`]).
-//! - Every effect that changes something is encoded, in order; together they are the unit's one log record.
-//!   Messages to durable channels stand among them.
+//! - Every effect that changes something, and is not undone, is encoded, in order; together they are the
+//!   unit's one log record. Messages to durable channels stand among them, changes of documents behind them.
 //! - Access to a key whose slot is not locked is a bug and panics.
 
 mod databases;
@@ -46,7 +46,7 @@ pub(crate) use locks::Locks;
 pub(crate) use scratch::{Scratch, UnitAccess};
 use undo::Undo;
 
-/// Keys that may serve a waiter, in the order in which they were filled.
+/// Keys that may serve a waiter, in the order in which they were noted.
 pub(crate) type ReadyKeys = VecDeque<(DbId, Box<[u8]>)>;
 
 /// The locked slots of one command, transaction or script, and the effects applied so far.
@@ -199,7 +199,8 @@ impl<'k> Unit<'k> {
         self.as_of_ms
     }
 
-    /// The hash of a key, computed once for the keys of the command.
+    /// The hash of a key. It is known already for a key of the command, if the command uses its keys in
+    /// order.
     #[inline]
     pub fn hash(&self, key: &[u8]) -> KeyHash {
         self.known.hash(key).unwrap_or_else(|| self.keyspace.hash(key))
@@ -500,13 +501,13 @@ impl<'k> Unit<'k> {
         due.len()
     }
 
-    /// Whether the unit has changed anything.
+    /// Whether the unit's record has anything; changes of documents are added at the commit only.
     #[inline]
     pub fn changed(&self) -> bool {
         !self.effects.is_empty()
     }
 
-    /// The size of the unit's record so far, in bytes.
+    /// The size of the unit's record so far, in bytes, without the changes of documents.
     #[inline]
     pub fn record_bytes(&self) -> usize {
         self.effects.len()
@@ -539,9 +540,9 @@ impl<'k> Unit<'k> {
     }
 
     /// Ends the unit: takes its position in the log while its slots are locked, unlocks them, fills the
-    /// record. Returns the newest position that the unit saw or wrote, and whether it wrote or repeats an
-    /// earlier write. `flushing` is the host for a FLUSHALL: it must know the position before any record can
-    /// follow.
+    /// record. Returns the newest position that the unit saw or wrote ([`Lsn::MAX`] if the log has failed),
+    /// and whether it wrote or repeats an earlier write. `flushing` is the host if the unit has removed every
+    /// key: it learns the position while all slots are still locked.
     ///
     /// Takes `self` by reference: a unit is large, and moving it costs more than the commit.
     #[inline]

@@ -119,7 +119,7 @@ impl Principal {
         self.record.is_some()
     }
 
-    /// Whether anybody is this user without a password.
+    /// Whether anybody can be this user without a password.
     pub fn admits_everybody(&self) -> bool {
         self.user.is_enabled && self.user.needs_no_password
     }
@@ -160,7 +160,7 @@ impl UserSet {
         self.by_name.get(name)
     }
 
-    /// The user that clients are who have not logged in.
+    /// The user of clients that have not logged in.
     pub fn default_user(&self) -> &Arc<Principal> {
         self.get(DEFAULT_USER.as_bytes()).expect("it is always there")
     }
@@ -404,7 +404,7 @@ impl Users {
         tracing::warn!(target: "server", %address, failures, unlogged, "a client failed to log in");
     }
 
-    /// Notes that a client has failed to log in over HTTP, and that nobody is slowed down for it.
+    /// Notes that the token of a client over HTTP was refused. Nobody is slowed down for it.
     pub fn note_refused_token(&self, address: IpAddr, now_ms: u64) {
         self.counts.0[Reason::Auth as usize].fetch_add(1, Ordering::Relaxed);
         self.audit_failed_login(b"HTTP", b"", &address.to_string(), now_ms);

@@ -36,7 +36,7 @@ impl KeyWait {
 }
 
 impl KeyWait {
-    /// Ends the wait without an answer. Returns whether this call ended it; if not, an answer is on its way.
+    /// Ends the wait without an answer. Returns whether this call ended it; if not, something else has.
     pub(crate) fn end(&self) -> bool {
         self.waiter.end()
     }
@@ -52,7 +52,7 @@ impl Wait {
     }
 
     /// The timeout has passed: ends the wait for a key and returns the reply. `None` if something else has
-    /// ended the wait, whose reply is on its way, or if it is another kind of wait.
+    /// ended the wait, or if it is another kind of wait.
     pub fn time_out(&self) -> Option<Vec<u8>> {
         let Wait::Key(KeyWait { waiter, .. }) = self else { return None };
         waiter.end().then(|| waiter.reply(|reply| reply.null_array()))

@@ -19,7 +19,7 @@ use crate::{
 /// Keys that one client may watch.
 const WATCHED_KEYS_MAX: usize = 1 << 16;
 
-/// The keys that a client watches (WATCH). Dropping it withdraws from all of them.
+/// The keys that a client watches (WATCH), or the key of one lease. Dropping it ends the watches.
 #[derive(Debug, Default)]
 pub struct Watches {
     watching: Option<Box<Watching>>,
@@ -82,7 +82,7 @@ impl Watches {
         })
     }
 
-    /// Notes that a key is watched that cannot be read now: EXEC will fail as if the key had changed.
+    /// Notes a watch on a key that cannot be read now: EXEC will fail as if the key had changed.
     pub(crate) fn add_unseen(&mut self, interests: &Arc<Interests>) {
         let new = || Watching { interests: interests.clone(), broken: Arc::default(), keys: BTreeMap::new() };
         let watching = self.watching.get_or_insert_with(|| Box::new(new()));

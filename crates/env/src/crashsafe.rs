@@ -11,10 +11,10 @@
 //! - *Destination before source*, if the directories differ: on a file system whose renames are not atomic
 //!   across directories, a crash in between leaves two names rather than none.
 //!
-//! Invariants
+//! Invariants, which [`create_with_mode`] alone does not keep
 //! - A reader of `path` sees the complete old or the complete new contents, at any moment and after any
 //!   crash.
-//! - Every unfinished file ends in `.tmp`, and no other file does, except in [`create_with_mode`].
+//! - An unfinished file has a name that ends in `.tmp`.
 
 use std::ffi::OsString;
 use std::io;
@@ -59,8 +59,8 @@ pub fn write_atomically_with(
     rename_durably(disk, &tmp, path)
 }
 
-/// Does the same as [`write_atomically`], on [`RealDisk`] and with the permissions `mode`. It is for files
-/// with secrets.
+/// Replaces or creates `path` with `bytes` and the permissions `mode`, durably and atomically, on
+/// [`RealDisk`]. It is for files with secrets, and does not use the [`reserve`].
 ///
 /// # Errors
 /// I/O errors; `path` then holds the complete old or the complete new contents.
@@ -82,8 +82,8 @@ pub fn write_atomically_with_mode(path: &Path, bytes: &[u8], mode: u32) -> io::R
 /// It is for files that nobody uses before success is reported: a crash may leave a part of the file.
 ///
 /// # Errors
-/// [`io::ErrorKind::AlreadyExists`] if there is anything at `path`, which is left as it was. After another
-/// I/O error there is no file.
+/// [`io::ErrorKind::AlreadyExists`] if there is anything at `path`, which is left as it was. After an I/O
+/// error of the file, it is removed if possible; after one of the sync of its directory, it stays.
 pub fn create_with_mode(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
     let file = RealDisk.create_new_with_mode(path, mode)?;
     let written = file.write_all_at(bytes, 0).and_then(|()| file.sync_all());

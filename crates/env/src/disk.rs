@@ -116,7 +116,7 @@ pub trait File: Send + Sync {
     /// Size in bytes.
     fn len(&self) -> io::Result<u64>;
 
-    /// Whether the file is empty.
+    /// Whether [`File::len`] is 0.
     fn is_empty(&self) -> io::Result<bool> {
         self.len().map(|bytes| bytes == 0)
     }

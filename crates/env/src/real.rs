@@ -139,10 +139,10 @@ fn or_current(dir: &Path) -> &Path {
 struct RealFile {
     buffered: fs::File,
     access: Access,
-    /// The descriptor for direct writes, once it was opened; it holds `None` if the file system refused
-    /// direct I/O at open.
+    /// The descriptor for direct writes, once one was requested; it holds `None` if that could not be opened,
+    /// as on a file system that refuses direct I/O.
     direct: OnceLock<Option<fs::File>>,
-    /// Whether the file system accepted `O_DIRECT` at open but refused the first write.
+    /// Whether the file system accepted `O_DIRECT` at open but has refused an aligned write.
     direct_refused: AtomicBool,
 }
 

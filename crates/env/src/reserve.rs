@@ -10,7 +10,7 @@
 //!
 //! Invariants
 //! - The file has its full size, or another name: it is renamed when it is complete.
-//! - It is made only where at least as much is left for others.
+//! - It is made only where at least three times its size is left for others.
 
 use std::{io, path::Path};
 
@@ -18,7 +18,7 @@ use crate::{Access, Disk, crashsafe::write_atomically_with};
 
 /// The name of the file.
 pub const NAME: &str = "reserve";
-/// Its size: some small files, and twice what a restart within the process requires.
+/// Its size: twice the room for small files that a restart within the process requires.
 pub const BYTES: u64 = 512 << 10;
 /// The least free space with which it is made; removing it alone leaves less, so it is not made anew from its
 /// own room.
@@ -50,7 +50,8 @@ pub fn keep(disk: &dyn Disk, dir: &Path) -> io::Result<()> {
     })
 }
 
-/// Gives the room of the reserve back to the disk. Returns whether there was a reserve.
+/// Gives the room of the reserve back to the disk. Returns whether there was a reserve, and its removal is
+/// durable.
 pub fn release(disk: &dyn Disk, dir: &Path) -> bool {
     disk.remove(&dir.join(NAME)).is_ok() && disk.sync_dir(dir).is_ok()
 }

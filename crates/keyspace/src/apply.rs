@@ -60,7 +60,8 @@ pub struct Applied {
     pub updated: u64,
     /// Elements, members, fields or entries that are gone; of a stream also groups and pending entries.
     pub removed: u64,
-    /// The number of elements, members, fields or entries of the collection after the effect; 0 after a Put.
+    /// After an operation on a collection, the number of its elements, members, fields or entries; 0 after
+    /// other effects.
     pub len: u64,
     /// Whether nothing was done because the key holds another type. In an effect from a log or snapshot this
     /// is damage.
@@ -126,10 +127,10 @@ impl SlotGuard<'_> {
     }
 
     /// Does the same as `apply`, for a caller that already has the hash of the key. Only effects on one key
-    /// use the hash.
+    /// use the hash, and they do not check that it is the hash of the key.
     ///
     /// # Panics
-    /// If the hash, or a key of the effect, is of another slot.
+    /// If the hash for an effect on one key, or a key of another effect, is of another slot.
     #[inline]
     pub fn apply_hashed(
         &mut self,

@@ -10,14 +10,15 @@
 //! list is shared and written without the lock; an edit copies the chunk that it changes (`long_list`). So
 //! the whole slot is captured as it was when its `last_lsn` had the value that is in the stream.
 //!
-//! A replica applies a Move as its leader has logged it, also from a slot that is not captured to one that
+//! A follower applies a Move as its leader has logged it, also from a slot that is not captured to one that
 //! is: then the source is captured as of that time, before the walk reaches it (`early`). From then on,
 //! entries of the source are captured before they change, as in the slot that the walk is in.
 //!
 //! # Stream
 //! For each slot, the stream has a head and then rows and effects (see [`crate::Effect`]), which make the
-//! content of the slot if it is empty before. A key whose value is one piece of memory is a row with that
-//! memory. A key with a large value is a Put and effects that add to it, in order.
+//! content of the slot if it is empty before. A key whose value lies in its entry is a row with the bytes of
+//! the value. A key with a big collection, or with a string above `STRING_PIECE_BYTES`, is a Put and effects
+//! that add to it, in order.
 //!
 //! ```text
 //! head:  0  u8   0xfe, which no effect begins with

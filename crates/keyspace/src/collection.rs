@@ -11,8 +11,8 @@
 //! ```
 //!
 //! Invariants
-//! - A collection is never empty: applying an effect removes the key of a collection that becomes empty. Only
-//!   a stream may be empty.
+//! - A collection is never empty: the maker of a Put gives it elements, and applying an effect removes the
+//!   key of a collection that becomes empty. Only a stream may be empty.
 //! - A collection goes from packed to big, and not back before it is loaded anew. No effect and no value
 //!   depends on the form.
 //! - An edit of one element changes a small piece of a big collection, however large the collection is. Only

@@ -200,8 +200,8 @@ pub enum KeyOp<'a> {
         /// The new element.
         item: &'a [u8],
     },
-    /// Adds an element to a list, before the element at an index; does nothing if the list is shorter than
-    /// the index.
+    /// Adds an element to a list at an index, which may be the length of the list; does nothing if the list
+    /// is shorter.
     ListInsert {
         /// The index that the element will have.
         index: u64,

@@ -133,10 +133,10 @@ impl Entry {
         Some(unsafe { &mut *self.as_ref().big_address() })
     }
 
-    /// The packed form of a collection, to be changed without changing its length.
+    /// The payload, to be changed without changing its length.
     ///
     /// # Panics
-    /// If the collection is big: its payload is an address.
+    /// If the value is a big collection: its payload is an address.
     #[inline]
     pub(crate) fn payload_mut(&mut self) -> &mut [u8] {
         assert!(!self.as_ref().is_big(), "the payload of a big collection is an address");

@@ -30,10 +30,10 @@ const RANDOM_KEY_TRIES: usize = 64;
 /// entry for the policy.
 const TRIES_PER_SAMPLE: usize = 4;
 
-/// Which key is evicted when memory is full.
+/// Which key of a random sample is evicted when memory is full.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum EvictionPolicy {
-    /// Evicts no key: writes are refused.
+    /// Evicts no key: when memory is full, commands that need more are refused.
     #[default]
     NoEviction,
     /// Evicts the key that was not used for longest.

@@ -146,7 +146,7 @@ impl Keyspace {
 
     /// Whether a Move from a slot to another may be logged now; both slots are locked. It may not while a
     /// snapshot has captured the destination but not the source, because the value would then be missing from
-    /// the snapshot. A replica has no choice: see [`LockedSlots::capture_before_moves`].
+    /// the snapshot. A follower has no choice: see [`LockedSlots::capture_before_moves`].
     pub fn may_move(&self, from: SlotId, to: SlotId) -> bool {
         self.captured.contains(from) || !self.captured.contains(to)
     }

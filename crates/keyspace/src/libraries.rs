@@ -53,11 +53,11 @@ impl FunctionFlags {
     pub const NO_WRITES: FunctionFlags = FunctionFlags(1);
     /// The function may run when memory is full.
     pub const ALLOW_OOM: FunctionFlags = FunctionFlags(1 << 1);
-    /// The function may run on a replica that has lost its leader.
+    /// The function may run where the data may not be shown, such as on a replica that has lost its leader.
     pub const ALLOW_STALE: FunctionFlags = FunctionFlags(1 << 2);
-    /// The function does not run in a cluster.
+    /// The function says that it does not run in a cluster. Sheaf runs it nevertheless.
     pub const NO_CLUSTER: FunctionFlags = FunctionFlags(1 << 3);
-    /// The function may use keys of several slots.
+    /// The function says that it uses keys of several slots in a cluster. Here every function may.
     pub const ALLOW_CROSS_SLOT_KEYS: FunctionFlags = FunctionFlags(1 << 4);
 
     const NAMES: [(FunctionFlags, &'static str); 5] = [

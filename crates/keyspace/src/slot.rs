@@ -5,8 +5,8 @@
 //! aware of other slots.
 //!
 //! Invariants
-//! - A thread that holds the lock of a slot waits only for locks of higher `SlotId`s, so two threads never
-//!   wait for each other. `Keyspace::try_lock` does not wait, so it may lock any slot.
+//! - A thread that holds the lock of a slot waits for another slot only if that has a higher `SlotId`, so two
+//!   threads never wait for each other. `Keyspace::try_lock` does not wait, so it may lock any slot.
 //! - `last_lsn` never goes back.
 //! - `next_expiry_ms` is the deadline of the first item of the expiry heaps, `u64::MAX` if there is none. It
 //!   is written under the lock and read without it.
@@ -207,13 +207,15 @@ impl<'k> SlotGuard<'k> {
         self.slot
     }
 
-    /// The LSN of the last record that changed this slot; `Lsn::ZERO` if none did.
+    /// The LSN of the last record whose unit held the lock of the slot, whether or not it changed the slot.
+    /// `Lsn::ZERO` if there is none; `Lsn::MAX` if that record cannot be written.
     #[inline]
     pub fn last_lsn(&self) -> Lsn {
         self.state.last_lsn
     }
 
-    /// Notes the LSN of the record that holds the effects just applied.
+    /// Notes the LSN of a record whose effects were applied under this lock, here or in slots that are locked
+    /// together with this one. Readers then see the changes of libraries and settings.
     ///
     /// # Panics
     /// If the LSN is below the LSN of an earlier record: memory and log would disagree on the order.

@@ -7,7 +7,7 @@
 //! Invariants
 //! - Members come into force when their record is committed, and are saved before.
 //! - At a start the newest roster in the data may not be committed: in that case the roster before it is in
-//!   force, unless the file says that the newest one was.
+//!   force, unless `group.json` says that the newest one was.
 
 use std::{io, sync::Arc};
 
@@ -65,7 +65,7 @@ impl Known {
             None => Some(saved),
         });
         let members = match &roster {
-            // The log may have a later change that is not committed.
+            // The members in force decide, not the newest roster: its change may not be committed.
             Some(_) if in_force.as_ref().is_some_and(|it| lists(it, votes.id())) => in_force,
             Some(roster) if roster.find(votes.id()).is_some() => Some(roster.members()),
             Some(_) => return None,
@@ -166,8 +166,8 @@ fn lists(members: &Members, id: MemberId) -> bool {
 /// The roster after a change, to be recorded in the data; one change is made at a time.
 ///
 /// # Errors
-/// If this member does not lead, another change is not in force yet, or the leader would not be a member; or
-/// `change` fails.
+/// If this member does not lead, or has committed nothing in its term yet; if another change is not in force
+/// yet, or the leader would not be a member; or `change` fails.
 pub fn changed_roster(
     votes: &Votes,
     data: &DataSettings,

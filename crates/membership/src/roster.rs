@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 /// The prefix of names among the settings of the data that are no settings, but facts about the group to
 /// which the data belong.
 pub const OF_GROUP: &str = "group:";
-/// The name of the roster in the data, behind the prefix [`OF_GROUP`].
+/// The name of the roster in the data, after the prefix [`OF_GROUP`].
 pub const ROSTER: &str = "roster";
 /// The maximum number of members of a group.
 pub const MEMBERS_MAX: usize = 9;

@@ -7,8 +7,9 @@ use storage::{BatchInfo, Chains, CursorRead, Error, Log};
 
 use crate::{Known, OF_GROUP, ROSTER, Votes};
 
-/// The maximum number of batches of the log that are looked at when a member starts. A leader cannot write as
-/// many before it notices that it has lost its majority.
+/// The maximum number of batches of the log that are looked at when a member starts; all earlier ones count
+/// as committed. A leader whose log no majority takes refuses writes after `ack-timeout`, and normally has
+/// written far fewer batches by then.
 const BATCHES_AT_START: usize = 1 << 16;
 
 /// The maximum bytes of the log in one read.
@@ -48,9 +49,9 @@ pub fn start(votes: &Votes, known: &mut Known, log: &Log, seed: u64) -> Result<S
     if batches.is_empty() && log.shippable_lsn() > Lsn::ZERO {
         return Ok(Started::CopiesAnew);
     }
-    // All batches before the first one that is known were committed. The first known batch may not be: in a
-    // log that was copied, it can be the leader's newest. The epoch of the batch before it is not known and
-    // decides nothing: votes compare last batches.
+    // All batches before the first one that is known count as committed (see `BATCHES_AT_START`). The first
+    // known batch may not be committed: in a log that was copied, it can be the leader's newest. The epoch of
+    // the batch before it is not known and decides nothing: votes compare last batches.
     let before = |first: &BatchInfo| Batch { number: first.number - 1, epoch: first.epoch, end: first.start };
     let committed = batches.first().filter(|first| first.number > 0).map(before);
     let batches = references(&batches);
@@ -82,7 +83,7 @@ pub fn start(votes: &Votes, known: &mut Known, log: &Log, seed: u64) -> Result<S
     Ok(Started::Member(member.into()))
 }
 
-/// Where the newest roster is recorded, if that is behind `from`.
+/// The end of the newest record of a roster in the log from the last batch before `from` on.
 fn recorded_at(log: &Log, from: Lsn) -> Result<Option<Lsn>, Error> {
     let first = log.last_batches(from, BATCHES_AT_START)?.first().map_or(from, |batch| batch.start);
     let start = first.max(log.start_lsn());

@@ -1,5 +1,5 @@
-//! The votes of this member: the machine of the crate `consensus`, with its file and its clock. The server
-//! has its connections.
+//! The votes of this member: the machine of the crate `consensus`, with its file and its clock, but without
+//! connections.
 //!
 //! Every thread that has an input takes the lock, gives the input to the machine, and acts on the outcome: it
 //! saves the ballot, sends the messages, and reports the committed position and the leadership.
@@ -220,7 +220,7 @@ impl Votes {
         }
     }
 
-    /// Looks at the machine.
+    /// Looks at the machine; `None` if this server takes part in no votes.
     pub fn look<T>(&self, look: impl FnOnce(&Member) -> T) -> Option<T> {
         self.member.lock().as_ref().map(|(member, _)| look(member))
     }
@@ -269,7 +269,7 @@ impl Votes {
         Some(outcome)
     }
 
-    /// These batches, the next ones of the log here, are durable.
+    /// Notes that these batches, the next ones of the log here, are durable.
     pub fn durable(&self, batches: &[Batch]) {
         self.input(|member, now_us| {
             let mut timed = self.timed.lock();
@@ -406,7 +406,7 @@ impl Votes {
     ///
     /// # Errors
     /// If the sender does not lead any more, the batches do not continue the log here, or this member takes
-    /// part in no votes.
+    /// part in no votes; or if the connection was made before this server became a member.
     pub fn accept(
         &self,
         link: Option<Link>,

@@ -10,7 +10,7 @@ use wire::glob;
 
 use crate::{index::Index, kind::Kind, mailbox::Inbox, patterns::Patterns, topic::Name, waiting::Waiting};
 
-/// The greatest number of workers.
+/// The maximum number of workers.
 pub const WORKERS_MAX: usize = 128;
 
 /// The prefix of keyspace notification channels.

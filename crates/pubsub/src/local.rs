@@ -32,7 +32,7 @@ use fan_out::FanOut;
 /// The bytes of undelivered frames published on this worker above which [`Local::must_deliver`] is true. This
 /// limits the size of blocks and of single deliveries.
 const PENDING_BYTES_MAX: usize = 256 << 10;
-/// Approximate bytes copied to subscribers between two calls of [`Local::take_due`].
+/// The approximate maximum of bytes that are copied to subscribers between two calls of [`Local::take_due`].
 const COPIED_BYTES_MAX: usize = 16 << 20;
 /// A subscriber with more subscriptions is never counted as behind, because counting visits each of its
 /// topics.

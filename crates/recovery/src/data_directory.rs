@@ -12,8 +12,8 @@ use storage::Control;
 
 /// The settings set by clients, a file of the crate `settings`.
 const SETTINGS_FILE: &str = "settings.toml";
-/// Names that a data directory can have before it has a control file, or after the control file is lost; in
-/// the latter case the start reports the problem.
+/// Names in a data directory that has no control file yet, or has lost it; in the latter case the start
+/// reports the problem.
 const OWN: [&str; 15] = [
     DirLock::NAME,
     "control",

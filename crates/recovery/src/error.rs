@@ -13,7 +13,7 @@ pub const DOCUMENTS_REMEDY: &str = "Restore documents/ from a backup, or have th
 /// Why recovery failed.
 #[derive(Debug, thiserror::Error)]
 pub enum RecoverError {
-    /// The log cannot be read or is damaged.
+    /// The log or a snapshot cannot be read or written, or the log is damaged.
     #[error(transparent)]
     Storage(#[from] storage::Error),
     /// An intact record has effects unknown to this version.
@@ -87,7 +87,8 @@ pub enum RecoverError {
         /// The alternatives.
         remedy: Remedy,
     },
-    /// No snapshot or log begins at the position of [`Mode::From`](crate::recover::Mode::From).
+    /// Neither a snapshot from which the log can be replayed, nor a log that holds everything, begins at the
+    /// position of [`Mode::From`](crate::recover::Mode::From).
     #[error("cannot recover from lsn {from}: no snapshot begins there that the log reaches back to. {}", listed(.possible))]
     NoBase {
         /// The requested position.
@@ -104,7 +105,7 @@ pub enum RecoverError {
 }
 
 impl RecoverError {
-    /// A sentence about `--force-recovery`, for errors that it can get past and that do not name it;
+    /// A sentence about `--force-recovery`, if the log is damaged or a record meets a value of another type;
     /// otherwise empty.
     pub fn last_resort(&self) -> &'static str {
         match self {
@@ -118,7 +119,7 @@ impl RecoverError {
     }
 }
 
-/// The alternatives if the newest snapshot is damaged.
+/// The alternatives if the snapshot to start from is damaged.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Remedy {
     dir: PathBuf,

@@ -20,8 +20,8 @@
 //! - Members are on disk before they come into force.
 //! - A new directory gets a new member id: the votes of a lost disk are never given twice.
 //! - A witness stays one, because its directory has a log and no data. It has its list of the members here,
-//!   because the part of the log that holds the list is forgotten.
-//! - A full disk does not keep it from being written: a member has a reserve ([`env::reserve`]).
+//!   because the part of the log that holds the list may be forgotten.
+//! - On a full disk, this file gets the room of the reserve, if the member has it ([`env::reserve`]).
 //! - A backup has no such file: a restored directory is no member.
 //! - A modified file is refused: the checksum covers all other fields.
 

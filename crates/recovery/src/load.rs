@@ -3,8 +3,9 @@
 //! Each thread takes the next run of chunks, reads and verifies it, and fills its slots. Runs share no slot,
 //! so the threads share only the number of the next run, and slot locks without contention.
 //!
-//! The snapshot is the newest from which the log can be replayed. If it is damaged, the server does not
-//! start, and names the alternatives; the operator must choose, because damage must not go unnoticed.
+//! By default, the snapshot is the newest from which the log can be replayed. If it is damaged, the server
+//! does not start, and names the alternatives; the operator must choose, because damage must not go
+//! unnoticed.
 //!
 //! Invariants
 //! - Memory in flight is bounded: per thread one chunk as stored and one decompressed.

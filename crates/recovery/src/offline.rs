@@ -82,14 +82,14 @@ impl<'a> Place<'a> {
         }
     }
 
-    /// Loads the state of the directory. Changes nothing in it, except that temporary files are removed, and
-    /// a directory without a log gets an empty one.
+    /// Loads the keyspace of the directory; document databases are left out. Changes nothing in the
+    /// directory, except that temporary files are removed, and a directory without a log gets an empty one.
     pub fn load(&self, report: Report<'_>) -> Result<(Keyspace, Recovery), RecoverError> {
         let recovery = Recovery::open(self.disk.clone(), self.dir, self.options, self.entropy)?;
         self.load_opened(recovery, report)
     }
 
-    /// Loads the state at the last record at or before `until`; the directory may be read-only.
+    /// Loads the keyspace as of the last record at or before `until`; the directory may be read-only.
     pub fn load_until(&self, until: Lsn, report: Report<'_>) -> Result<(Keyspace, Recovery), RecoverError> {
         let mut recovery = Recovery::open_to_read(self.disk.clone(), self.dir)?;
         recovery.read_until(until);

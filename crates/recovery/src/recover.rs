@@ -61,8 +61,8 @@ pub fn recover(
 }
 
 /// As [`recover`], but opens the log as a mirror, whose batches come from another server. The returned chains
-/// are needed to apply further batches. [`Mode::Force`] acts as [`Mode::Newest`]: damaged data is copied anew
-/// from the leader.
+/// are needed to apply further batches. [`Mode::From`] sets no snapshot aside. [`Mode::Force`] acts as
+/// [`Mode::Newest`]: damaged data is copied anew from the leader.
 ///
 /// # Errors
 /// As [`recover`].

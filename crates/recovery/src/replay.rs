@@ -1,8 +1,8 @@
-//! Replay: applies records of the log to the keyspace, in recovery and on a replica.
+//! Replay: applies records of the log to the keyspace, in recovery and on a follower.
 //!
 //! ```text
 //! recovery: the whole log, without readers      reader --(effects by slot)--> appliers      `split`
-//! replica:  the leader's committed records,     batches --> record by record, atomically    `live`
+//! follower: the leader's committed records,     batches --> record by record, atomically    `live`
 //!           while clients read
 //! witness:  settings alone, in both cases                                                   `settings`
 //! ```
@@ -12,8 +12,8 @@
 //!
 //! Invariants
 //! - Effects of one slot are applied in log order, and the slot records the LSN of the last one.
-//! - A record that does not decode is an error with its LSN, and so is one that changes a value of another
-//!   type. A recovery then fails as a whole; a replica applies nothing after the record, and stops.
+//! - A record that does not decode is an error with its LSN, and so is one whose effect meets a value of
+//!   another type. A recovery then fails as a whole; a follower applies nothing after the record, and stops.
 
 mod live;
 pub(crate) mod settings;
@@ -25,7 +25,8 @@ use lsn::Lsn;
 pub use self::live::Replayer;
 use crate::error::RecoverError;
 
-/// Observes every effect that is applied. The unit type ignores effects.
+/// Observes every effect that is applied, except on a witness: there it only learns of records. The unit type
+/// ignores all.
 pub trait Observer {
     /// An effect was applied; the slots of its record are locked.
     fn saw(&mut self, effect: &Effect<'_>);

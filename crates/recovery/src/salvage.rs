@@ -16,8 +16,8 @@
 //!   written and leftovers of interrupted writes are removed. A crash before the control file is replaced
 //!   leaves a directory that an ordinary start refuses: as before, or because the snapshot of memory is of
 //!   another log. So the snapshot comes before the documents: saving them may end what made the start refuse.
-//! - A damaged chunk of a snapshot loses all keys of its slots. The log's effects on these keys are applied
-//!   only to keys that the log creates again, not to those whose earlier state is lost.
+//! - A damaged chunk of a snapshot loses all keys of the slots in its run. The log's effects on these keys
+//!   are applied only to keys that the log creates again, not to those whose earlier state is lost.
 //! - A confirmed recovery begins a new log. Messages of durable channels are in the old one alone, so all of
 //!   them are lost: the report counts them, and the data say so to their readers (`messages`).
 //! - After a hole in the log, whole records are applied as they are. A key changed by a lost record has its
@@ -327,7 +327,7 @@ fn reach(slot: &mut SlotGuard<'_>, lsn: Lsn) {
 }
 
 /// The first step of a confirmation: returns the snapshot of memory if an earlier attempt has written it.
-/// Foreign and damaged snapshots in its place are set aside.
+/// Foreign and damaged snapshots that begin at or after the start of the log are set aside.
 ///
 /// # Errors
 /// I/O errors.
@@ -354,8 +354,8 @@ pub enum ConfirmError {
     Documents(#[from] StoreError),
 }
 
-/// The last step: with this snapshot of memory, and with its documents saved, the log accepts writes. While
-/// the log is frozen, nobody else saves documents.
+/// The last step: saves the documents, which nobody else does while the log is frozen; makes the log that of
+/// the directory, with this snapshot of memory; and lets it take writes.
 ///
 /// # Errors
 /// I/O errors; the call may be repeated.

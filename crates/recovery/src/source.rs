@@ -14,7 +14,8 @@ pub enum Mode {
     #[default]
     Newest,
     /// The snapshot that begins here, or the log alone if it begins here and holds everything. Newer
-    /// snapshots are assumed to be damaged and set aside. Other damage is refused.
+    /// snapshots are assumed to be damaged, and [`recover`](crate::recover::recover) sets them aside. Other
+    /// damage is refused.
     From(Lsn),
     /// All data that is not damaged, in a server that is read-only until the operator has accepted the loss:
     /// see `salvage`. Not for [`load`](crate::recover::load).

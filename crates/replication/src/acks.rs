@@ -6,7 +6,8 @@
 //!
 //! Invariants
 //! - A replica counts once, however often it connects: acknowledgements on its older connections are ignored.
-//! - `commit` never goes back within an epoch: a disconnected replica still has the log that it acknowledged.
+//! - `commit` never goes back, except in [`Acks::begin_at`]: a disconnected replica still has the log that it
+//!   acknowledged.
 //! - Nothing is committed before the first batch of the leader's own epoch, and everything before that batch
 //!   is committed with it. Reason: of two logs, the one whose last batch has the higher epoch counts as
 //!   newer. If replicas had only batches of earlier leaders, a shorter log with a batch of an epoch in
@@ -59,19 +60,20 @@ pub struct Session {
 pub struct Acks {
     replicas: Vec<(Session, Acked)>,
     sessions: u64,
-    /// The end of the first batch of the leader's epoch.
+    /// The end of a batch of the leader's epoch; nothing is committed before it.
     floor: Lsn,
     commit: Lsn,
 }
 
 impl Acks {
-    /// For a leader whose first batch ends at `floor`.
+    /// Without replicas; for `floor`, see [`Acks::begin_at`].
     pub fn from(floor: Lsn) -> Acks {
         Acks { floor, ..Acks::default() }
     }
 
-    /// Restarts without replicas, in an epoch whose first batch ends at `floor`. Earlier connections remain
-    /// distinguishable from later ones.
+    /// Restarts without replicas and without a commit position, because a leader begins to wait for replicas.
+    /// Nothing is committed before `floor`, the end of a batch of the leader's epoch. Earlier connections
+    /// remain distinguishable from later ones.
     pub fn begin_at(&mut self, floor: Lsn) {
         *self = Acks { sessions: self.sessions, ..Acks::from(floor) };
     }

@@ -32,7 +32,7 @@ pub enum HandoverStep {
     Wait,
     /// The replica may be told to lead.
     Promote,
-    /// This server goes on leading.
+    /// The hand-over has ended: this server goes on leading, unless it was fenced.
     GiveUp(GaveUp),
 }
 

@@ -72,9 +72,9 @@ pub enum Decision {
     Resume(Lsn),
     /// The replica's log differs from the leader's: the replica must find the last common position.
     Probe,
-    /// It needs a full sync.
+    /// The replica needs a full sync.
     Full(Reason),
-    /// It must not join.
+    /// The replica must not join.
     Refuse(Refusal),
     /// The replica knows a higher epoch: this server is no longer a leader.
     Fenced {
@@ -103,13 +103,13 @@ impl Decision {
 /// Why a full sync is needed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Reason {
-    /// Its log is empty.
+    /// The replica's log is empty.
     #[error("its log is empty")]
     Empty,
-    /// The part of the log that it needs is not kept.
+    /// The part of the log that the replica needs is not kept.
     #[error("its log ends at lsn {end}, the log here is kept from lsn {start} on")]
     Forgotten {
-        /// The end of its log.
+        /// The end of the replica's log.
         end: Lsn,
         /// The start of the leader's log.
         start: Lsn,

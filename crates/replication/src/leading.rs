@@ -41,8 +41,8 @@ impl Leading {
         self.retention.set_limits(bytes_max, away_ms_max);
     }
 
-    /// Begins an epoch whose first batch ends at `floor`: nothing is committed before that batch is. The
-    /// connections of replicas end with the earlier epoch.
+    /// Begins to wait for replicas: nothing is committed before `floor`, the end of a batch of this leader's
+    /// epoch. Acknowledgements on earlier connections no longer count.
     pub fn begin_at(&mut self, floor: Lsn) {
         self.acks.begin_at(floor);
     }

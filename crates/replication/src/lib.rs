@@ -20,7 +20,8 @@
 //!   such a part as flushed. A server whose durability does not sync every batch counts written batches as
 //!   well (`Log::shippable_lsn`).
 //! - A replica applies only records that are committed, and on its own disk in the same sense.
-//! - `commit` never goes back during the reign of a leader.
+//! - `commit` never goes back during the reign of a leader, unless the leader begins to wait for replicas
+//!   ([`Acks::begin_at`]).
 //! - A leader that meets a higher epoch leads no more; a server that meets a lower epoch reports its own.
 //!   Epochs are compared before positions. An epoch further ahead than [`epoch::EPOCH_JUMP_MAX`] is invalid:
 //!   it ends the connection and nothing else.

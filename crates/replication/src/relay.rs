@@ -111,7 +111,7 @@ pub enum RelayTurn {
 /// Why a step failed; the connection must be closed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum RelayError<E> {
-    /// The replica caused it.
+    /// A reason that lies in the connection, such as a silent replica.
     #[error(transparent)]
     Close(#[from] Close),
     /// The log cannot be read.

@@ -15,9 +15,9 @@
 //! Invariants
 //! - A replica, a fenced leader, and a leader during a hand-over take no writes. A hand-over that is given up
 //!   changes nothing else: a leader that was fenced meanwhile stays fenced.
-//! - A log that may hold more than any leader has committed is not shown. A leader that begins to follow, or
-//!   is fenced, has such a log; so have a starting member of a group, and a starting replica whose settings
-//!   make a leader wait for acknowledgements.
+//! - A log that may hold more than any leader has committed is not shown. A leader that begins to follow
+//!   ([`Role::follow`]), or is fenced, has such a log; so have a starting member of a group, and a starting
+//!   replica whose settings make a leader wait for acknowledgements.
 //! - The epochs that a server saw as a leader, or with another log, say nothing about the leaders that it
 //!   follows later.
 //! - The caller must persist [`Role::remembered`], where a change of the role says so, before it acts on the
@@ -31,7 +31,8 @@ const EVERYTHING: Lsn = Lsn::MAX;
 /// The persistent part of a role.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Remembered<A> {
-    /// The leader to follow; `None` if this server leads or is fenced.
+    /// The leader to follow; `None` if this server leads, is fenced, or is a member of a group and knows no
+    /// leader.
     pub leader: Option<A>,
     /// The highest epoch of the leaders followed.
     pub seen_epoch: u32,

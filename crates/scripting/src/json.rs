@@ -171,7 +171,7 @@ fn add_settings(lua: &Lua, table: &Table, options: &Shared) -> Result<()> {
     )?;
     table.set("encode_sparse_array", sparse)?;
     // `cjson.new` returns a copy: a script may write to it, and all scripts of the machine share the table
-    // itself. Copies have no options of their own: a machine has one set of them, which every script resets.
+    // itself. Copies have no options of their own: a machine has one set of them, reset before every script.
     let whole = table.clone();
     let copied = function(lua, "new", move |lua, ()| {
         let copy = lua.create_table()?;

@@ -37,7 +37,7 @@ pub enum Stop {
     TooLong,
     /// The host will run it again under other conditions.
     Retry,
-    /// It has reached its deadline.
+    /// It has reached its deadline, or the host stops it to run it on another thread.
     Overtime,
     /// It kept a replica from applying the log of its leader.
     HeldReplication,

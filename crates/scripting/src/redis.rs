@@ -119,8 +119,8 @@ fn reply_table(lua: &Lua, values: &[Value], is_error: bool) -> Result<Table> {
     Ok(table)
 }
 
-/// The text of an error with its code: the given text without a leading `-`, and with `ERR` before it if it
-/// is a single word.
+/// The text of an error with its code: the given text without a leading `-` and without white space at its
+/// end, and with `ERR` before it if it is a single word.
 fn error_text(given: &[u8]) -> Vec<u8> {
     let text = given.strip_prefix(b"-").unwrap_or(given).trim_ascii_end();
     if text.contains(&b' ') { text.to_vec() } else { [b"ERR ", text].concat() }

@@ -22,8 +22,8 @@ const NATURAL_ALIGN: usize = 8;
 /// Maximum number of values returned by one call, bounded by the stack of Lua.
 const VALUES_MAX: usize = 7000;
 
-/// The library. A packed string has at most `bytes_max` bytes. The letters of a format, and the bytes of long
-/// strings, count as instructions.
+/// The library. A packed string has at most `bytes_max` bytes. The letters and digits of a format count as
+/// instructions.
 pub(crate) fn library(lua: &Lua, meter: &Meter, bytes_max: usize) -> Result<Table> {
     let table = lua.create_table()?;
     let (packing, unpacking, sizing) = (meter.clone(), meter.clone(), meter.clone());

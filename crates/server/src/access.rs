@@ -186,7 +186,7 @@ impl Access {
         resource: Option<Resource>,
         now_ms: u64,
     ) -> Result<Option<Account>, LogIn> {
-        // The admin of the settings has that password alone.
+        // An admin of the settings has only the password of the setting.
         if let Some(wanted) = self.http_admin_password(name) {
             let is_right = are_equal(wanted.as_bytes(), password.as_bytes());
             return Ok(is_right.then(|| admin_of_settings(&wanted)));
@@ -223,7 +223,8 @@ impl Access {
         }
     }
 
-    /// Whether a user has the right to a resource: to the command that shows as much.
+    /// Whether a user may use a resource. An admin may; other users need the right to the command that shows
+    /// the same.
     fn may_use(&self, user: &Principal, resource: Resource) -> bool {
         let command: &[u8] = match resource {
             Resource::Metrics => b"info",
@@ -233,8 +234,8 @@ impl Access {
         user.is_admin || command.is_some_and(|command| user.rights.allow(command))
     }
 
-    /// The user of the data with this name; none while the data are loaded: what is there may be of
-    /// yesterday.
+    /// The user of the data with this name. None while the data are loaded, because the users in memory may
+    /// be old; and none for `default` without a record.
     fn user_of(&self, name: &str) -> Option<Arc<Principal>> {
         if self.progress.loading().is_some() {
             return None;
@@ -263,7 +264,7 @@ fn account_of(user: &Principal) -> Account {
     Account { roles, is_admin: user.is_admin, passwords_digest: user.user.passwords_digest() }
 }
 
-/// Takes the same time wherever the two differ.
+/// Compares two passwords of one length in the same time, wherever they differ.
 fn are_equal(wanted: &[u8], given: &[u8]) -> bool {
     wanted.ct_eq(given).into()
 }

@@ -12,12 +12,12 @@ use crate::log_threads::LogThreads;
 pub(crate) struct AttachedLog(OnceLock<LogThreads>);
 
 impl AttachedLog {
-    /// The log takes writes from now on.
+    /// Passes the recovered log in, once.
     pub(crate) fn attach(&self, threads: LogThreads) {
         assert!(self.0.set(threads).is_ok(), "a log is attached once");
     }
 
-    /// The log.
+    /// The log; `None` while the server recovers.
     pub(crate) fn get(&self) -> Option<&Log> {
         self.0.get().map(LogThreads::log)
     }
@@ -27,7 +27,7 @@ impl AttachedLog {
         self.get().filter(|_| progress.loading().is_none())
     }
 
-    /// Its threads.
+    /// The threads of the log; `None` while the server recovers.
     pub(crate) fn threads(&self) -> Option<&LogThreads> {
         self.0.get()
     }

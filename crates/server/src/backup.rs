@@ -24,7 +24,7 @@ use crate::{
     attached_log::AttachedLog, config::Config, group::Group, snapshots::Snapshots, startup_info::StartupInfo,
 };
 
-/// Serves backups.
+/// The sessions of backups, and the parts of the server that they need.
 pub(crate) struct Backups {
     sessions: Sessions,
     startup: Arc<StartupInfo>,

@@ -42,7 +42,8 @@ pub(crate) struct Config {
     /// The files of settings, shared by all incarnations within the process. Locked during every change.
     files: Arc<Mutex<Lasting>>,
     data: Mutex<DataSettingsState>,
-    /// Appends the records of settings that were given at the start.
+    /// Appends the records that are made outside of commands: settings given at the start, facts about the
+    /// group, users of a file, the audit.
     recorder: Mutex<Option<Appender>>,
     debug_access: DebugAccess,
     /// Holds the settings of the data.
@@ -154,6 +155,7 @@ impl engine::SettingsInForce for Config {
             "maxclients" => (name, self.hot.clients_max().to_string()),
             // REPLICAOF, FAILOVER and votes change it too.
             "replica-of" | "replicaof" | "slaveof" => (name, self.node.shown_replica_of(&value)),
+            _ if is_hidden(&settings, name) => (name, String::new()),
             _ => (name, value),
         };
         let known = settings.iter().map(|(option, value)| (option.name, value));
@@ -196,5 +198,17 @@ impl engine::SettingsInForce for Config {
 
     fn rewrite(&self) -> Result<(), String> {
         self.rewrite_file()
+    }
+}
+
+/// Whether CONFIG GET hides the value of a setting. Redis shows passwords, but has none that opens another
+/// door, and no files for those that nobody may see.
+fn is_hidden(settings: &Settings, name: &str) -> bool {
+    let is_from_file = |file: Key| !settings.text(file).is_empty();
+    match setting_named(name.as_bytes()).map(|setting| setting.key) {
+        Some(Key::AdminPassword) => true,
+        Some(Key::Requirepass) => is_from_file(Key::RequirepassFile),
+        Some(Key::Masterauth) => is_from_file(Key::MasterauthFile),
+        _ => false,
     }
 }

@@ -143,7 +143,7 @@ impl Connection {
         ended
     }
 
-    /// Closes the socket at once, though a command still runs on another thread.
+    /// Closes the socket at once, though the connection is still needed.
     fn hang_up(&self) {
         if let Ok(socket) = self.socket.as_fd().try_clone_to_owned() {
             let _ = std::net::TcpStream::from(socket).shutdown(std::net::Shutdown::Both);
@@ -231,8 +231,8 @@ impl Connection {
         self.socket.poll_read(cx, buffer, &self.worker.encrypted_buffer)
     }
 
-    /// Takes the socket out of the connection, with the client's request, if the client turned out to be
-    /// another server that takes the connection over, and with its user. Call when the connection has ended.
+    /// If the client turned out to be another server that takes the connection over: its socket, its request
+    /// and its user. `None` also if no descriptor is left. To be called when the connection has ended.
     pub(crate) fn take_over(&self) -> Option<(Taken, PeerClaim, Vec<u8>)> {
         let session = &mut self.conversation.borrow_mut().session;
         let claim = session.claim.take()?;
@@ -582,7 +582,7 @@ impl Connection {
         self.kill();
     }
 
-    /// Whether its user may use all channels that it listens to.
+    /// Whether the user may use all channels to which the connection listens.
     pub(crate) fn may_listen(&self, executor: &mut Executor, host: &Host) -> bool {
         executor.may_listen(&self.conversation.borrow().session, host)
     }
@@ -592,7 +592,7 @@ impl Connection {
         self.conversation.borrow().session.place
     }
 
-    /// Whether a command of it waits for an answer.
+    /// Whether a command of the client blocks.
     pub(crate) fn is_waiting(&self) -> bool {
         self.state.get() == ConversationState::Blocked
     }
@@ -632,6 +632,11 @@ impl Connection {
     /// The connection has ended: cancels a blocked command, so that nothing is popped for it.
     pub(crate) fn end(&self) {
         self.socket.say_goodbye();
+        if self.is_holding() {
+            // The worker keeps the connection until the log is committed up to the gates of its replies.
+            // That may be never, and the client must not wait for it.
+            self.hang_up();
+        }
         self.broken.set(true);
         self.forget_deadline();
         self.count_unsent(0);

@@ -1,4 +1,5 @@
-//! The log before a FLUSHALL: nothing in it is needed once the FLUSHALL is durable.
+//! The log before a FLUSHALL: it is not needed once the FLUSHALL is durable and the documents before it are
+//! saved.
 
 use std::sync::Arc;
 
@@ -25,7 +26,8 @@ struct Pending(Mutex<Option<Flushed>>);
 struct Flushed {
     /// The position of its record.
     record: Lsn,
-    /// The position at which the log may be cut once the record is durable.
+    /// The position at which the log may be cut once the record is durable and the documents before that
+    /// position are saved.
     boundary: Lsn,
     /// Whether an attempt to cut the log has failed.
     has_failed: bool,
@@ -36,13 +38,14 @@ impl DeadLog {
         DeadLog { log, documents, saver, pending: Pending::default() }
     }
 
-    /// A FLUSHALL has reserved the position `record`; once it is durable, the log before `boundary` is
-    /// obsolete.
+    /// A FLUSHALL has reserved the position `record`; once it is durable, no key needs the log before
+    /// `boundary`.
     pub(crate) fn flushing_all(&self, record: Lsn, boundary: Lsn) {
         *self.pending.0.lock() = Some(Flushed { record, boundary, has_failed: false });
     }
 
-    /// Cuts the log before the last FLUSHALL, if that is durable. Called once a second.
+    /// Cuts the log before the last FLUSHALL, if that is durable and the documents before it are saved.
+    /// Called once a second.
     pub(crate) fn cut(&self) {
         let Some(log) = self.log.get() else { return };
         self.pending.cut(log, |boundary| {
@@ -75,7 +78,7 @@ impl Pending {
         drop(pending);
         let has_failed = match log.truncate_before(flushed.boundary) {
             Ok(true) => return,
-            // A backup still reads that part of the log.
+            // That part of the log is pinned, for example by a backup.
             Ok(false) => flushed.has_failed,
             Err(error) => {
                 if !flushed.has_failed {

@@ -33,7 +33,7 @@ const OF_SESSIONS: [Key; 7] = [
     Key::HttpTlsAuthClients,
     Key::TlsProtocols,
 ];
-/// How long before the end of the server's certificate the warning is logged.
+/// How long before the server's certificate expires the warning is logged.
 const EXPIRES_SOON_S: i64 = 7 * 24 * 3600;
 
 /// What INFO and metrics show of encrypted connections.
@@ -136,7 +136,8 @@ impl Encryption {
         Ok(())
     }
 
-    /// The settings in force have changed, perhaps in nothing that concerns sessions.
+    /// Follows a change of the settings in force: if it concerns sessions, new sessions begin by it, provided
+    /// that its files can be used.
     pub(crate) fn follow(&self, settings: &Settings) {
         self.report(self.doors.iter().filter_map(|(door, acceptor)| {
             let policy = door.policy(settings).ok()?;
@@ -174,7 +175,8 @@ impl Encryption {
         self.doors.first().and_then(|(_, acceptor)| acceptor.loaded().expires_unix_s)
     }
 
-    /// Warns once if the certificate has ended or ends soon.
+    /// Warns if the certificate has expired, or expires within [`EXPIRES_SOON_S`]: once after the start, and
+    /// once after each reload of its files.
     pub(crate) fn warn_of_end(&self, now_unix_s: i64) {
         let Some(end) = self.expires_unix_s().filter(|end| *end < now_unix_s + EXPIRES_SOON_S) else {
             return;

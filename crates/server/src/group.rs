@@ -118,13 +118,13 @@ pub(crate) struct GroupFigures {
 pub(crate) enum Prepared {
     /// It belongs to no group, or no more.
     Nothing,
-    /// It asks to be added.
+    /// It asks to be added, or, if it has to copy everything anew, who leads.
     Joins,
     /// It takes part in votes.
     Member {
         /// The leaderships that the votes decide.
         leaderships: mpsc::Receiver<Option<Leadership>>,
-        /// The log behind the last batch that the votes know.
+        /// The log after the last batch that the votes know.
         tail: LogCursor,
     },
 }
@@ -161,7 +161,8 @@ impl Group {
     /// votes must know all of the log.
     ///
     /// # Errors
-    /// If this server cannot join the group, if its address is not known, or if the log cannot be read.
+    /// If this server cannot join the group, if its address is not known, if the log cannot be read, or if
+    /// `group.json` cannot be written.
     pub(crate) fn prepare(
         &self,
         log: &Log,
@@ -568,8 +569,8 @@ impl Group {
         })
     }
 
-    /// The roster that people are shown. Until the founder's roster is in the data, it lists the founder
-    /// alone.
+    /// The roster that people are shown. Before the data has one, the founder shows a roster of itself alone,
+    /// and a server that joins an empty one.
     fn shown_roster(&self, votes: &Votes) -> Roster {
         let recorded = self.known.lock().roster.clone();
         let founding = || {

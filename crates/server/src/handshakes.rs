@@ -142,7 +142,7 @@ struct Unfinished {
     task: AbortHandle,
 }
 
-/// One thread.
+/// A thread that shakes hands.
 struct HandshakeThread {
     shared: Arc<Shared>,
     /// Its handshakes, in the order in which they began.

@@ -330,7 +330,8 @@ fn replication(parts: &Parts, _: &Figures, out: &mut String) {
         fields!(out, "slave_priority": 100, "slave_read_only": 1, "replica_announced": 1,);
     }
     if figures.leader.is_none() && role == "slave" {
-        // This member of a group knows no leader. Tools read these fields of every replica.
+        // This is a member of a group that knows no leader, or a server that is about to lead. Tools read
+        // these fields of every replica.
         fields!(out, "master_host": "", "master_port": 0, "master_link_status": "down",);
     }
     fields!(out, "connected_slaves": figures.replicas.len(),);

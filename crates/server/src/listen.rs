@@ -75,7 +75,8 @@ fn bind_one(address: SocketAddr, backlog: u32) -> io::Result<std::net::TcpListen
     socket.listen(backlog)?.into_std()
 }
 
-/// Where connections of the Redis protocol go once they may speak it.
+/// Admits connections of the Redis protocol, after a handshake if there is one, and hands them to the
+/// workers.
 #[derive(Clone)]
 pub(crate) struct Reception {
     pub(crate) access: Arc<Access>,
@@ -152,7 +153,7 @@ pub(crate) async fn accept(listener: TcpListener, reception: Reception, tls: Opt
     }
 }
 
-/// Chooses workers in turn. All listeners share one `RoundRobin`, and clients over HTTP another one.
+/// Chooses among a number of threads in turn.
 #[derive(Default)]
 pub(crate) struct RoundRobin(std::sync::atomic::AtomicUsize);
 

@@ -88,14 +88,15 @@ impl LogThreads {
         }
     }
 
-    /// Flushes one batch on the calling thread, if no other thread is flushing: with a single writer this
-    /// saves two context switches.
+    /// Flushes one batch on the calling thread, if no other thread is flushing: a single writer then does not
+    /// wait for two context switches.
     ///
     /// A failure is left to the flusher, which meets it again at once.
     pub fn flush_here(&self) {
         match self.log.try_flush() {
             Some(Ok(Flush::Idle { .. })) => {}
-            // A sync is due later, more was appended meanwhile, or the flush failed: the flusher handles it.
+            // A batch was written, after which a sync or an empty batch is due later; or another thread is
+            // flushing, a segment is missing, or the flush failed. The flusher goes on from here.
             _ => self.flusher.unpark(),
         }
         if self.log.needs_segment() {

@@ -130,7 +130,7 @@ impl LongUnits {
         state.waiting.drain(..overdue).map(|(_, job)| job).collect()
     }
 
-    /// Units begun on these threads since the server started.
+    /// Units begun on these threads since this incarnation began.
     pub(crate) fn begun(&self) -> u64 {
         self.state.lock().begun
     }

@@ -21,7 +21,7 @@ pub(crate) struct Admitted {
     pub(crate) session: Option<Box<tls::Session>>,
     pub(crate) peer: SocketAddr,
     pub(crate) local: SocketAddr,
-    /// Where it came from, if that is no port: the addresses are then those of this machine.
+    /// The Unix socket from which it came, if any: `peer` and `local` are then addresses of this machine.
     pub(crate) unix: Option<UnixPeer>,
     pub(crate) place: Place,
 }

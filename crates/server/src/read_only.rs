@@ -58,7 +58,7 @@ pub(crate) enum ReadOnly {
     /// The server belongs to a group, and a majority of the members is not reachable, or has not elected a
     /// leader yet; or it leads, and no majority takes its log.
     NoMajority,
-    /// Fewer replicas are connected than `min-replicas-to-write` requires.
+    /// Fewer replicas than `min-replicas-to-write` were heard within `min-replicas-max-lag`.
     TooFewReplicas,
     /// Fewer replicas are connected than a reply waits for (`ack-replicas`).
     TooFewAcks,

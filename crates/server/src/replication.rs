@@ -18,11 +18,11 @@
 //!   received; the epoch is on disk before a client may write.
 //! - A server never follows itself: it recognises its own addresses when a leader is named, and its own id in
 //!   the handshake, however the connection was made.
-//! - A server that learns of a higher epoch than its own takes no writes any more, and persists that, until
-//!   an operator decides otherwise.
+//! - Outside of a group, a leader that learns of a higher epoch than its own takes no writes any more, and
+//!   persists that, until an operator decides otherwise.
 //! - Data that perhaps no leader has committed are not shown: a leader that begins to follow, or is fenced,
-//!   and with `ack-replicas` a replica that starts, show nothing until the leader has committed all their
-//!   data, or the rest was cut.
+//!   and, with `ack-replicas` or in a group, a replica that starts, show nothing until the leader has
+//!   committed all their data, or the rest was cut.
 
 mod acks;
 mod clocks;
@@ -172,7 +172,7 @@ pub(crate) struct Node {
     waits: Waits,
     /// The clients that wait for keys.
     interests: OnceLock<Arc<Interests>>,
-    /// The FAILOVER in progress, until it is known whether the replica leads. Locked before `role`.
+    /// The FAILOVER in progress, until its thread has ended. Locked before `role`.
     handover: Mutex<Option<Arc<Running>>>,
     /// The replica that was told to lead and gave no answer.
     unanswered: Mutex<Option<Unanswered>>,
@@ -188,7 +188,7 @@ pub(crate) struct Node {
     /// The position at which the log diverged from the leader's: it is cut there at the next in-process
     /// restart.
     diverged_at: Mutex<Option<Lsn>>,
-    /// The log here has nothing in common with the leader's: a full sync is needed.
+    /// The log of this replica is of no use: a full sync is needed.
     copies_anew: AtomicBool,
     /// The copy in progress: bytes done and total.
     copied: (AtomicU64, AtomicU64),
@@ -343,7 +343,7 @@ impl Node {
         self.own.get().is_some_and(|own| own.include(address))
     }
 
-    /// Whether changes are refused because another server decides about the data.
+    /// Whether this server takes no writes because of its role: it does not lead, or hands over.
     pub(crate) fn refuses_changes(&self) -> bool {
         self.is_read_only.load(SeqCst)
     }

@@ -6,13 +6,13 @@
 //! its end: no more connections -> workers send durable replies -> perhaps a snapshot -> the log is closed
 //! ```
 //!
-//! An incarnation usually ends with the process. A leader that becomes a replica, and a replica whose log has
-//! to be cut or replaced, need an empty memory: another incarnation begins, on the same ports, with the
-//! present settings. Clients reconnect.
+//! An incarnation usually ends with the process. Some changes need an empty memory: a leader becomes a
+//! replica (unless it steps down in its group), or the log of a replica has to be cut or replaced. Then
+//! another incarnation begins, on the same ports, with the present settings. Clients reconnect.
 //!
 //! Invariants
-//! - Only the settings and the fields of `Process` (the lock, the ports, the certificates, the identity of
-//!   the process) outlive an incarnation.
+//! - Only the settings, the position at which the log is to be cut, and the fields of `Process` (the lock,
+//!   the ports, the certificates, the identity of the process) outlive an incarnation.
 //! - An incarnation that another one is to follow ends only when the disk has room for the restart.
 
 mod failure;
@@ -47,7 +47,8 @@ use incarnation::Next;
 pub const EXIT_LOG_FAILED: i32 = 74;
 /// Exit status when the data directory or its lock file was moved, replaced or removed (EX_NOINPUT).
 pub const EXIT_DIRECTORY_LOST: i32 = 66;
-/// How long workers may take to answer waiting clients after the log has failed.
+/// How long each worker may take to answer waiting clients after the log has failed, and how long the end of
+/// an incarnation waits for its blocking tasks.
 const FAIL_GRACE: Duration = Duration::from_secs(2);
 /// How long a start waits for the data directory if another process holds it.
 const LOCK_PATIENCE: Duration = Duration::from_secs(5);
@@ -70,10 +71,10 @@ pub enum ServeError {
     /// The value of a setting is wrong, or does not fit the directory.
     #[error("{0}")]
     Setting(std::io::Error),
-    /// An address, thread or runtime was refused by the OS.
+    /// The OS has refused an address, a thread, a runtime or access to a file.
     #[error(transparent)]
     Os(#[from] std::io::Error),
-    /// An import into the directory was interrupted.
+    /// An import or a restore into the directory was interrupted.
     #[error(transparent)]
     Unfinished(#[from] Unfinished),
     /// The directory is a backup.
@@ -100,7 +101,8 @@ impl ServeError {
     }
 }
 
-/// Runs a server until it is told to stop. `commit` is that of the binary; empty if it is not known.
+/// Runs a server until it is told to stop. `commit` is the commit from which the binary was built; empty if
+/// it is not known.
 ///
 /// # Errors
 /// See [`ServeError`].

@@ -114,7 +114,7 @@ pub(crate) struct Snapshots {
     pub(crate) sources: Sources,
     state: Mutex<State>,
     wake: Condvar,
-    /// Bytes written to files of snapshots since the server started.
+    /// Bytes written to files of snapshots since this incarnation began.
     written_bytes: AtomicU64,
     /// Bytes that the last snapshot, or the one in progress, has copied because they were about to change.
     copied_bytes: AtomicU64,

@@ -108,7 +108,7 @@ fn mode_of(settings: &Settings) -> io::Result<Option<u32>> {
     }
 }
 
-/// Removes the socket that a server has left which was killed.
+/// Removes the socket that a killed server has left.
 fn remove_stale(path: &Path) -> io::Result<()> {
     let found = match fs::symlink_metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),

@@ -49,7 +49,7 @@ use crate::{
     timeouts::Timeouts,
 };
 
-/// Bytes read from a socket at once, into a buffer that all connections of the worker share.
+/// The maximum bytes of one read from a socket, into a buffer that all connections of the worker share.
 pub(crate) const READ_BYTES: usize = 64 << 10;
 
 /// State of one worker thread.

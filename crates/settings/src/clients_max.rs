@@ -1,7 +1,8 @@
 //! How many clients each port may have, within the limit of open files.
 
 /// Connections to the Redis port beyond those of clients, for replicas and members of the group. None of them
-/// stays: after its first commands, the connection belongs to the group or to replication, and counts there.
+/// stays: after its first commands, the connection belongs to the group or to replication, and counts there,
+/// or it ends.
 pub const RESERVED_PLACES: u64 = 32;
 /// Descriptors the server needs besides those of clients.
 const DESCRIPTORS_OWN: u64 = 64 + RESERVED_PLACES;
@@ -23,7 +24,7 @@ impl ClientsMax {
     }
 
     /// As many clients as are wanted on each port, if the limit of open files (0: not known) allows it. If
-    /// not, the Redis port comes first, and leaves a quarter to HTTP.
+    /// not, the Redis port comes first, and leaves at least a quarter to HTTP.
     pub fn within(open_files_max: u64, wanted: u64) -> ClientsMax {
         if open_files_max == 0 {
             return ClientsMax { redis: wanted, http: wanted };

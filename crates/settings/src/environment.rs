@@ -29,7 +29,7 @@ pub fn unknown_variables(names: impl Iterator<Item = String>) -> Option<String> 
     let known: Vec<String> = names_here().map(variable).collect();
     let is_unknown = |name: &String| name.starts_with(PREFIX) && !known.contains(name) && !is_of_tests(name);
     let mut unknown: Vec<String> = names.filter(is_unknown).collect();
-    // The order of the environment is any.
+    // The environment has no order.
     unknown.sort_unstable();
     let told = |name: &String| {
         let setting = name[PREFIX.len()..].replace('_', "-");

@@ -190,7 +190,7 @@ fn cannot_write(path: &Path, reason: &str) -> String {
 }
 
 /// Sets values in a file, and removes settings whose value is `None`; nothing is written yet. A file with
-/// `header` is sealed, and has the header behind the seal.
+/// `header` is sealed, and has the header after the seal.
 ///
 /// # Errors
 /// The text for a client.
@@ -210,7 +210,7 @@ pub(super) fn prepare<'p>(
     };
     let changed = match header {
         None => changed(&text, changes).map_err(failed)?,
-        // The header stays at the top, whichever line is added or removed behind it.
+        // The header stays at the top, whichever line is added or removed after it.
         Some(header) => {
             let changed = changed(&text.replacen(header, "", 1), changes).map_err(failed)?;
             sealed(&format!("{header}{changed}"))

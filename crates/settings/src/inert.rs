@@ -51,7 +51,7 @@ enum InertKind {
     Letters(&'static str, &'static str),
     /// Empty, or an address of the family with this number.
     Address(u8),
-    /// Numbers from -2000 to 2000, as many as here.
+    /// This many numbers from -2000 to 2000.
     Scores(usize),
     /// Percentages from 0 to 100.
     Percentiles,

@@ -107,7 +107,7 @@ pub enum ConfigError {
         /// What is wrong, and what to do.
         reason: String,
     },
-    /// A settings file is not valid TOML, or not a flat table.
+    /// A settings file is not UTF-8, is no flat table of TOML, or has a line that is no directive of Redis.
     #[error("{reason}")]
     Syntax {
         /// A description of the error, without the text of the line.

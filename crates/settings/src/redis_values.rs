@@ -1,8 +1,9 @@
-//! CONFIG SET in the words of Redis: settings and values that mean something here under another name.
+//! Settings in the words of Redis: names and values, in CONFIG SET and in files of Redis, that mean something
+//! here under another name.
 
 use super::{Key, Settings};
 
-/// What a name and value of CONFIG SET are called here; themselves, unless they are words of Redis.
+/// The name and the value that mean the same here; the given ones, unless they are words of Redis.
 ///
 /// # Errors
 /// The reason, in the words of Redis.

@@ -51,11 +51,11 @@ pub enum Group {
     Messages,
     /// Lua.
     Scripts,
-    /// The largest of each thing.
+    /// Limits of sizes and numbers.
     Limits,
     /// What the server tells of itself.
     Diagnosis,
-    /// Of Redis, with one value each.
+    /// Settings of Redis that have only one value here.
     Fixed,
 }
 
@@ -161,7 +161,7 @@ impl Setting {
 
 const BYTES_ANY: Kind = Kind::Bytes { min: 0, max: u64::MAX };
 const SECONDS_ANY: Kind = Kind::Integer { min: 0, max: u32::MAX as u64 };
-/// As in Redis; what [`Settings::packed_limits`](super::Settings::packed_limits) makes of it is smaller.
+/// As in Redis; [`Settings::packed_limits`](super::Settings::packed_limits) lowers large values.
 const ENTRIES: Kind = Kind::Integer { min: 0, max: i64::MAX as u64 };
 const VALUE_BYTES: Kind = Kind::Bytes { min: 0, max: i64::MAX as u64 };
 const EVICTION_POLICIES: &[&str] = &[

@@ -95,7 +95,7 @@ pub enum Admission {
     /// The next segment cannot be created, usually because the disk is full. The server is read-only until
     /// the segment can be created, or is no longer needed.
     NoRoom,
-    /// The log replaces a damaged one and takes no writes until it is adopted and thawed.
+    /// A forced recovery has left out damaged data: the log takes no writes until it is adopted and thawed.
     Frozen,
     /// Too many bytes are unwritten, and the write in flight has taken more than 5 seconds.
     Stalled,
@@ -145,14 +145,14 @@ struct LogState {
     durability: AtomicU8,
     poisoned: AtomicBool,
     poison_reason: Mutex<Option<String>>,
-    /// Whether the log replaces one with holes and is not thawed yet. `no_room` is then set as well, so that
-    /// `admit` needs no extra check.
+    /// Whether the log replaces another one after a forced recovery, and is not thawed yet. `no_room` is then
+    /// set as well, so that `admit` needs no extra check.
     frozen: AtomicBool,
-    /// Whether the control file on disk is still that of the damaged log that this log replaces. Changed
-    /// while `control` is locked.
+    /// Whether the control file on disk is still that of the log that this one replaces after a forced
+    /// recovery. Changed while `control` is locked.
     unadopted: AtomicBool,
     no_room: AtomicBool,
-    /// Why the last segment could not be made.
+    /// Why a segment could not be made, at the last failure.
     no_room_reason: Mutex<Option<NoRoom>>,
     /// Monotonic microseconds at which the write in flight began; 0 without one.
     flush_started_us: AtomicU64,
@@ -569,10 +569,10 @@ impl LogState {
     }
 
     /// Replaces the control file, durably, and `control`, which is locked. A frozen log replaces the file
-    /// when it is [adopted](Log::adopt): until then the file on disk is that of the damaged log.
+    /// when it is [adopted](Log::adopt): until then the file on disk is that of the log that it replaces.
     ///
     /// # Errors
-    /// I/O errors: then nothing has changed.
+    /// I/O errors: `control` is then unchanged, and the file has its old or its new contents.
     fn replace_control(&self, control: &mut Control, next: Control) -> Result<(), Error> {
         if !self.unadopted.load(Ordering::SeqCst) {
             next.store(&*self.disk, &self.dir)?;

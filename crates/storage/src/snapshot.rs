@@ -19,8 +19,8 @@
 //! - Parts without a manifest are leftovers. They are removed at the next start, never while a snapshot is
 //!   being written.
 //! - A payload is returned only if every checksum on the path to it matches: manifest, footer, index, chunk.
-//! - No allocation depends on an unverified length, and no allocation for a chunk is larger than
-//!   [`CHUNK_RAW_BYTES_MAX`] plus the header.
+//! - When a snapshot is read, no allocation depends on an unverified length, and no allocation for a chunk is
+//!   larger than [`CHUNK_RAW_BYTES_MAX`] plus the header.
 //! - A failure here fails the snapshot, never the log.
 
 mod check;

@@ -155,7 +155,7 @@ impl Acceptor {
     /// Begins the session of a connection that was accepted.
     ///
     /// # Errors
-    /// If the library refuses, which it does for no configuration that was loaded.
+    /// If rustls refuses, which it does for no configuration that was loaded.
     pub fn accept(&self) -> Result<Session, LoadError> {
         let config = self.loaded.load().config.clone();
         let connection = ServerConnection::new(config);

@@ -6,7 +6,7 @@ use rustls::SupportedProtocolVersion;
 
 use crate::LoadError;
 
-/// Whether clients show certificates (`tls-auth-clients`).
+/// Whether clients show certificates (`tls-auth-clients`, `http-tls-auth-clients`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ClientCertificates {
     /// They must, and an authority must have signed them.

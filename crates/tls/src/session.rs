@@ -37,7 +37,7 @@ impl Session {
     }
 
     /// Takes encrypted bytes, and puts the plain ones into `plain`, which must be [`RECORD_BYTES_MAX`] longer
-    /// than `encrypted`. Returns the number of plain bytes: 0 if no record is complete.
+    /// than `encrypted`. Returns the number of plain bytes: 0 if no record of data is complete.
     ///
     /// # Errors
     /// The other side breaks the protocol, or is not trusted. An alert waits to be written.

@@ -1,8 +1,8 @@
 //! `sheaf export`: the data of a stopped server as an RDB file.
 //!
 //! Recovers the data into memory and writes a file that Redis and Valkey load. The file is written under a
-//! temporary name and renamed once durable; the directory is only read. An export is not a backup (see
-//! `backup`): it has no log, and only the final state of the stopped server.
+//! temporary name and renamed once durable; the data in the directory does not change. An export is not a
+//! backup (see `backup`): it has no log, and only the final state of the stopped server.
 //!
 //! Invariants
 //! - Of keys and functions, only expired data is left out. Data that the format version cannot hold is

@@ -111,7 +111,7 @@ fn print_records(dir: &Path, selection: &Selection, out: &mut impl Write) -> Res
 /// Prints records.
 struct Printer<'a, W> {
     selection: &'a Selection,
-    /// The names of the databases whose creation is among the selected records.
+    /// The names of the databases whose creation lies in a record that was read, selected or not.
     databases: HashMap<DbId, String>,
     /// The number of lines.
     printed: u64,
@@ -172,7 +172,7 @@ impl<W: Write> Printer<'_, W> {
         }
     }
 
-    /// A change of documents. A database whose creation is not among the selected records is shown by its id.
+    /// A change of documents. A database whose creation is not among the records so far is shown by its id.
     fn shown_change(&mut self, lsn: Lsn, change: &[u8]) -> String {
         let name = |databases: &HashMap<DbId, String>, db: DbId| {
             databases.get(&db).cloned().unwrap_or_else(|| format!("with id {db}"))

@@ -85,8 +85,8 @@ impl Appender {
     pub(crate) fn end_range(&mut self) -> Result<u128, TreeError> {
         let zeros = self.end().next_multiple_of(PAGE_BYTES as u64) - self.end();
         self.extend(&[0; PAGE_BYTES][..zeros as usize])?;
-        // The pending piece is added to a copy of the hash: the appender hashes the piece itself only when it
-        // is written, and by then the header is in it.
+        // The pending piece is added to a copy of the hash: the appender hashes a piece when it writes it,
+        // and by then the header may be in this one.
         let mut hash = self.hash.clone();
         hash.update(&self.piece);
         Ok(hash.digest128())

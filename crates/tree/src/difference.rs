@@ -163,8 +163,8 @@ impl Difference {
     }
 }
 
-/// The side that is opened: the higher subtree; of two of the same level the newer one, because the other side
-/// may come to the older one later.
+/// The side that is opened: the higher subtree; of two of the same level the newer one, because the other
+/// side may come to the older one later.
 fn turn(old: Option<(u8, Pointer)>, new: Option<(u8, Pointer)>) -> Turn {
     let rank = |(level, pointer): (u8, Pointer)| (level, pointer.offset());
     if old.map(rank) > new.map(rank) { Turn::Old } else { Turn::New }

@@ -67,7 +67,7 @@ pub(crate) struct NewNode {
 }
 
 impl Shape {
-    /// Encodes `entries` as one or more nodes; the lower bound of the first one is `low`.
+    /// Encodes `entries` as nodes, none if there are no entries; the lower bound of the first node is `low`.
     pub(crate) fn build(&self, low: &[u8], entries: &mut [Entry<'_>], packing: Packing) -> Vec<NewNode> {
         let mut nodes = Vec::new();
         for piece in self.cut(entries, packing) {

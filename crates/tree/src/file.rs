@@ -114,11 +114,11 @@ impl TreeFile {
         file.sync_data().map_err(TreeError::io("sync", self.path()))
     }
 
-    /// Replaces the file at `path` by this file, atomically and durably. This is the end of a compaction.
-    /// Snapshots of the old file stay valid.
+    /// Moves this file to `path`, atomically and durably; a file there is replaced, and its snapshots stay
+    /// valid. This is the end of a compaction.
     ///
     /// # Errors
-    /// I/O errors; `path` then holds one of the two files, complete.
+    /// I/O errors; at `path` is then this file, complete, or what was there before.
     pub fn put_in_place(mut self, disk: &dyn Disk, path: &Path) -> Result<TreeFile, TreeError> {
         crashsafe::rename_durably(disk, self.path(), path).map_err(TreeError::io("rename", self.path()))?;
         self.snapshot.reader = Arc::new(self.snapshot.reader.renamed(path.to_owned()));

@@ -56,12 +56,12 @@
 //! - **Headers can be found by scanning back from the end.** A header stands at a multiple of 4096 bytes,
 //!   contains the file id and its own offset, and has a checksum over all of it. The file id is secret, so
 //!   that no stored blob can pass for a header.
-//! - **Versions** may change everything except the places of the version, the lengths and the checksum in a
-//!   header.
+//! - **Versions** may change everything except the magic, and the places of the version, the lengths and the
+//!   checksum in a header.
 //! - **One sync is enough.** A header names the range of bytes that must have reached the disk with it. If
 //!   these bytes or the header are incomplete, the previous header is used, which was durable before anything
-//!   after it was written. The ranges of header 0 and of the header of a built file are empty: nothing
-//!   precedes the former, and everything before the latter was synced before it was written.
+//!   after it was written. The ranges of header 0 and of the header with which a build ends are empty:
+//!   nothing precedes the former, and everything before the latter was synced before it was written.
 //! - **Keys of inner nodes** are lower bounds, as short as possible: the keys below entry i are at least key
 //!   i and less than key i + 1. The first key is not used as a bound, so only its common beginning is stored.
 //! - No compression: document bodies are blobs, and the common beginning of keys is stored once per node.

@@ -1,7 +1,7 @@
 //! `tree`: append-only copy-on-write B+trees in one file, for a caller that has a log in front of them.
 //!
 //! ```text
-//! TreeFile -- begin --> Checkpoint: put_blob*, modify(tree, sorted batch)*, finish(metadata, applied_lsn)
+//! TreeFile -- begin --> Checkpoint: put_blob*, modify(tree, batch)*, finish(metadata, applied_lsn)
 //!    |                      appends blobs and rewritten nodes in pieces of 1 MiB, then a header, then syncs
 //!    |                      once -> TreeSnapshot
 //!    '-- snapshot() --> TreeSnapshot: get, get_many, range (both ways), sums, read_blob; valid for ever

@@ -7,8 +7,8 @@
 //!
 //! Invariants
 //! - A node is appended before the node that points to it, so that pointers lead backwards.
-//! - A node without an effective change is not written. Lookups, removals of missing keys and inserts of the
-//!   value that is already stored are no effective changes.
+//! - A node without an effective change is not written, unless a small neighbour is joined with it. Lookups,
+//!   removals of missing keys and inserts of the value that is already stored are no effective changes.
 //! - The lower bound of the keys below a node comes from its parent (`low`), not from its own first key.
 
 use std::sync::Arc;

@@ -113,6 +113,16 @@ def test_a_replicated_document_that_breaks_a_rule_fails_alone(db, bad, name, rea
     assert db.get("/db/c").status == 404
 
 
+def test_a_local_document_with_a_revision_of_a_tree_fails_alone(db):
+    rev = revision(1, "a")
+    docs = [{"_id": name, "_rev": rev} for name in ("a", "_local/a", "b")]
+    [row] = db.ok("POST", "/db/_bulk_docs", {"docs": docs, "new_edits": False})
+    assert (row["id"], row["error"]) == ("_local/a", "bad_request")
+    assert [row["id"] for row in db.ok("GET", "/db/_all_docs")["rows"]] == ["a", "b"]
+    assert db.send("POST", "/db/_bulk_docs", {"docs": [{"_id": "c"}, docs[1]]}).status == 400
+    assert db.get("/db/c").status == 404
+
+
 def test_a_replicated_document_that_is_too_large_fails_alone(db):
     docs = [{"_id": name, "_rev": revision(1, "a"), "x": "y" * size} for name, size in [("a", 1), ("b", 8_000_001)]]
     [row] = db.ok("POST", "/db/_bulk_docs", {"docs": docs, "new_edits": False})

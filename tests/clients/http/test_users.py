@@ -125,6 +125,36 @@ def test_users_have_their_own_document_and_no_other(admin):
         assert anna.get("/_uuids").told() == WRONG, "there is no such user any more"
 
 
+def test_a_user_gets_no_lost_roles_back_by_a_branch(admin):
+    own = f"/_users/{_id('carl')}"
+    user = _user("carl", "cherry", ["writers"])
+    admin.put("_users", user)
+    branches = "Only admins may make or change branches of a user doc."
+
+    def roles() -> list[str]:
+        return carl.ok("GET", "/_session")["userCtx"]["roles"]
+
+    with Couch(admin.server.http_port, ("carl", "cherry")) as carl:
+        for rev in (f"1-{'0' * 32}", f"50-{'f' * 32}"):
+            fork = user | {"_rev": rev}
+            assert carl.send("PUT", f"{own}?new_edits=false", fork).told() == (403, "forbidden", branches)
+        # An admin's replication may bring a branch.
+        losing = f"1-{'0' * 32}"
+        admin.ok("PUT", f"{own}?new_edits=false", carl.ok("GET", own) | {"_rev": losing})
+        winner = admin.ok("GET", own)
+        revoked = admin.ok("PUT", own, winner | {"roles": []})
+        assert roles() == []
+        extended = winner | {"_rev": losing, "roles": []}
+        assert carl.send("PUT", own, extended).told() == (403, "forbidden", branches)
+        deleted = carl.send("DELETE", f"{own}?rev={revoked['rev']}")
+        assert deleted.told() == (403, "forbidden", "Only admins may delete a user doc that has conflicts.")
+        assert roles() == []
+        # As before, a user changes what is its own, and a stale revision is a conflict.
+        assert carl.send("PUT", own, winner | {"roles": []}).status == 409
+        document = carl.ok("GET", own) | {"colour": "red"}
+        assert carl.send("PUT", own, document).status == 201
+
+
 def test_one_user_logs_in_by_both_protocols(admin):
     with admin.server.connect() as connection, admin.server.connect() as other:
         assert other.call("AUTH", "anna", "apple") == b"OK"
@@ -238,7 +268,7 @@ def test_a_database_is_for_those_that_security_names(admin):
         assert nobody.get("/notes/a").status == 200, "a database without members is open to all"
 
 
-@pytest.mark.parametrize("how", ["security", "user", "password"])
+@pytest.mark.parametrize("how", ["security", "user", "off", "password", "resetpass"])
 def test_a_feed_ends_with_the_right_to_it(admin, how):
     port = admin.server.http_port
     admin.ok("PUT", "/notes")
@@ -254,12 +284,34 @@ def test_a_feed_ends_with_the_right_to_it(admin, how):
             case "user":
                 admin.ok("DELETE", f"/_users/{_id('anna')}?rev={stored['_rev']}")
             case "password":
+                admin.put("_users", stored | {"password": "another"})
+            case rule:
                 with admin.server.connect() as connection:
-                    connection.call("ACL", "SETUSER", "anna", "off")
+                    connection.call("ACL", "SETUSER", "anna", rule)
         admin.put("notes", {"_id": "second"})
         rest = feed.read()
         assert b"second" not in rest
         assert b"last_seq" in rest
+
+
+def test_a_feed_ends_with_the_logout_of_its_session(admin):
+    admin.ok("PUT", "/notes")
+    admin.ok("PUT", "/notes/_security", {"members": {"names": ["anna"]}})
+    admin.put("notes", {"_id": "first"})
+    port = admin.server.http_port
+    with Couch(port) as couch, Couch(port) as asking, Couch(port) as other:
+        cookie, second = _log_in(asking, "anna", "apple"), _log_in(asking, "anna", "apple")
+        feed = couch.begin("GET", "/notes/_changes?feed=continuous&heartbeat=100", Cookie=cookie)
+        kept = other.begin("GET", "/notes/_changes?feed=continuous&heartbeat=100", Cookie=second)
+        assert [json.loads(one.readline())["id"] for one in (feed, kept)] == ["first", "first"]
+        asking.ok("DELETE", "/_session", Cookie=cookie)
+        admin.put("notes", {"_id": "second"})
+        rest = feed.read()
+        assert b"second" not in rest
+        assert b"last_seq" in rest
+        while not (line := kept.readline().strip()):
+            pass
+        assert json.loads(line)["id"] == "second", "another session of the same user goes on"
 
 
 def test_every_route_needs_a_user_if_that_is_set(admin):

@@ -24,7 +24,7 @@ pub(super) fn cat(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Comman
     Ok(())
 }
 
-/// As Redis answers to a subcommand with too many arguments.
+/// The error for a subcommand with too many arguments, as in Redis.
 pub(super) fn too_many(subcommand: &str) -> CommandError {
     CommandError::UnknownSubcommand { command: "acl", subcommand: subcommand.into() }
 }

@@ -53,19 +53,23 @@ pub(super) fn bitfield(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), C
         Some(entry) => string(entry)?.len() as u64,
         None => 0,
     };
-    // Nothing fails from here on. The string grows even if no number changes, as in Redis.
-    let mut changed = len < end;
-    if changed {
+    // Nothing fails from here on. As in Redis, the string grows even if no number fits, but the event needs a
+    // number that was stored, and a change.
+    let grows = len < end;
+    if grows {
         cx.apply(key, KeyOp::SetRange { offset: end - 1, bytes: &[0] });
     }
+    let mut is_told = false;
     cx.reply.array(operations.len());
     for operation in &operations {
-        match run(cx, key, operation, &mut changed) {
-            Some(number) => cx.reply.integer(number),
-            None => cx.reply.null(),
-        }
+        let Some((number, stored)) = run(cx, key, operation) else {
+            cx.reply.null();
+            continue;
+        };
+        cx.reply.integer(number);
+        is_told |= stored == Stored::Other || stored == Stored::Same && grows;
     }
-    if changed {
+    if is_told {
         cx.notify(EventClass::STRING, "setbit", key);
     }
     Ok(())
@@ -106,26 +110,37 @@ fn get_all(cx: &mut Context<'_, '_>, key: &[u8], operations: &[Operation]) -> Re
     Ok(())
 }
 
+/// What an operation has done to its field.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Stored {
+    /// It has only read it.
+    Nothing,
+    /// It has stored the number that was there.
+    Same,
+    /// It has stored another number.
+    Other,
+}
+
 /// Runs one operation on a string that is long enough for all writes. Returns its reply; `None` if the number
 /// did not fit and `overflow` is [`Overflow::Fail`].
-fn run(cx: &mut Context<'_, '_>, key: &[u8], operation: &Operation, changed: &mut bool) -> Option<i64> {
+fn run(cx: &mut Context<'_, '_>, key: &[u8], operation: &Operation) -> Option<(i64, Stored)> {
     let db = cx.db();
     let Operation { action, encoding, offset, overflow } = *operation;
     let bytes = cx.unit.peek(db, key).and_then(|entry| entry.string()).unwrap_or_default();
     let old = encoding.read(bytes, offset);
     let (new, reply) = match action {
-        Action::Get => return Some(old),
+        Action::Get => return Some((old, Stored::Nothing)),
         Action::Set(number) => (encoding.fit(encoding.wanted(number), overflow)?, old),
         Action::Increment(by) => {
             let sum = encoding.fit(i128::from(old) + i128::from(by), overflow)?;
             (sum, sum)
         }
     };
-    if let Some(patch) = encoding.write(bytes, offset, new) {
-        cx.apply(key, KeyOp::SetRange { offset: patch.offset, bytes: patch.bytes() });
-        *changed = true;
-    }
-    Some(reply)
+    let Some(patch) = encoding.write(bytes, offset, new) else {
+        return Some((reply, Stored::Same));
+    };
+    cx.apply(key, KeyOp::SetRange { offset: patch.offset, bytes: patch.bytes() });
+    Some((reply, Stored::Other))
 }
 
 fn parse(args: Args<'_>, bulk_bytes_max: usize) -> Result<Vec<Operation>, CommandError> {
@@ -280,6 +295,24 @@ mod tests {
                 "[:-9223372036854775808, :-9223372036854775808]",
             ),
         ]);
+    }
+
+    #[test]
+    fn the_event_needs_a_number_that_was_stored_and_a_change() {
+        let mut server = TestServer::new();
+        *server.host.event_classes.lock() = engine::EventClass::parse("KEAn").expect("letters");
+        for (line, events) in [
+            ("BITFIELD a OVERFLOW FAIL INCRBY u8 0 300", "new a"),
+            ("BITFIELD a SET u8 0 0", ""),
+            ("BITFIELD a SET u8 8 0", "setbit a"),
+            ("BITFIELD a SET u8 0 5", "setbit a"),
+            ("BITFIELD a SET u8 0 5", ""),
+            ("BITFIELD a GET u8 0 OVERFLOW FAIL INCRBY u8 80 300", ""),
+        ] {
+            server.events();
+            server.run(line);
+            assert_eq!(server.events().join(", "), events, "{line}");
+        }
     }
 
     #[test]

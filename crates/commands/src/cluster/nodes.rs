@@ -1,5 +1,5 @@
-//! The servers that CLUSTER shows: the members of the group that have data; or this server, its leader and
-//! its replicas.
+//! The servers that CLUSTER shows: the members of the group that have data; without a group, this server with
+//! its replicas, or with its leader.
 
 use std::net::SocketAddr;
 

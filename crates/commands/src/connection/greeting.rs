@@ -1,4 +1,4 @@
-//! The session: HELLO, AUTH, SELECT, PING, ECHO, READONLY, READWRITE, RESET, QUIT.
+//! The session: HELLO, AUTH, SELECT, PING, ECHO, ASKING, READONLY, READWRITE, QUIT, RESET.
 
 use access::User;
 use engine::{
@@ -196,7 +196,7 @@ fn authenticate_while_loading(
     let users = cx.host.users.current();
     let Some(known) = cx.host.users.of_settings(user) else { return Err(CommandError::Loading) };
     if known.is_enabled && known.needs_no_password {
-        // This says nothing about the client.
+        // Such a user admits everybody, so its login proves nothing: the client is as before a login.
         cx.session.log_out(&users);
         return Ok(());
     }

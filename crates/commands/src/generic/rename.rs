@@ -1,9 +1,9 @@
 //! Renaming, copying and moving values: RENAME, RENAMENX, COPY, MOVE.
 //!
-//! A value changes its key in one of two ways. A large one is moved without a copy ([`Effect::Move`]), unless
-//! a snapshot forbids it (see `moves_as_it_is`): record size and time do not depend on its size, but replay
-//! must process two slots together. All others are put at the new key and deleted at the old one, in one
-//! record, which replays slot by slot.
+//! A value changes its key in one of two ways. A large one goes by [`Effect::Move`], unless a snapshot
+//! forbids it (see `moves_as_it_is`): the size of the record does not depend on the value, nor does the time
+//! for a big collection, but replay must process two slots together. All others are put at the new key and
+//! deleted at the old one, in one record, which replays slot by slot.
 
 use engine::{CommandError, Context, EventClass};
 use keyspace::{DbId, Effect, KeyOp, ValueBuf, slot_of};
@@ -20,7 +20,7 @@ const MOVE_BYTES_MIN: usize = 16 << 10;
 /// on. So while the slot of the new key is captured and that of the old key is not, this must be `false`:
 /// replay would look for the value in the old slot, which was captured without it. In the opposite case a
 /// Move is correct: the new slot was captured with the value, and replay only removes it from the old one. A
-/// replica cannot choose, and captures the old slot first
+/// follower cannot choose, and captures the old slot first
 /// ([`keyspace::LockedSlots::capture_before_moves`]). A command cannot do that, because an earlier one of its
 /// transaction may have changed the slot already.
 fn moves_as_it_is(cx: &Context<'_, '_>, db: DbId, key: &[u8], to_key: &[u8]) -> bool {
@@ -35,8 +35,8 @@ struct Copied {
 }
 
 impl Copied {
-    /// Copies the value at a key, after making sure that the log has room for a record with it; `None` if the
-    /// key is absent. Must be called before the first change.
+    /// Copies the value at a key; `None` if the key is absent. Must be called before the first change: it
+    /// fails if the log has no room for a record with the value.
     fn of(cx: &Context<'_, '_>, db: DbId, key: &[u8]) -> Result<Option<Copied>, CommandError> {
         let Some(entry) = cx.unit.peek(db, key) else { return Ok(None) };
         let copied = Copied { value: ValueBuf::of(entry), expire_at_ms: entry.expire_at_ms() };

@@ -1,7 +1,8 @@
 //! Walks over the keys of a database: SCAN, KEYS, RANDOMKEY.
 //!
-//! They lock one slot at a time, so they never stop the server, except in a transaction. Keys that are added
-//! or removed meanwhile may or may not be seen; a key that stays is seen by a whole walk exactly once.
+//! They lock one slot at a time, so they never stop the server, except in a transaction or a script, which
+//! holds all slots. Keys that are added or removed meanwhile may or may not be seen; a key that stays is seen
+//! by a whole walk exactly once.
 
 use engine::{CommandError, Context, unit::LockPolicy};
 use keyspace::{ScanCursor, SlotId};

@@ -85,7 +85,8 @@ impl SearchArea {
         let bounds = self.bounds();
         let mut step = self.step();
         let mut center = Cell::at(self.center, step);
-        // Once suffices for a circle or a box; the vertices of a polygon may lie far from its edges.
+        // One step less suffices for a circle or a box. A polygon can span many degrees although its vertices
+        // are near its centre, as around a pole.
         while step > 1 && !reaches(center, &bounds) {
             step -= 1;
             center = Cell::at(self.center, step);

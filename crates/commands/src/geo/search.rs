@@ -1,4 +1,5 @@
-//! Searches for places in an area: GEOSEARCH, GEOSEARCHSTORE, GEORADIUS and GEORADIUSBYMEMBER.
+//! Searches for places in an area: GEOSEARCH, GEOSEARCHSTORE, GEORADIUS and GEORADIUSBYMEMBER, each of the
+//! last two also as `_RO`.
 
 use engine::{CommandError, Context, long_units::ElementsMax};
 use keyspace::{Element, ScoredItemsBuf, ZsetView};
@@ -87,7 +88,7 @@ fn search(cx: &mut Context<'_, '_>, args: Args<'_>, command: Command) -> Result<
 /// Finds the members in an area, cell by cell; stops at `limit` results.
 ///
 /// # Errors
-/// The search visits more members than `elements_max` allows.
+/// The search takes more work than `elements_max` allows.
 fn find<'a>(
     zset: ZsetView<'a>,
     area: &SearchArea,

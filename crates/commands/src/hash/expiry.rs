@@ -320,6 +320,9 @@ pub(super) fn hgetex(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Com
         deadline_ms = field_deadline_ms(expiry, now_ms, "hgetex")?;
         Ok(())
     })?;
+    if names.len() == 1 {
+        return Err(CommandError::WrongArity("hgetex"));
+    }
     let names = parse_names(names)?;
     reply_values(cx, key, names, deadline_ms.is_some_and(|deadline_ms| deadline_ms <= as_of_ms))?;
     remove_expired(cx, key, names.iter())?;
@@ -362,8 +365,11 @@ pub(super) fn hsetex(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Com
         deadline_ms = field_deadline_ms(expiry, now_ms, "hsetex")?;
         Ok(())
     })?;
-    let unequal = CommandError::Text("ERR wrong number of arguments for 'hsetex' command");
-    let pairs = parse_fields(pairs, 2, "ERR invalid number of fields", unequal)?;
+    // FIELDS, the count, and the first pair.
+    if (1..4).contains(&pairs.len()) {
+        return Err(CommandError::WrongArity("hsetex"));
+    }
+    let pairs = parse_fields(pairs, 2, "ERR invalid number of fields", CommandError::WrongArity("hsetex"))?;
     hash(cx.unit.get(db, key))?;
     let names: Slices<'_> = pairs.iter().step_by(2).collect();
     for name in &names {
@@ -486,6 +492,10 @@ mod tests {
             ("HSETEX h FIELDS 0 b x", "-ERR invalid number of fields"),
             ("HSETEX h FIELDS 2147483648 b x", "-ERR invalid number of fields"),
             ("HSETEX h FIELDS 2 b x", "-ERR wrong number of arguments for 'hsetex' command"),
+            ("HSETEX h FXX FIELDS b 3", "-ERR wrong number of arguments for 'hsetex' command"),
+            ("HSETEX h FXX FIELDS b 3 4", "-ERR invalid number of fields"),
+            ("HGETEX h EX 10 FIELDS", "-ERR wrong number of arguments for 'hgetex' command"),
+            ("HGETEX h EX 10 FIELDS 1", "-ERR The `numfields` parameter must match the number of arguments"),
             ("HSETEX h FNX FNX FIELDS 1 b x", "-ERR Only one of FXX or FNX arguments can be specified"),
             (
                 "HSETEX h EX 10 KEEPTTL FIELDS 1 b x",

@@ -1,4 +1,4 @@
-//! Storing a changed string as a minimal set of effects.
+//! Storing a changed string: a longer or equally long value is written only where it differs.
 
 use std::ops::Range;
 
@@ -18,7 +18,7 @@ pub(super) struct Change {
 enum How {
     /// Replace the value, with this expiry.
     Replace { expire_at_ms: Option<u64> },
-    /// Overwrite these ranges of the old value.
+    /// Write these ranges of the new value; the rest of the old value stays.
     Overwrite(Vec<Range<usize>>),
 }
 
@@ -61,7 +61,7 @@ impl Change {
     }
 }
 
-/// The ranges in which `new` differs from `old`. `old` must not be longer.
+/// Ranges of `new` that contain all differences from `old`, which must not be longer.
 fn differences(old: &[u8], new: &[u8]) -> Vec<Range<usize>> {
     let mut parts: Vec<Range<usize>> = Vec::new();
     let mut add = |differing: Range<usize>| match parts.last_mut() {

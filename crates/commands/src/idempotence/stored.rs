@@ -79,7 +79,7 @@ impl<'v> Stored<'v> {
         [&MAGIC[..], &[VERSION, version], &digest.0, reply].concat()
     }
 
-    /// Reads a value; `None` if IDEMP has not made it.
+    /// Reads a value; `None` if it has another form.
     pub(super) fn parse(value: &'v [u8]) -> Option<Stored<'v>> {
         let rest = value.strip_prefix(MAGIC)?.strip_prefix(&[VERSION])?;
         let (version, rest) = rest.split_first()?;
@@ -92,8 +92,8 @@ impl<'v> Stored<'v> {
         Some(Stored { digest: Digest(*digest), protocol, reply })
     }
 
-    /// Writes the reply in the version of the protocol of the writer. Returns whether the
-    /// stored bytes are a reply.
+    /// Writes the reply in the writer's version of the protocol. Returns whether the stored bytes are a
+    /// reply; if not, nothing is written.
     pub(super) fn write(&self, reply: &mut ReplyWriter<'_>) -> bool {
         let Some(value) = read(self.reply) else { return false };
         if self.protocol == reply.protocol() {

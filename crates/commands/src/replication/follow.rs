@@ -80,8 +80,8 @@ pub(super) fn failover(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), C
     Ok(())
 }
 
-/// FAILOVER in a group: the votes elect the other member. TIMEOUT and FORCE are accepted and change nothing,
-/// because no write can be lost.
+/// FAILOVER in a group: hands the lead over to the named member, or to the one with the most log. TIMEOUT and
+/// FORCE are accepted and change nothing, because no write can be lost.
 fn fail_over_in_group(
     cx: &mut Context<'_, '_>,
     view: &GroupView,

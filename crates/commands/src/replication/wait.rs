@@ -1,4 +1,5 @@
-//! WAIT and WAITAOF, which wait for replicas, and WAITLSN, which waits on a replica.
+//! WAIT and WAITAOF, which wait until writes are on disks, and WAITLSN, which waits until this server shows
+//! them.
 
 use engine::{
     CommandError, Context,
@@ -63,8 +64,8 @@ pub(super) fn waitaof(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Co
     Ok(())
 }
 
-/// `WAITLSN lsn timeout`: 1 once the server has applied all writes up to that position, 0 after the timeout.
-/// In a transaction it does not wait.
+/// `WAITLSN lsn timeout`: 1 once the server shows all writes up to that position, 0 after the timeout. In a
+/// transaction it does not wait.
 pub(super) fn waitlsn(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
     let lsn =
         parse_i64(args.at(1)).and_then(|lsn| u64::try_from(lsn).ok()).ok_or(CommandError::NotAnInteger)?;

@@ -25,6 +25,9 @@ pub(super) struct Caller<'c, 'a, 'k> {
     hashes: SmallVec<[KeyHash; HASHED_KEYS_MAX]>,
     is_read_only: bool,
     ignores_memory: bool,
+    /// Whether the script has called a command that writes. From then on its commands may add data also above
+    /// the memory limit, as in Redis: a script that is stopped in the middle leaves half of its work.
+    has_written: bool,
     /// What must be done before the script can run again, if it was stopped for that ([`Stop::Retry`]).
     refusal: Option<CommandError>,
 }
@@ -46,7 +49,8 @@ impl<'c, 'a, 'k> Caller<'c, 'a, 'k> {
         cx.in_script = true;
         let keys = keys.take(HASHED_KEYS_MAX);
         let hashes = keys.iter().map(|key| cx.unit.hash(key)).collect();
-        let mut caller = Caller { cx, keys, hashes, is_read_only, ignores_memory, refusal: None };
+        let mut caller =
+            Caller { cx, keys, hashes, is_read_only, ignores_memory, has_written: false, refusal: None };
         let outcome = script(&mut caller);
         let Caller { cx, refusal, .. } = caller;
         cx.unit.forget_keys();
@@ -57,7 +61,7 @@ impl<'c, 'a, 'k> Caller<'c, 'a, 'k> {
     }
 
     /// Looks up a command of the script, and checks everything that can refuse it.
-    fn check(&self, args: Args<'_>) -> Result<ResolvedCommand, String> {
+    fn check(&mut self, args: Args<'_>) -> Result<ResolvedCommand, String> {
         let Ok(found) = resolve_call(args) else {
             return Err("ERR Unknown Redis command called from script".to_string());
         };
@@ -99,10 +103,12 @@ impl<'c, 'a, 'k> Caller<'c, 'a, 'k> {
         }
         if row.flags.has(Flags::DENYOOM)
             && !self.ignores_memory
+            && !self.has_written
             && let Some(error) = scripting.and_then(|it| it.no_growth.as_ref())
         {
             return Err(error.to_string());
         }
+        self.has_written = true;
         Ok(found)
     }
 

@@ -161,7 +161,7 @@ pub(super) struct Subject<'s> {
     pub(super) traits: Traits,
     /// The declared keys.
     pub(super) keys: Args<'s>,
-    /// The function for FUNCTION STATS, if it is one.
+    /// The function, as FUNCTION STATS shows it; `None` for a script.
     pub(super) function: Option<RunningFunction>,
 }
 

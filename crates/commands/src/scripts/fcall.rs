@@ -48,7 +48,8 @@ fn call(cx: &mut Context<'_, '_>, args: Args<'_>, is_read_only: bool) -> Result<
     let run = |vm: &mut Vm, seed, calls: &mut dyn Calls| {
         let id = match compiled.compile(vm, library, &libraries, host) {
             Ok(id) => id,
-            // A kill while the library is compiled counts as a kill of the function.
+            // Unless the library itself has taken too long, a stop while it is compiled counts as a
+            // stop of the function.
             Err(problem) => {
                 return match vm.meter().stopped() {
                     Some(stop @ (Stop::Killed | Stop::HeldReplication | Stop::Overtime)) => {

@@ -262,6 +262,10 @@ fn memory_and_the_log_are_asked_for_before() {
     assert_eq!(told(&mut server, "EVAL", "return redis.call('set', 'a', 2)"), oom);
     assert_eq!(told(&mut server, "EVAL", "return redis.call('get', 'a')"), "\"1\"");
     assert_eq!(told(&mut server, "EVAL", "#!lua flags=allow-oom\nreturn redis.call('set', 'a', 2)"), "+OK");
+    // A script that has written is not stopped in the middle.
+    let moves = "redis.call('del', 'a') return redis.call('set', 'b', 2)";
+    assert_eq!(told(&mut server, "EVAL", moves), "+OK");
+    assert_eq!(told(&mut server, "EVAL", "return redis.call('set', 'a', 1)"), oom);
     // Declared flags count for the whole script, also when it is queued.
     for command in ["EVAL", "EVAL_RO"] {
         assert_eq!(told(&mut server, command, "#!lua\nreturn 1"), oom);

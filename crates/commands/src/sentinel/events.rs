@@ -18,8 +18,8 @@
 //! Invariants
 //! - The old address of a switch is the address of the leader that was announced before, or else of the first
 //!   leader that was known.
-//! - The first look announces nothing: there is nothing to compare its state with. A member that is silent
-//!   from the first look on is announced after [`LOOKS_MIN`] looks, like any other.
+//! - The looks up to the first that finds a leader announce nothing: there is nothing to compare them with.
+//!   A member that is silent from then on is announced after [`LOOKS_MIN`] looks, like any other.
 
 use std::collections::BTreeMap;
 

@@ -140,7 +140,7 @@ fn default_user_with(
     user_after(cx, &user, [&b"resetpass"[..], &added]).map(Some)
 }
 
-/// A pseudo-setting of CONFIG SET, so that any client can confirm a forced recovery.
+/// A pseudo-setting of CONFIG SET, so that stock clients can confirm a forced recovery.
 const FORCE_RECOVERY: &[u8] = b"force-recovery";
 
 /// `CONFIG SET force-recovery confirmed`: the reply comes when the server takes writes again.

@@ -57,8 +57,8 @@ fn type_name(cx: &Context<'_, '_>, db: DbId, key: &[u8]) -> Result<&'static str,
     Ok(name)
 }
 
-/// Merges the hot keys of all workers. Returns the keys in descending order of use, and the accesses to all
-/// keys per second.
+/// Merges the hot keys of all workers. Returns the most used ones, at most [`HOT_KEYS_MAX`], in descending
+/// order of use, and the accesses to all keys per second.
 fn gather(cx: &Context<'_, '_>) -> (Vec<HotKey>, f64) {
     let (mut rates, mut total) = (HashMap::new(), 0.0);
     for (keys, per_s) in cx.host.stats.hot_keys(cx.now_ms()) {

@@ -61,8 +61,8 @@ fn difference(mut sets: Sets<'_>) -> Box<dyn Iterator<Item = Element<'_>> + '_> 
     sets.retain(|set| !set.is_empty());
     let lookups_of_first = first.len().saturating_mul(sets.len() + 1);
     let lookups_of_all: usize = first.len() + sets.iter().map(SetView::len).sum::<usize>();
-    // As Redis estimates, the first method needs only half of its lookups: none follows the one that finds
-    // the member.
+    // As in Redis, the first method is estimated at half of its lookups, because the lookups of a member end
+    // at the first set that has it.
     if lookups_of_first / 2 <= lookups_of_all {
         sets.sort_unstable_by_key(|set| Reverse(set.len()));
         return Box::new(first.iter().filter(move |member| !sets.iter().any(|set| set.contains(member))));

@@ -16,8 +16,8 @@ use super::{
 
 /// The maximum size of a delivery in a record, in bytes.
 const DELIVERY_BYTES: u64 = 40;
-/// Up to this many deliveries need no check of their own for room in the log: the check before each command
-/// suffices.
+/// Up to this many deliveries need no check of their own for room in the log: they are shorter than
+/// [`engine::context::EFFECT_BYTES_BESIDE_ARGS`], which every command may log.
 const DELIVERIES_ADMITTED: usize = 1000;
 
 /// The start of the read of a consumer.

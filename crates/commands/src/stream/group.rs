@@ -132,10 +132,10 @@ const PENDING_WORDS: usize = 3;
 /// The maximum size of a delivery in a record, in bytes.
 const DELIVERY_BYTES: u64 = 40;
 
-/// `XGROUP RESTORECONSUMER key group consumer seen-ms active-ms [id time-ms count ...]`: makes a consumer
-/// equal to one that is copied from another server: its times (an active time of -1 stands for none) and its
-/// pending entries, also those whose entries were deleted from the stream. No command of Redis can make such
-/// pending entries. Replies with the number of pending entries.
+/// `XGROUP RESTORECONSUMER key group consumer seen-ms active-ms [id time-ms count ...]`: for a consumer that
+/// is copied from another server. Makes the consumer or sets its times (an active time of -1 stands for
+/// none), and adds these pending entries, also those whose entries were deleted from the stream. No command
+/// of Redis can make such pending entries. Replies with the number of these entries.
 pub(super) fn restoreconsumer(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
     let (db, key, group, consumer) = (cx.db(), args.at(2), args.at(3), args.at(4));
     let pending = args.skip(7);

@@ -1,7 +1,8 @@
 //! XREAD, and the parts that it shares with XREADGROUP.
 //!
-//! The core of each reads from one key the entries after an id. It is tried at once on all keys, and again on
-//! the key that gets entries while the client waits (see `blocking`).
+//! The core of each reads from one key the entries after an id. It is tried at once on all keys. If there is
+//! no entry and the client waits, it is tried again after a change that may have filled one of the keys (see
+//! `blocking`).
 
 use std::ops::Range;
 

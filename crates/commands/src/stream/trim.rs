@@ -113,14 +113,14 @@ impl Trim {
             Threshold::Len(len) => stream.len().saturating_sub(len),
             Threshold::Min(_) => stream.len(),
         };
-        // With KEEPREF no reference is looked up, and all blocks but the last are removed as a whole.
+        // With KEEPREF no reference is looked up, and at most one block is not removed as a whole.
         match self.references {
             References::Kept => entries.min(self.limit) / ENTRIES_PER_ELEMENT,
             _ => entries.min(self.limit),
         }
     }
 
-    /// The last id to remove, if all entries before it are removed, too: with ACKED some of them may stay.
+    /// The last id to remove, with all entries before it. Not for ACKED, with which some of these may stay.
     fn through(&self, stream: StreamView<'_>) -> Option<StreamId> {
         match self.threshold {
             Threshold::Len(len) => stream.trim_to_len(len, self.whole_blocks, self.limit),

@@ -15,7 +15,7 @@ pub(super) fn append(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Com
     let (key, suffix) = (args.at(1), args.at(2));
     let (exists, len) = string_len(cx, key)?;
     let grown_len = len + suffix.len();
-    // `suffix` itself is already limited by the size of a request.
+    // As in SET, a new value is limited only as an argument is.
     if exists && grown_len > cx.bulk_bytes_max {
         return Err(CommandError::StringTooLong);
     }

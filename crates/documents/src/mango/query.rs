@@ -19,7 +19,8 @@ use crate::{Direction, DocError, Found, IdRange, Pick, Snapshot};
 const STEP_DOCUMENTS: usize = 200;
 /// Bytes of the reply after which a step ends.
 const STEP_BYTES: usize = 64 << 10;
-/// If a query examines more documents than this per returned document, the reply has a warning.
+/// The reply has a warning if the number of examined documents per returned document, rounded down, is
+/// greater than this.
 const SCAN_RATIO_MAX: u64 = 10;
 
 /// A query in execution.

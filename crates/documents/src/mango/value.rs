@@ -62,7 +62,8 @@ impl<'a> Number<'a> {
         self.float().abs() < EXACT_FLOAT_MAX
     }
 
-    /// An integer that distinguishes numbers with the same float. Floats from 2^53 on are whole numbers.
+    /// An integer that distinguishes integers with the same float, from 2^53 on. Numbers with a point or an
+    /// exponent, or outside of the range of an `i128`, count as their float.
     fn exact(&self) -> i128 {
         self.integer().unwrap_or(self.float as i128)
     }

@@ -121,7 +121,8 @@ impl<'k> Surroundings<'_, 'k> {
         (seen, wrote)
     }
 
-    /// Serves the waiters of a key, whose slot is locked, as long as it holds something for them.
+    /// Serves the waiters of a key, whose slot is locked, in order, and skips those for which the key is not
+    /// ready. Ends at the first one that needs a unit of its own: the key is then put in front of `later`.
     fn serve_key(
         &self,
         mut unit: Unit<'k>,
@@ -212,7 +213,7 @@ impl Executor {
     }
 
     /// Serves the queued keys, in order. Stops at a key that cannot be served at the moment: a long unit
-    /// holds a slot that is needed, or the server takes no writes.
+    /// holds a slot that is needed, or the server is read-only.
     #[cold]
     pub(crate) fn serve_waiting(&mut self, host: &Host) {
         let durability = self.durability();

@@ -76,10 +76,10 @@ pub fn are_capabilities(letters: &[u8]) -> bool {
     letters.iter().all(|letter| CAPA_LETTERS.contains(letter))
 }
 
-/// Conditions that must all hold.
+/// A selection of clients.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ClientFilter<'a> {
-    /// The conditions, and whether each must hold or must not.
+    /// The conditions, each with whether it must hold (`true`) or must not.
     pub conditions: Vec<(ClientCondition<'a>, bool)>,
     /// Excludes the client with this id.
     pub except: Option<u64>,
@@ -96,7 +96,7 @@ impl<'a> ClientFilter<'a> {
         self.conditions.contains(&(ClientCondition::Kind(kind), true))
     }
 
-    /// Whether all conditions are fulfilled at this time (unix milliseconds).
+    /// Whether the filter selects a client at this time (unix milliseconds).
     pub fn matches(&self, client: &Client, now_ms: u64) -> bool {
         self.except.is_none_or(|except| except != client.id())
             && self.conditions.iter().all(|(it, wanted)| it.holds(client, now_ms) == *wanted)

@@ -32,7 +32,7 @@ impl Resolved {
             .is_some_and(|it| it.row.flags.has(Flags::RUNS_SCRIPTS) || matches!(it.row.keys, Keys::Queued))
     }
 
-    /// Whether it is a command of another server.
+    /// Whether the command may run on a place that is kept for other servers.
     pub fn is_between_servers(&self) -> bool {
         self.found.is_some_and(|it| it.row.flags.has(Flags::BETWEEN_SERVERS))
     }

@@ -49,7 +49,7 @@ pub(crate) struct HotKeys {
     total: u64,
     /// The time over which counts were gathered; halved with the counts.
     covered_ms: u64,
-    /// The end of `covered_ms`; 0 before the first sample.
+    /// The end of `covered_ms`; 0 before the first use of the sketch.
     at_ms: u64,
 }
 

@@ -86,7 +86,7 @@ impl Flags {
     pub const BETWEEN_SERVERS: Flags = Flags(1 << 28);
 
     /// Shows or changes what only administrators may: while a server loads and does not know its users, it is
-    /// refused to clients that have given no password.
+    /// refused to clients that have not logged in.
     pub const GUARDED: Flags = Flags(1 << 29);
 
     /// An action of an administrator, which the audit notes.

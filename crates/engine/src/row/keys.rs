@@ -89,7 +89,7 @@ impl Keys {
         }
     }
 
-    /// The index of the first key, if it is the same in every call.
+    /// The index of the first key, if it is the same in every call that names a key.
     #[inline]
     pub const fn first(self) -> Option<usize> {
         match self {

@@ -43,7 +43,7 @@ pub const RESTORING_MS_MAX: u64 = 2000;
 /// Loads the code of a library into the machine.
 ///
 /// # Errors
-/// The code is not a library, or is too large; the text gives the reason.
+/// The code is not a library, is too large, or runs for too long; the text gives the reason.
 pub fn load_library(
     vm: &mut Vm,
     code: &[u8],

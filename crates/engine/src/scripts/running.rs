@@ -65,7 +65,8 @@ impl RunningScripts {
         self.0.lock().retain(|running| !running.meter.is(meter));
     }
 
-    /// From now on another meter stops the script. A kill through the old meter is carried over.
+    /// From now on another meter stops the script. If the script was killed, or ended for replication,
+    /// through the old meter, that is carried over.
     pub(super) fn move_to(&self, meter: &Meter, other: &Meter) {
         let mut running = self.0.lock();
         if let Some(why @ (Stop::Killed | Stop::HeldReplication)) = meter.stopped() {

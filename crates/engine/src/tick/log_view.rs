@@ -14,7 +14,8 @@ pub trait LogView {
     /// Returns `false` if the log is committed up to there already: then no wake-up follows.
     fn wait_for(&self, gate: Lsn) -> bool;
 
-    /// Requests one wake-up at the next progress of the log. Returns `false` if it has room by now.
+    /// Requests one wake-up at the next progress of the log. Returns `false` if there is nothing to wait for:
+    /// the log has room by now, or will have none.
     fn wait_for_room(&self) -> bool;
 
     /// Whether replies wait for the disk, and no thread is about to write the log.

@@ -20,7 +20,7 @@ pub(crate) const BY_SERVER: u64 = 0;
 /// The reason for which a cached key is invalid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Cause {
-    /// It has changed; the author is not signed yet.
+    /// It has changed; by which client is not noted yet.
     Change,
     /// It was changed by this client.
     ChangeBy(u64),

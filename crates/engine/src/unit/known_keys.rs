@@ -1,4 +1,5 @@
-//! The hashes of a command's keys, computed once: for prefetching, locking, and every access.
+//! The hashes of a command's keys, computed once for prefetching, for locking, and for accesses that follow
+//! the order of the keys.
 //!
 //! Keys are identified by their address: arguments stay in place while their command runs.
 

@@ -5,11 +5,11 @@ use lsn::Lsn;
 use smallvec::SmallVec;
 
 pub(super) enum Locked<'k> {
-    /// None: the command names no key.
+    /// No slot.
     None,
-    /// The slot of its only key.
+    /// One slot, mostly that of the only key.
     One(SlotGuard<'k>),
-    /// Several, or all of them. Boxed: most units have one slot.
+    /// Several slots, or all. Boxed: most units have one slot.
     Many(Box<LockedSlots<'k>>),
 }
 

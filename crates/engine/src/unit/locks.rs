@@ -25,7 +25,7 @@ const LOCK_PATIENCE: Duration = Duration::from_millis(1);
 /// [`Scripts::may_wait`]: crate::Scripts::may_wait
 const TURN_PATIENCE: Duration = Duration::from_micros(250);
 
-/// How long a command waits for a slot before it gets BUSY: units other than scripts release slots sooner.
+/// How long a command waits for a slot before it gets BUSY, in case a short unit has the slot by now.
 const BUSY_PATIENCE: Duration = Duration::from_micros(20);
 
 /// How a command waits for slots: without limit, unless a long unit holds one of them.

@@ -23,9 +23,9 @@ pub struct LogIn {
     /// Whether it may do everything.
     is_unrestricted: bool,
     /// Whether the client has not logged in since it connected or logged out, and has run no command since
-    /// then with the users known: its certificate may still name its user.
+    /// then with the users known. Unless `is_chosen`, its certificate may still name its user.
     is_provisional: bool,
-    /// Whether the client has asked to be this user: its certificate names another one no more.
+    /// Whether the client has asked to be this user: its certificate does not name its user any more.
     is_chosen: bool,
 }
 
@@ -89,7 +89,7 @@ impl LogIn {
         }
     }
 
-    /// Whether its certificate may still name its user.
+    /// Whether the user is still to be settled; see [`LogIn::settle`].
     pub(crate) fn is_provisional(&self) -> bool {
         self.is_provisional
     }

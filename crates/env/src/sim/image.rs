@@ -19,8 +19,8 @@ pub(super) const PAGE_BYTES: usize = 4096;
 pub(super) const SECTOR_BYTES: usize = 512;
 pub(super) const SECTORS_PER_PAGE: usize = PAGE_BYTES / SECTOR_BYTES;
 
-/// The maximum number of versions of a page; if there are more, the oldest two are merged. This limits
-/// memory, and crashes are still realistic.
+/// The maximum number of versions of a page, and of unsynced sizes of a file. Beyond it, the two oldest
+/// versions are merged, or the oldest size is dropped. This limits memory, and crashes are still realistic.
 const VERSIONS_MAX: usize = 16;
 
 pub(super) type Page = [u8; PAGE_BYTES];
@@ -271,7 +271,7 @@ pub(super) fn next(seq: &mut u64) -> u64 {
     *seq
 }
 
-/// A set of page numbers, dense from 0.
+/// A set of page numbers, as a bitmap.
 #[derive(Clone, Default, Debug)]
 pub(super) struct PageSet {
     words: Vec<u64>,

@@ -104,7 +104,7 @@ impl SlotState {
         Some(entry)
     }
 
-    /// Puts an entry, which already carries the target's key, in the place of the entry at that key.
+    /// Puts an entry, which already carries the target's key, at that key, and replaces an entry there.
     fn place(&mut self, target: Target<'_>, entry: Entry, freed: &mut Freed) -> (Applied, Deadlines) {
         let mut applied = Applied { changed: true, key_removed: true, ..Applied::default() };
         let new = Due::of(entry.as_ref());

@@ -19,7 +19,7 @@ use crate::slot::SlotGuard;
 /// Why a stream cannot be loaded.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum LoadError {
-    /// Not an effect.
+    /// Bytes that are neither a row nor an effect.
     #[error("the bytes after slot {slot} are not a change of data: {reason}")]
     Effect {
         /// The slot to which the change should belong.

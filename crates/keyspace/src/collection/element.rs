@@ -18,7 +18,7 @@
 //!
 //! Invariants
 //! - A string is stored as an integer exactly if it is the canonical decimal text of an `i64`.
-//! - If several forms could hold a value, it has the first of them in the table.
+//! - Of the forms for integers, or for other strings, a value has the first in the table that can hold it.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};

@@ -42,13 +42,14 @@ use deadlines::Deadlines;
 use hasher::FieldHasher;
 use segment::{Segment, Tally};
 
-/// The maximum number of fields in a segment. A segment that would exceed it splits, in about 20 us. A field
-/// takes 11.7 bytes besides its entry. In a map of a million fields, it takes 0.12 us to get a field and 0.2
-/// us to put one, as in a `Table` of a slot. With 256 or 1024 as the maximum (a split at 1024 takes 40 us),
-/// the times are the same, and the memory of a field differs by less than 0.2 bytes.
+/// A segment with this many fields splits, in about 20 us, before another field is added; only a segment of
+/// similar hashes may grow further. A field takes 11.7 bytes besides its entry. In a map of a million
+/// fields, it takes 0.12 us to get a field and 0.2 us to put one, as in a `Table` of a slot. With 256 or 1024
+/// (a split at 1024 takes 40 us), the times are the same, and the memory of a field differs by less than 0.2
+/// bytes.
 const SEGMENT_LEN_MAX: usize = if cfg!(miri) { 24 } else { 512 };
 
-/// Two buddies with fewer fields than this merge.
+/// Two buddies that together have fewer fields than this merge.
 const MERGED_LEN_MIN: usize = SEGMENT_LEN_MAX / 4;
 
 /// The directory doubles only if the map has at least this many fields for each slot of the directory. With

@@ -160,7 +160,7 @@ enum Fitting {
     Big,
 }
 
-/// The form for a set that is not big when these members are added.
+/// The form that a set, not big so far, is to have with these members added.
 fn fitting(payload: &[u8], members: Items<'_>, limits: &PackedLimits) -> Fitting {
     let set = SetView::of_packed(payload);
     let had_integers = is_integers(payload);

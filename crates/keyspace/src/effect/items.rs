@@ -276,7 +276,7 @@ pub struct ItemsBuf {
 }
 
 impl ItemsBuf {
-    /// None yet.
+    /// A buffer without items.
     pub const fn new() -> Self {
         ItemsBuf { count: 0, bytes: Vec::new() }
     }
@@ -297,7 +297,7 @@ impl ItemsBuf {
         self.count == 0
     }
 
-    /// Forgets them, and keeps the memory.
+    /// Removes the items, and keeps the memory.
     pub fn clear(&mut self) {
         self.count = 0;
         self.bytes.clear();
@@ -322,7 +322,7 @@ pub struct ScoredItemsBuf {
 }
 
 impl ScoredItemsBuf {
-    /// None yet.
+    /// A buffer without items.
     pub const fn new() -> Self {
         ScoredItemsBuf { count: 0, bytes: Vec::new() }
     }
@@ -347,7 +347,7 @@ impl ScoredItemsBuf {
         self.count == 0
     }
 
-    /// Forgets them, and keeps the memory.
+    /// Removes the items, and keeps the memory.
     pub fn clear(&mut self) {
         self.count = 0;
         self.bytes.clear();

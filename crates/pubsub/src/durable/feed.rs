@@ -1,4 +1,4 @@
-//! The output of the durable channel thread for one worker in one round: frames and events, in order.
+//! The output of the durable channel thread for one worker, until it is taken: frames and events, in order.
 //!
 //! ```text
 //! *4 $8 xmessage $2 ch $8 3:123456 $5 hello      a frame; for RESP3 only the first byte differs

@@ -23,7 +23,7 @@ use storage::{Chains, Chunk};
 use super::{GROUP, Group, Observer, decode, prefetch, require_type, settings::apply_settings};
 use crate::error::RecoverError;
 
-/// Applies the chunks of a replica's log to memory.
+/// Applies the chunks of a follower's log to memory.
 pub struct Replayer {
     keyspace: Arc<Keyspace>,
     /// `None`: document changes are skipped.

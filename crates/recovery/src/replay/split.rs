@@ -201,7 +201,7 @@ impl Splitter<'_> {
         }
     }
 
-    /// Returns when the appliers have applied everything handed over.
+    /// Returns when the appliers have applied everything handed over, or have failed.
     fn wait_for_appliers(&mut self) {
         let (mark, all_reached) = channel();
         for queue in &mut self.queues {
@@ -218,7 +218,7 @@ impl Splitter<'_> {
 enum Work {
     /// Effects, each with its prefix.
     Chunk(Vec<u8>, Room),
-    /// Dropped by the applier once everything before it is applied.
+    /// The applier drops it once everything before it is applied, or an error was met.
     Mark(Sender<Infallible>),
 }
 
@@ -350,7 +350,7 @@ impl Applier<'_> {
                 None => unkeyed = Some((lsn, effect)),
             }
         }
-        // In order: the effects before a global one first.
+        // In order: first the effects before the one without a key.
         group.apply(keyspace, now, &mut self.freed, &mut ())?;
         if let Some((lsn, effect)) = unkeyed {
             self.apply(lsn, &effect)?;

@@ -8,7 +8,7 @@
 //!
 //! Invariants
 //! - Every reader that asks for a position of the old log, or for the oldest position, learns of the loss:
-//!   its position is in the data, which snapshots and replicas carry.
+//!   the position of the loss is in the data, which snapshots and replicas carry.
 
 use std::collections::BTreeMap;
 
@@ -88,7 +88,7 @@ impl Messages {
 }
 
 /// Notes in the data that all messages before the start of this log, which replaces a damaged one, are lost.
-/// Without durable channels there is nothing to note.
+/// Without messages and durable channels there is nothing to note.
 pub(crate) fn note(keyspace: &Keyspace, losses: &Losses, log: &Log) {
     let mut slot = keyspace.lock(LIBRARIES_SLOT);
     let has_channels = slot.data_settings().get(DURABLE_CHANNELS).is_some_and(|names| !names.is_empty());
@@ -98,7 +98,7 @@ pub(crate) fn note(keyspace: &Keyspace, losses: &Losses, log: &Log) {
     let position = log.start_lsn().to_string();
     let effect = Effect::Setting { name: LOST_BEFORE.as_bytes(), value: Some(position.as_bytes()) };
     slot.apply(&effect, AccessClock::default(), &mut Freed::new());
-    // Readers see settings that have a position.
+    // This publishes the setting; the position stays the same.
     let last = slot.last_lsn();
     slot.set_last_lsn(last);
 }

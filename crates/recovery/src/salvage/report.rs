@@ -29,7 +29,7 @@ pub(super) enum Kind {
     SnapshotChunk,
     /// Another part of the loaded snapshot.
     SnapshotPart,
-    /// A snapshot that was replaced by another one or by the log.
+    /// A damaged snapshot that was not loaded.
     SnapshotPassedOver,
     /// A snapshot of another log, left by an interrupted confirmation.
     ForeignSnapshot,
@@ -98,7 +98,7 @@ pub(super) struct DamageLocation {
     pub(super) offset: u64,
     pub(super) bytes: u64,
     pub(super) lsns: Option<(Lsn, Lsn)>,
-    /// The first and the last slot with lost keys; `None` if unknown.
+    /// The first and the last slot with lost keys; `None` if unknown, or if the kind loses none.
     pub(super) slots: Option<(u16, u16)>,
     pub(super) rows: Option<u64>,
     pub(super) batches: Option<u64>,

@@ -37,7 +37,7 @@ pub struct Claim {
     pub port: u16,
     /// The id of the replica.
     pub replica: ReplicaId,
-    /// The id of its process. Earlier versions do not say it.
+    /// The id of its process; `None` from a server of an earlier release, which does not send it.
     pub process: Option<ProcessId>,
 }
 

@@ -1,8 +1,8 @@
 //! The replica's search for the last position at which its log equals the leader's: it names the ends of its
 //! last batches, newest first, until the leader has one of them.
 //!
-//! It walks batch by batch instead of bisecting: the tail to cut consists of records of an old leader that no
-//! replica received, usually a few batches, and batches are only found one by one from the end anyway.
+//! It walks batch by batch instead of bisecting: the tail to cut is usually a few batches of an old leader
+//! that the new one has not received, and batches are only found one by one from the end anyway.
 
 use lsn::Lsn;
 

@@ -137,8 +137,10 @@ fn append_key(key: &Value, options: &Options, out: &mut Vec<u8>) -> Result<()> {
             append_number(number, options, out)?;
             out.push(b'"');
         }
-        _ => {
-            return Err(mlua::Error::runtime("Cannot serialise table: table key must be a number or string"));
+        other => {
+            let kind = other.type_name();
+            let text = format!("Cannot serialise {kind}: table key must be a number or string");
+            return Err(mlua::Error::runtime(text));
         }
     }
     out.push(b':');

@@ -32,6 +32,7 @@ fn cjson_encode_refuses_values_without_a_json_form() {
         ("0/0", "Cannot serialise number: must not be NaN or Inf"),
         ("{[100] = 1}", "Cannot serialise table: excessively sparse array"),
         ("{[{}] = 1}", "Cannot serialise table: table key must be a number or string"),
+        ("{[true] = 1}", "Cannot serialise boolean: table key must be a number or string"),
         ("print_", "Cannot serialise function: type not supported"),
     ];
     for (value, expected) in table {

@@ -10,8 +10,7 @@ use crate::{
     meter::{Meter, Steps},
 };
 
-/// Adds the functions to the table `string`. The result of `gsub` has at most `bytes_max` bytes, plus the
-/// length of the subject.
+/// Adds the functions to the table `string`. The result of `gsub` has at most `bytes_max` bytes.
 pub(crate) fn install(lua: &Lua, string: &Table, meter: &Meter, bytes_max: usize) -> Result<()> {
     let search = |name: &'static str, finds: bool| {
         let meter = meter.clone();

@@ -3,7 +3,7 @@
 use super::class::{in_set, is_member, item_end};
 use crate::meter::Steps;
 
-/// A pattern, without a leading `^`.
+/// A pattern, without the `^` that anchors it.
 pub(super) type Pattern<'a> = &'a [u8];
 
 /// Maximum number of captures of a pattern.

@@ -186,7 +186,7 @@ impl HostCall<'_> {
             Some(1.0) => LogLevel::Verbose,
             Some(2.0) => LogLevel::Notice,
             Some(3.0) => LogLevel::Warning,
-            Some(_) => return Err(raised("ERR Invalid debug level.")),
+            Some(_) => return Err(raised("ERR Invalid log level.")),
         };
         let mut message = Vec::new();
         for part in parts {
@@ -205,11 +205,7 @@ impl HostCall<'_> {
     }
 
     fn may_call(&mut self, values: &[Value]) -> Result<Value> {
-        if self.take_words(values).is_err() {
-            return Err(raised(
-                "ERR Please specify at least one argument for this redis.acl_check_cmd() call",
-            ));
-        }
+        self.take_words(values).map_err(raised)?;
         match self.calls.may_call(self.kit.words.as_args()) {
             Some(may) => Ok(Value::Boolean(may)),
             None => Err(raised("ERR Invalid command passed to redis.acl_check_cmd()")),

@@ -31,8 +31,8 @@ use crate::{
 /// clients wait.
 const LOADING_INSTRUCTIONS_MAX: u64 = 10_000_000;
 
-/// The maximum memory for loading a library, in addition to the memory in use. It is small, so that no single
-/// instruction takes long.
+/// The maximum memory that the code of a library takes while it is loaded, in addition to the memory in use
+/// once it is compiled. It is small, so that no single instruction takes long.
 const LOADING_BYTES_MAX: usize = 8 << 20;
 
 /// The number of instructions between two checks of the clock while a library is loaded. Even if each makes a

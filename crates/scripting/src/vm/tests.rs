@@ -137,7 +137,7 @@ fn errors_say_where_they_were_raised() {
         ("return redis.sha1hex()", "-ERR wrong number of arguments @1."),
         ("return redis.log('x')", "-ERR redis.log() requires two arguments or more. @1."),
         ("return redis.log('x', 'y')", "-ERR First argument must be a number (log level). @1."),
-        ("return redis.log(9, 'y')", "-ERR Invalid debug level. @1."),
+        ("return redis.log(9, 'y')", "-ERR Invalid log level. @1."),
         ("return redis.setresp(1)", "-ERR RESP version must be 2 or 3. @1."),
         ("return redis.setresp()", "-ERR redis.setresp() requires one argument. @1."),
         (

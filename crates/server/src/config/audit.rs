@@ -1,7 +1,7 @@
 //! Writes the entries of the audit to the log, as messages of its durable channel, soon after they are noted.
 //!
-//! A record of them holds no slot up: an entry is written beside the action, a moment later. Where the server
-//! may not write, because it follows another one or its disk is full, its own log lines have the entries.
+//! No action waits for its entry, which is written a moment later. Where the server may not write, because it
+//! follows another one or its disk is full, its own log lines have the entries.
 
 use std::{sync::Arc, time::Duration};
 
@@ -14,7 +14,7 @@ use super::Config;
 
 /// Entries in one record.
 const ENTRIES_MAX: usize = 64;
-/// The pause while the slot is held that says whether this server leads.
+/// The pause before the next attempt while [`LIBRARIES_SLOT`] is held.
 const PAUSE: Duration = Duration::from_millis(10);
 
 impl Config {

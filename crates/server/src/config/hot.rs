@@ -1,4 +1,4 @@
-//! Copies of the settings that are read for every command, tick or connection, without a lock.
+//! Copies of the settings that are read for every command, tick or connection, most of them without a lock.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU16, AtomicU64, Ordering::Relaxed};
 
@@ -114,7 +114,8 @@ impl HotSettings {
         self.emulates_cluster.load(Relaxed)
     }
 
-    /// The maximum number of connections to the Redis port.
+    /// The maximum number of clients of the Redis protocol; replicas and members have a few places beyond
+    /// these.
     pub(crate) fn clients_max(&self) -> u64 {
         self.clients_max.load(Relaxed)
     }
@@ -128,7 +129,7 @@ impl HotSettings {
         EventClass::from_bits(self.event_classes.load(Relaxed))
     }
 
-    /// Whether messages of any channel are kept in the log.
+    /// Whether `durable-channels` has any pattern.
     pub(crate) fn has_durable_channels(&self) -> bool {
         self.has_durable_channels.load(Relaxed)
     }

@@ -8,7 +8,7 @@
 //! - Above the hard limit of the client's class: at once. A client that is no subscriber is not disconnected
 //!   for it: its commands merely stop at that limit while the client does not read (see
 //!   [`unread`](super::unread)), and one reply may be longer.
-//! - Above the soft limit for as long as the class allows.
+//! - Above the soft limit for longer than the class allows.
 //! - A subscriber with more than [`STALLED_BYTES_MIN`] unsent whose peer has acknowledged nothing for
 //!   [`STALLED_MS_MAX`]: it is taken for dead before it reaches the other limits.
 //! - A client that has more commands behind a blocked one than are kept, for [`STALLED_MS_MAX`]: its socket

@@ -1,5 +1,5 @@
-//! Decides whether a subscriber keeps up with its messages. If most subscribers of an audience are behind,
-//! publishers wait for them (see [`pubsub::Backpressure`]).
+//! Decides whether a subscriber keeps up with its messages. If at least half of the subscribers of a message
+//! are behind, publishers wait for them (see [`pubsub::Backpressure`]).
 //!
 //! - Behind: its socket refuses bytes, more than [`BEHIND_BYTES_MIN`] are unsent, and it is worth waiting
 //!   for.
@@ -16,9 +16,10 @@
 //! the peer's buffer: 93 KiB by default, 0.7 s apart at 128 KiB/s. Patience outlasts two of these gaps, and
 //! [`RATE_BYTES_PER_S_MIN`] is half of that rate, so a subscriber that reads 128 KiB/s is always waited for.
 //!
-//! A subscriber that never reads, or stops reading, thus delays publishers for two seconds at most, and many
-//! such subscribers delay them no more often than one. Its unsent bytes grow to the limits of
-//! [`backlog`](super::backlog), far above those here, where it is disconnected.
+//! A subscriber that never reads, or stops reading, thus delays publishers for two seconds at most. After a
+//! useless wait for a new subscriber, further new ones of its worker delay nobody for [`DISTRUST_US`]. The
+//! unsent bytes of such a subscriber grow to the limits of [`backlog`](super::backlog), far above those here,
+//! where it is disconnected.
 
 use super::Connection;
 

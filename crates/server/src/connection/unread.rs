@@ -3,7 +3,8 @@
 //! Many clients send all commands of a pipeline before they read the first reply. If the server stopped at
 //! the first mebibyte of replies, both sides would wait for each other for ever. So:
 //!
-//! - Commands wait at [`OUTBOX_BYTES_MAX`] unsent bytes. A client that reads meanwhile has no more.
+//! - Above [`OUTBOX_BYTES_MAX`] unsent bytes, commands wait until all is sent. A client that reads meanwhile
+//!   is allowed no more.
 //! - If the peer acknowledges nothing for [`READ_ON_AFTER_MS`] while its commands wait, the client may have
 //!   [`GROWTH`] times as much unsent, and so on, up to the hard limit of its class
 //!   (`client-output-buffer-limit normal`), until all is sent.

@@ -155,7 +155,7 @@ impl Group {
         ))
     }
 
-    /// Records the roster again at the end of the log: otherwise a copy of the log alone would begin behind
+    /// Records the roster again at the end of the log: otherwise a copy of the log alone could begin after
     /// the record.
     pub(crate) fn repeat_roster(&self) -> Result<(), String> {
         let Some(votes) = &self.votes else { return Ok(()) };
@@ -205,8 +205,9 @@ impl Group {
         Ok(())
     }
 
-    /// The voters that a majority knows, so that every member that may be elected counts them. If a leader
-    /// showed a voter earlier and then died, there might be no member left that may campaign.
+    /// The voters to be shown. A leader shows a new voter only once a majority knows of it, so that every
+    /// member that may be elected counts it: if the leader showed it earlier and then died, there might be no
+    /// member left that may campaign. Other members show the voters in force here.
     pub(super) fn known_voters(&self, votes: &Votes) -> Vec<MemberId> {
         let (roster, in_force, recorded_at) = {
             let known = self.known.lock();
@@ -246,7 +247,7 @@ impl Group {
         durable.is_some_and(|durable| durable.advance(CAUGHT_UP_BYTES) >= log.shippable_lsn())
     }
 
-    /// Makes a learner that has caught up a voter.
+    /// If a learner has caught up, makes it a voter.
     pub(super) fn promote_learner(&self, votes: &Votes) {
         let roster = self.known.lock().roster.clone().unwrap_or_default();
         let is_fit =

@@ -15,7 +15,8 @@ use crate::spawn::spawn_with;
 
 /// The answer to a server that asks to join while too many others do.
 const TOO_MANY_ASKERS: &str = "TRYAGAIN many servers ask to join at the moment";
-/// How long a member may take to catch up before a transfer, while the leader still takes writes.
+/// How long a member may take to catch up, and to apply its log, before a transfer, while the leader still
+/// takes writes.
 const TRANSFER_TIMEOUT_US: u64 = 10_000_000;
 /// How long a transfer may keep writes out while it waits for commands in progress, and again while it waits
 /// for the end of the log to be on the other member's disk.
@@ -164,8 +165,8 @@ impl Group {
         })
     }
 
-    /// Ends writes, waits until another voter has everything, and has it elected. `begins` is called just
-    /// before the election, after which no reply leaves.
+    /// Ends writes, waits until another voter has everything, and has it elected. `begins` is called before
+    /// the election: once that has begun, no reply leaves.
     pub(super) fn hand_over(
         &self,
         votes: &Votes,
@@ -232,7 +233,7 @@ impl Group {
         self.has_heard(votes, id, HEARD_US)
     }
 
-    /// A voter with data that is heard and has all of the log.
+    /// A voter with data that is heard, has all of the log, and `is_fit`.
     pub(super) fn voter_with_all(
         &self,
         votes: &Votes,

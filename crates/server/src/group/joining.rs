@@ -97,7 +97,7 @@ impl Group {
         }
     }
 
-    /// Asks the members that are known here to be added, or who leads. Returns the id of the group, and the
+    /// Asks the known members to add this server, or to say who leads. Returns the id of the group, and the
     /// address of its leader.
     fn ask_around(&self) -> Result<(String, Address), String> {
         let Some(state) = self.votes.as_ref().map(|votes| votes.state()) else { return Err(String::new()) };
@@ -136,7 +136,8 @@ impl Group {
         Err(last)
     }
 
-    /// Has the roster show the present address of this member, if it has changed since its last start.
+    /// Has the roster show the present address of this member, if the address has changed since the last
+    /// start.
     pub(super) fn renew_listing(self: &Arc<Self>) {
         let Some(own) = self.own.get() else { return };
         let is_listed = || {

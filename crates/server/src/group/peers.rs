@@ -12,8 +12,8 @@
 //! Invariants
 //! - A connection of another group, of another version or to another member is refused with the reason. A
 //!   damaged message, and a message whose sender or receiver is not that of the connection, end the
-//!   connection. Both are counted, and change nothing. Each [`Cause`] is logged once a minute, whatever
-//!   strangers name.
+//!   connection. Refused connections and messages are counted, and change nothing. Each [`Cause`] is logged
+//!   once a minute at most, whatever strangers name.
 //! - A member has one connection to each other member; strangers share a few places here ([`Inboxes`]).
 //! - A server that has joined no group yet knows no id of one: it lets a connection in, and hears nothing on
 //!   it. So the leader finds out who is at an address before it lists it.
@@ -134,7 +134,7 @@ pub(crate) struct Peers {
     peers: Mutex<BTreeMap<MemberId, Arc<Peer>>>,
     inboxes: Mutex<Inboxes>,
     heard: Mutex<BTreeMap<MemberId, Heard>>,
-    /// The leader has told that this member was removed.
+    /// The leader has said that this member was removed.
     is_removed: AtomicBool,
     refused: AtomicU64,
     outdated: AtomicU64,
@@ -230,7 +230,7 @@ impl Peers {
         self.peers.lock().get(&id).is_some_and(|peer| peer.socket.lock().as_ref().is_some_and(is_alive))
     }
 
-    /// Whether the leader has told that this member was removed.
+    /// Whether the leader has said that this member was removed.
     pub(super) fn is_removed(&self) -> bool {
         self.is_removed.load(SeqCst)
     }
@@ -240,7 +240,7 @@ impl Peers {
         self.refused.load(Relaxed)
     }
 
-    /// The number of messages of earlier terms than this member's own term; this member does not follow them.
+    /// The number of messages of earlier terms than this member's own, which decide nothing here.
     pub(super) fn outdated(&self) -> u64 {
         self.outdated.load(Relaxed)
     }

@@ -68,7 +68,8 @@ impl Group {
             return;
         }
         let is_full = log.admit(0) == Admission::NoRoom;
-        // A segment more than needed is kept: a learner that becomes a voter may lack a little.
+        // Unless the disk is full, a segment more than needed is kept: a learner that becomes a voter may
+        // lack a little.
         let (dispensable, kept_bytes) = match is_full {
             true => (Some(votes.committed()), 0),
             false => (votes.look(Member::held_by_all).flatten(), log.segment_bytes()),

@@ -21,12 +21,12 @@ const OF_ISSUERS: [Key; 4] =
 /// The maximum bytes of the file of keys.
 const KEYS_BYTES_MAX: u64 = 1 << 20;
 
-/// Those in force.
+/// The trusted issuers in force.
 #[derive(Debug, Default)]
 pub(crate) struct Issuers(RwLock<TrustedIssuers>);
 
 impl Issuers {
-    /// Those in force.
+    /// The trusted issuers in force.
     pub(crate) fn current(&self) -> TrustedIssuers {
         self.0.read().clone()
     }
@@ -46,7 +46,7 @@ impl Issuers {
 /// Checks settings that are not in force yet, of which those in `changed` have changed.
 ///
 /// # Errors
-/// The first changed setting that says who is trusted, and what is wrong with it or its file.
+/// A setting that says who is trusted, and what is wrong with it or its file.
 pub(crate) fn check(settings: &Settings, changed: &[Key]) -> Result<(), (Key, String)> {
     if changed.iter().any(|key| OF_ISSUERS.contains(key)) { read(settings).map(drop) } else { Ok(()) }
 }

@@ -38,7 +38,8 @@ impl Node {
         }
     }
 
-    /// The number of these replies since the start.
+    /// The number of replies that were errors because replicas had not acknowledged in time, since this
+    /// incarnation began.
     pub(crate) fn ack_timeouts(&self) -> u64 {
         self.ack_timeouts.load(SeqCst)
     }
@@ -58,7 +59,7 @@ impl Node {
     /// log, do not depose a leader, and its log must not grow without limit.
     ///
     /// A leader that has committed nothing in its term has no lease, so no reply that shows data leaves: it
-    /// refuses reads as well ([`Node::answers_nothing`]), and closes the connections whose replies wait.
+    /// refuses reads as well ([`Node::answers_nothing`]), and closes the connections of its clients.
     pub(crate) fn note_majority_awaited(&self, awaited_us: u64) {
         let timeout_ms = self.options.read().ack_timeout_ms;
         let lacks = timeout_ms > 0 && awaited_us / 1000 >= timeout_ms;
@@ -81,8 +82,8 @@ impl Node {
         }
     }
 
-    /// Whether this server leads, has committed nothing for `ack-timeout`, and has no lease: no reply that
-    /// shows data could leave.
+    /// Whether this server leads, has committed nothing for `ack-timeout`, has no lease, and may not show old
+    /// data: no reply that shows data could leave.
     pub(super) fn answers_nothing(&self) -> bool {
         self.lacks_commits.load(SeqCst) && !self.may_answer()
     }
@@ -114,8 +115,8 @@ impl Node {
         self.settle_waits();
     }
 
-    /// Makes replies of a leader wait for `ack-replicas` replicas. `begins`: the waiting starts, with a new
-    /// epoch.
+    /// Makes replies of a leader wait for `ack-replicas` replicas. `begins`: the waiting starts anew, and
+    /// nothing is committed until replicas have a batch that is written now.
     pub(super) fn ask_for_acks(&self, log: &Log, begins: bool) {
         let _acking = self.acking.lock();
         if self.votes.is_some() {

@@ -6,8 +6,8 @@ use engine::{
     Responder, UNCONFIRMED,
     replication::{
         Address, Availability, COMMITS_NOTHING, FAR_BEHIND, Failover, Followed, LinkState, MASTER_DOWN,
-        NO_LEADER, NOT_KNOWN_COMMITTED, READ_DEPOSED, READ_REMOVED, READ_WITNESS, Replication, RoleView, Wanted,
-        WriteRefusal,
+        NO_LEADER, NOT_KNOWN_COMMITTED, READ_DEPOSED, READ_REMOVED, READ_WITNESS, Replication, RoleView,
+        Wanted, WriteRefusal,
     },
 };
 use lsn::Lsn;

@@ -119,8 +119,8 @@ impl Leader {
         }
     }
 
-    /// Sets the end of the first batch of this leader's epoch; nothing is committed before it. Disconnects
-    /// all replicas.
+    /// Begins to wait for replicas: nothing is committed before `floor`, the end of a batch of this leader's
+    /// epoch. Disconnects all replicas.
     pub(super) fn begin_at(&self, floor: Lsn) {
         self.leading.lock().begin_at(floor);
         self.disconnect();
@@ -139,8 +139,7 @@ impl Leader {
         self.leading.lock().acks().count_heard(now_ms, silent_ms_max)
     }
 
-    /// The commit position, if `count` replicas must have the log up to it, and the log here may be shown up
-    /// to `own`.
+    /// The commit position, if `count` replicas must have the log up to it; this server has it up to `own`.
     pub(super) fn commit(&self, own: Lsn, count: usize) -> Lsn {
         self.leading.lock().commit(own, count)
     }
@@ -254,7 +253,7 @@ pub(super) fn serve(node: &Arc<Node>, (socket, from): (TcpStream, IpAddr), words
         {
             tracing::warn!(target: "replication", replica = peer, reason, unlogged, "a replica has left");
         }
-        // In any case, retain the log for a while, in case the replica reconnects.
+        // The log is kept for a while, in case the replica reconnects; none is kept for a refused one.
         if let Some(claim) = claim {
             node.leader.leading.lock().left(claim.replica, node.now_ms());
         }

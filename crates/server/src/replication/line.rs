@@ -73,8 +73,9 @@ pub(crate) struct Introduction {
     pub(crate) tls: Option<(Arc<Tunnels>, ClientFiles)>,
 }
 
-/// Connects, shakes hands if servers do, and logs in if a password is set. `begun` receives a handle of
-/// each socket before the socket is connected: shutting the handle down makes this function return at once.
+/// Connects, shakes hands if `tls-replication` is on, and logs in if a password is set. `begun` receives a
+/// handle of each socket before the socket is connected: shutting the handle down makes this function return
+/// at once.
 ///
 /// # Errors
 /// Texts for a line of the server's log; the error of `begun`.

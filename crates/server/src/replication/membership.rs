@@ -56,8 +56,8 @@ impl Node {
         self.votes.is_some() && !(self.knows_leader.load(SeqCst) && self.hears_leader.load(SeqCst))
     }
 
-    /// Whether this member hears its leader, but has not applied what the group has committed for so long
-    /// that its data is old: its disk is full, or the connection for the log fails.
+    /// Whether this member of a group has not applied all that the group has committed for so long that its
+    /// data is old: its disk is full, or the connection for the log fails.
     pub(super) fn lags_far_behind(&self) -> bool {
         let is_behind = || self.following().is_some_and(|it| it.behind_ms(self.now_ms()) > SHOWN_AGE_MS_MAX);
         self.votes.is_some() && is_behind()
@@ -91,8 +91,8 @@ impl Node {
         self.has_led.load(SeqCst)
     }
 
-    /// Another member leads: makes this server take no writes, and show nothing, until it has stepped down or
-    /// restarted within the process.
+    /// This server leads its group no more: makes it take no writes, and show nothing, until it has stepped
+    /// down or restarted within the process.
     pub(crate) fn depose(&self) {
         self.change_role_here(|role| role.depose());
     }
@@ -163,7 +163,8 @@ impl Node {
         Ok(())
     }
 
-    /// Compares the clock here with the end of the log, at a start: nothing may be written for a while.
+    /// Compares the clock here with the end of the log, at a start: it may take long until the next batch is
+    /// written.
     pub(crate) fn look_at_clock(&self, log: &Log) {
         let end = log.shippable_lsn();
         let newest = log.last_batches(end, 1).unwrap_or_default();

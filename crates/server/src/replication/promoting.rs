@@ -21,7 +21,8 @@ impl Node {
     /// Promotes this server: it stops following, if it did, and takes writes.
     ///
     /// # Errors
-    /// If it cannot lead. Then it follows again, unless its epoch has begun: the caller can try once more.
+    /// If it cannot lead. A server that followed then follows again. Once its epoch has begun, it does not,
+    /// but the caller can try again.
     pub(super) fn promote(self: &Arc<Self>) -> Result<Led, String> {
         let _one_at_a_time = self.promotion.lock();
         let log = self.log().ok_or("ERR this server is starting")?;

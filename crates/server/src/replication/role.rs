@@ -58,7 +58,7 @@ impl Node {
         self.waits.fail_flushed();
     }
 
-    /// Changes the part of the role that does not outlive this incarnation.
+    /// Changes the role without persisting the change, which the next start of the server then does not know.
     pub(super) fn change_role_here<T>(&self, change: impl FnOnce(&mut Role<Address>) -> T) -> T {
         self.change_role(|role| (change(role), false)).expect("nothing is persisted")
     }

@@ -55,7 +55,7 @@ const WORKERS_MIN: usize = 2;
 pub(super) struct Next {
     pub(super) settings: Settings,
     pub(super) mode: Mode,
-    /// The position behind which the log is cut before it is recovered.
+    /// The position after which the log is cut before it is recovered.
     pub(super) diverged_at: Option<Lsn>,
     /// The first incarnation of the process: settings given at the start may be new to the data.
     pub(super) is_first: bool,

@@ -102,8 +102,8 @@ fn report(progress: &LoadProgress) {
     }
 }
 
-/// Indexes are derived from the databases: they have a directory of their own, which may be removed while
-/// no server runs.
+/// Opens the indexes of the document databases. They can be made again from the databases, so they have a
+/// directory of their own, which may be removed while no server runs.
 pub(super) fn open_indexes(process: &Process, documents: &Documents) -> Result<Indexes, ServeError> {
     let databases: Vec<_> = documents.all().iter().map(|database| database.id()).collect();
     let (cache, dir) = (NodeCache::new(INDEX_CACHE_BYTES), opening::indexes_directory(&process.dir));

@@ -40,8 +40,8 @@ impl Worker {
         overdue.into_iter().for_each(|job| self.refuse(job));
     }
 
-    /// Logs a warning when a script has run for longer than `busy-reply-threshold`: commands on its keys are
-    /// then refused, and a snapshot waits for them.
+    /// Logs a warning when a script has run for longer than `busy-reply-threshold`: from then on, commands on
+    /// its keys are refused, and snapshots wait for its end.
     pub(super) fn warn_of_slow_scripts(&self) {
         for kind in self.host.scripts.take_slow(self.host.monotonic_us()) {
             let (runs, way_out) = match kind {

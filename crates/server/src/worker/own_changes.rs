@@ -16,7 +16,8 @@ impl Worker {
         }
     }
 
-    /// Evicts the excess after `maxmemory` was lowered, in steps between which connections are served.
+    /// Evicts keys while the data exceeds `maxmemory` and keys can be evicted, in steps between which
+    /// connections are served.
     pub(super) async fn evict_excess(&self) {
         while self.log.get().is_some() && self.run_own(|executor| executor.evict_excess(&self.host)) {
             tokio::task::yield_now().await;

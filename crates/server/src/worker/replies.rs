@@ -5,8 +5,9 @@
 //! work. Replies are therefore kept while other connections of the tick are served.
 //!
 //! Invariants
-//! - A reply waits for [`TOGETHER_MAX`] connections at most, and not beyond the round in which a millisecond
-//!   ends: a slow command delays the replies just before it, as it delays everything else on its worker.
+//! - A reply waits for [`TOGETHER_MAX`] connections at most, and no longer than until the first round that
+//!   begins in a later millisecond. A slow command delays the replies just before it, as it delays everything
+//!   else on its worker.
 //! - No reply is kept beyond the end of the tick for others: a single active connection is never delayed.
 
 use std::{

@@ -23,8 +23,9 @@ impl Worker {
         connections.iter().for_each(|connection| connection.fail(&CommandError::LogFailed));
     }
 
-    /// Stops reading, waits until no reply waits for the disk, sends the last replies, closes. A server
-    /// that has led, and restarts, waits for nothing: its clients are to look for the new leader.
+    /// Stops reading, waits until no reply waits for the disk or for replicas, sends the last replies,
+    /// closes. A server that has led its group, and restarts, waits for nothing: its clients are to look for
+    /// the new leader.
     pub(super) async fn stop(&self) {
         self.stopping.set(true);
         self.send_replies();
@@ -47,13 +48,14 @@ impl Worker {
         self.send_replies();
     }
 
-    /// Waits until no reply waits for the disk, before a restart within the process for [`RESTART_GRACE`] at
-    /// most; then until the clients have received the last replies, for [`CLOSE_GRACE`] at most.
+    /// Waits until no reply waits for its gate and no long unit runs, before a restart within the process for
+    /// [`RESTART_GRACE`] at most; then until the clients have received the last replies, for [`CLOSE_GRACE`]
+    /// at most.
     async fn let_replies_leave(&self) {
         let give_up_at = tokio::time::Instant::now() + RESTART_GRACE;
         let waits = |connection: &Rc<Connection>| connection.is_holding() || connection.is_away();
         while self.connections.borrow().values().any(waits) {
-            // A leader that steps down may wait for ever for acknowledgements of its replicas.
+            // A leader that becomes a replica might wait for ever for acknowledgements of its replicas.
             if self.parts.node.is_restarting() && tokio::time::Instant::now() >= give_up_at {
                 break;
             }

@@ -51,8 +51,8 @@ impl Worker {
         }
     }
 
-    /// Closes connections without a request for longer than the setting `timeout`, except those of
-    /// subscribers and of clients that wait for a command.
+    /// Closes connections that have sent no request for the time of the setting `timeout`, except those of
+    /// subscribers, and of clients whose command blocks or runs on a thread of its own.
     fn close_idle(&self) {
         let timeout_seconds = self.parts.config.hot().idle_timeout_seconds();
         if timeout_seconds == 0 {
@@ -111,7 +111,7 @@ impl Worker {
         }
     }
 
-    /// Disconnects the subscribers that are furthest behind until their unsent bytes together are below
+    /// Disconnects the subscribers that are furthest behind until their unsent bytes together are at most
     /// [`UNSENT_BYTES_MAX`].
     pub(super) fn enforce_common_limit(&self) {
         let is_too_much = || {

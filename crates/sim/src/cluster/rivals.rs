@@ -19,7 +19,7 @@ use super::{
     node::{Failure, Order, Role, flush},
 };
 
-/// The maximum number of batches that each of the two writes.
+/// The maximum number of batches that both write in lock step.
 const BATCHES_MAX: u64 = 8;
 
 impl Cluster {
@@ -83,7 +83,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// Has both leaders write records and batches of equal lengths, and one of them possibly some more.
+    /// Has both leaders write records and batches of equal lengths, and sometimes one of them one batch more.
     fn write_in_lock_step(&mut self, rivals: &[NodeId]) -> Result<(), String> {
         for _ in 0..=self.prng.below(BATCHES_MAX) {
             let prng = self.prng.fork();

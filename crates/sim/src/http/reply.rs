@@ -7,7 +7,7 @@ use crate::Violation;
 /// A whole reply.
 pub(super) struct Reply {
     pub(super) status: u16,
-    /// The cookie that it sets; empty if it removes it.
+    /// The cookie that the reply sets; empty if the reply removes the cookie.
     pub(super) cookie: Option<String>,
     pub(super) body: Value,
 }

@@ -247,7 +247,7 @@ impl Log {
     }
 
     /// The last batches that may leave the server, in order: the batches that end after `from` and the batch
-    /// before these, but at most `count_max` batches, and only batches that are kept.
+    /// before these, but at most `count_max` batches, and none that ends before the start of the log.
     ///
     /// # Errors
     /// I/O errors.
@@ -276,7 +276,8 @@ impl Log {
         Ok(self.shared.start_at(position)?.chain)
     }
 
-    /// The batch that ends at `position`; `None` if no batch ends there or it is forgotten.
+    /// The batch that ends at `position`; `None` if no batch ends there, or if it is forgotten or may not
+    /// leave the server yet.
     ///
     /// # Errors
     /// I/O errors.

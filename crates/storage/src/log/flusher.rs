@@ -66,7 +66,7 @@ pub(super) struct Flusher {
     /// Whether the last closed batch has records for which no later footer vouches yet.
     unsealed: bool,
     /// Whether the last batch of this run has no records, so that the log ends with a footer that vouches for
-    /// all of it.
+    /// everything that was durable when it was closed.
     ends_sealed: bool,
     /// Whether writes are made durable, independent of the configured durability.
     is_sealing: bool,

@@ -229,7 +229,8 @@ impl Predecessor {
     }
 }
 
-/// Whether a footer matches a batch with these bytes and this payload of its batch-end record.
+/// Whether a footer matches a batch with these bytes and this payload of its batch-end record; always true in
+/// the earlier format.
 pub(crate) fn is_of(footer: &Footer, records: &[u8], end_payload: &[u8]) -> bool {
     let Some(link) = footer.link else { return true };
     let padding = &end_payload[..end_payload.len().saturating_sub(FOOTER_BYTES)];

@@ -1,17 +1,18 @@
-//! Frozen logs: new logs that replace damaged ones, and take writes only after the operator's confirmation.
+//! Frozen logs: new logs for directories of which a forced recovery has left out damaged data. They take
+//! writes only after the operator's confirmation.
 //!
 //! ```text
 //! Recovery::salvage -> freeze -> [a snapshot of the memory is published, documents are saved]
 //!     -> adopt -> thaw
 //! ```
 //!
-//! A frozen log has an id of its own, begins after the whole damaged log, and does not exist on disk. Until
-//! it is adopted, it refuses writes and removes nothing, and the directory still belongs to the damaged log:
-//! what is noted in its control file meanwhile stays in memory.
+//! A frozen log has an id of its own, begins after the whole old log, and does not exist on disk. Until it is
+//! adopted, it refuses writes and removes nothing, and the directory still belongs to the old log: changes of
+//! the control file stay in memory.
 //!
 //! Invariants
-//! - The control file is replaced last. Before that, a start finds the damaged log and refuses it;
-//!   afterwards, a start finds the new log and the snapshot at its beginning.
+//! - The control file is replaced last. Before that, a start finds the old log and is refused; afterwards, a
+//!   start finds the new log and the snapshot at its beginning.
 //! - The log id distinguishes the files of the two logs, even if a confirmation was interrupted and repeated.
 
 use std::{collections::VecDeque, sync::Arc};
@@ -30,9 +31,9 @@ use super::{
 use crate::{Error, snapshot::SnapshotInfo, sync::Ordering};
 
 impl Recovery {
-    /// Opens a new log in place of one with holes: it has an id of its own, begins after the end of the old
-    /// log and after `reached`, and takes no writes until it is [adopted](Log::adopt) and
-    /// [thawed](Log::thaw). Changes nothing on disk: the log with the holes remains.
+    /// Opens a new log in place of this one: it has an id of its own, begins after the end of the old log and
+    /// after `reached`, and takes no writes until it is [adopted](Log::adopt) and [thawed](Log::thaw).
+    /// Changes nothing on disk, where the old log remains.
     ///
     /// `reached` is the last position that any other file of the directory knows: a later record at an
     /// earlier position would be taken for one that the file has.
@@ -83,7 +84,7 @@ impl Recovery {
 }
 
 impl Log {
-    /// Whether the log replaces one with holes and takes no writes yet; see [`Recovery::freeze`].
+    /// Whether the log replaces another one and takes no writes yet; see [`Recovery::freeze`].
     pub fn is_frozen(&self) -> bool {
         self.shared.frozen.load(Ordering::SeqCst)
     }

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! Recovery::open -> [start_at a snapshot] -> next_batch* (the caller applies) -> finish -> Log
-//! Recovery::salvage -> the same, past damage -> with holes: freeze -> Log without writes yet; else finish
+//! Recovery::salvage -> the same, past damage -> with losses: freeze -> Log without writes yet; else finish
 //! ```
 //!
 //! Logs that are only read are opened with [`Recovery::open_to_read`] and can be read up to any record

@@ -72,9 +72,9 @@ pub(crate) type Page = [u8; PAGE_BYTES];
 /// The metadata of a chunk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ChunkInfo {
-    /// The first slot with rows in the chunk.
+    /// The slot to which the first byte of the payload belongs.
     pub first_slot: u16,
-    /// The last slot with rows in the chunk.
+    /// The last slot of which the chunk may have rows.
     pub last_slot: u16,
     /// Number of rows.
     pub rows: u32,

@@ -1,8 +1,8 @@
 //! Capturing a map while it changes: every field as it was when the capture began, in bounded steps.
 //!
 //! What it is: a walk over the segments in the order of hashes. A segment that is about to change before its
-//! turn is captured then, ahead of the walk, as a whole; so a change during a capture copies one segment,
-//! once.
+//! turn is captured then, ahead of the walk, as a whole; so a change during a capture copies one segment, or
+//! two that it merges, and each once.
 //! What it is not: aware of where the copies go (see `capture`).
 //!
 //! Invariants

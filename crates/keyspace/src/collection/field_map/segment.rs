@@ -64,7 +64,7 @@ impl Segment {
         self.first().wrapping_add(1 << 63 >> self.depth << 1)
     }
 
-    /// Number of bits that all hashes here start with.
+    /// The length of the prefix in bits.
     #[inline]
     pub(super) fn depth(&self) -> u32 {
         self.depth.into()

@@ -21,7 +21,7 @@ pub(super) const LEN_MIN: usize = LEN_MAX / 2;
 /// The minimum room of a neighbour, in items, for a full node to move items to it. If no neighbour has this
 /// room, the node is split. The number must be at least 2, so that both nodes have room afterwards. After a
 /// million inserts in random order, an item takes 19.9 bytes; with an eighth of `LEN_MAX` as this minimum, it
-/// takes 20.4 bytes, in the same time.
+/// takes about half a byte more, in the same time.
 const ROOM_MIN: usize = LEN_MAX / 16;
 
 pub(super) type Leaf<M> = ArrayVec<Item<M>, LEN_MAX>;

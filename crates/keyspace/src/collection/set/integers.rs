@@ -6,8 +6,9 @@
 //!
 //! # Payload
 //! The width of an integer in bytes (2, 4 or 8), `MARK`, then the integers: little-endian, in ascending
-//! order, all of this width. The width grows when an added integer needs more; a removal does not change it.
-//! A packed payload begins with its count, which is so limited that it never has the bit of `MARK`.
+//! order, all of this width. An added integer that needs more widens all. When several are added, the width
+//! becomes the smallest that fits all; a removal does not change it. A packed payload begins with its count,
+//! which is so limited that it never has the bit of `MARK`.
 //!
 //! Invariants
 //! - The integers are in ascending order, none twice, and fit the width.

@@ -42,7 +42,8 @@ pub struct Delivery {
 /// The times of a consumer's last actions.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct ConsumerTimes {
-    /// The Unix time in milliseconds at which the consumer last requested entries.
+    /// The Unix time in milliseconds at which the consumer was made or last requested entries. Requests that
+    /// got no entry may be left out for a second.
     pub seen_ms: u64,
     /// The Unix time in milliseconds at which the consumer last got an entry; `None` if it never got one.
     pub active_ms: Option<u64>,

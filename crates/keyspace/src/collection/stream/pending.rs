@@ -15,7 +15,7 @@ use super::StreamId;
 
 /// The maximum number of deliveries in one run.
 const RUN_LEN_MAX: usize = if cfg!(test) { 8 } else { 64 };
-/// Neighbouring runs are merged if they are together no longer than this.
+/// A run that removals have left short is merged with the next one if both together are no longer than this.
 const MERGED_LEN_MAX: usize = RUN_LEN_MAX / 2;
 
 /// About the bytes of memory of a pending entry: in its run, which may have spare memory, and in the index of

@@ -113,7 +113,8 @@ impl<'a> StreamView<'a> {
     }
 
     /// The id up to which entries must be removed so that `len` entries stay. With `whole_blocks`, only whole
-    /// blocks are removed, at most `limit` entries, so that more may stay. `None` if none is to be removed.
+    /// blocks are removed, at most `limit` entries, so that more may stay; without it, `limit` must not be
+    /// below the number of entries. `None` if none is to be removed.
     pub fn trim_to_len(&self, len: usize, whole_blocks: bool, limit: usize) -> Option<StreamId> {
         let excess = self.0.len.checked_sub(len)?;
         let (whole, rest) = self.passed_blocks(limit, |block, passed| passed + block.len() <= excess);

@@ -150,8 +150,8 @@ pub(super) struct Range<'p> {
     at: usize,
     /// The number of pairs that were not taken from either end yet.
     left: usize,
-    /// The offset of each pair. It is filled when a pair is first taken from the back, because pairs can only
-    /// be found from the front.
+    /// The offsets of the pairs that are left. They are noted when a pair is first taken from the back,
+    /// because pairs can only be found from the front.
     starts: Vec<usize>,
 }
 

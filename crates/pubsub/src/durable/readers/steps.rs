@@ -67,7 +67,7 @@ impl Readers {
             audience.hand_out(readers, feeds, message);
             *messages += audience.members.len() as u64;
         });
-        // Messages count as handed out whatever the log has behind them.
+        // These messages are handed out, even if the read has ended because the log forgot the next ones.
         let mut slow = Vec::new();
         for channel in touched {
             let Some(audience) = self.audiences.get_mut(&channel) else { continue };

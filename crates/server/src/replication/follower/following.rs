@@ -96,7 +96,7 @@ impl Following {
         Lsn::new(self.needed_from.load(SeqCst))
     }
 
-    /// The leader's commit position, as last received.
+    /// The position up to which the log is known to be committed, from the leader or the votes of the group.
     pub(crate) fn committed(&self) -> Lsn {
         *self.committed.0.lock()
     }
