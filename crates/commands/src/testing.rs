@@ -264,7 +264,8 @@ impl TestServer {
                 }
                 Outcome::Wait if self.session.pause_ms > 0 => {
                     self.executor.end_round(&self.services);
-                    self.clock.advance_ms(std::mem::take(&mut self.session.pause_ms));
+                    self.clock.advance_ms(self.session.pause_ms);
+                    self.session.end_pause(&self.services.clients);
                     self.executor.begin_round(self.clock.unix_ms(), &self.services, self.bulk_bytes_max);
                 }
                 Outcome::Wait => {
@@ -650,7 +651,7 @@ impl TestHost {
             Signal::Push { bytes, gate } => pushed.lock().push((id, bytes, gate)),
             Signal::Answer { bytes, gate } => answers.lock().push((id, bytes, gate)),
             Signal::Review => reviewed.lock().push(id),
-            Signal::Close => {}
+            Signal::Close | Signal::GoOn => {}
         });
         let (peer, local) = ("127.0.0.1:50001".to_string(), "127.0.0.1:6379".to_string());
         self.clients.register(Connected { peer, peer_uid: None, local, fd: 8, now_ms: START_MS, signaller })
@@ -858,7 +859,7 @@ impl Process for TestHost {
 
 impl Clock for TestHost {
     fn unix_ms(&self) -> u64 {
-        self.clock.unix_ms()
+        self.clock.unix_ms() + self.commands_us.load(Relaxed) / 1000
     }
 
     fn monotonic_us(&self) -> u64 {

@@ -6,9 +6,9 @@
 //! ```
 //!
 //! A compaction runs in steps, so that the caller can yield or stop between them; if it is dropped before its
-//! last step, it has no effect. A step of the build ends at a limit of rows or bytes; a step after the build
-//! copies all that the last checkpoint has and the new file lacks. A compaction has no thread, and does not
-//! decide when to run: see [`Database::wants_compaction`].
+//! last step, it has no effect. A step ends at a limit of rows or bytes. The last step, which blocks
+//! checkpoints, copies what they have written since the step before, if that is little. A compaction has no
+//! thread, and does not decide when to run: see [`Database::wants_compaction`].
 //!
 //! Invariants
 //! - The old file stays until the catalog names the new one. Until then, recovery after a crash uses the old
@@ -25,14 +25,15 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use env::crashsafe;
-use tree::{Builder, Direction, Pointer, Range, TreeError, TreeFile, TreeId, TreeSnapshot};
+use tree::{
+    Builder, Changed, Difference, Direction, Pointer, Range, TreeError, TreeFile, TreeId, TreeSnapshot,
+};
 
 use crate::blob::Blob;
 use crate::database::Database;
 use crate::database_file::{DatabaseFile, Rows, Shelf, modify};
 use crate::doc_info::DocInfo;
 use crate::documents::Documents;
-use crate::metadata::decode_metadata;
 use crate::rows::{self, DOCUMENTS, FEED, LOCAL};
 use crate::state::{State, decoded};
 use crate::store_error::StoreError;
@@ -40,12 +41,12 @@ use crate::unnamed::Unnamed;
 
 /// [`Database::wants_compaction`] is false for files up to this size.
 pub const COMPACTION_FILE_BYTES_MIN: u64 = 16 << 20;
-/// A step of the build, and one write while catching up, ends once it has written this many bytes or rows.
-const STEP_BYTES: usize = 1 << 20;
+/// A step ends once it has written this many bytes or rows.
+const STEP_BYTES: usize = if cfg!(test) { 32 << 10 } else { 1 << 20 };
 const STEP_ROWS: usize = 1024;
-/// Before checkpoints are blocked, the new file is brought up to date until at most this many edits are
-/// missing.
-const LAST_DOCUMENTS_MAX: u64 = 1000;
+/// Checkpoints are blocked only for a step after which they have written at most this many bytes since the
+/// step before: documents, their bodies, and the nodes of the trees.
+const LAST_BYTES_MAX: u64 = if cfg!(test) { 64 << 10 } else { 4 << 20 };
 
 /// A compaction in progress.
 pub struct Compaction {
@@ -75,8 +76,15 @@ pub enum Step {
 
 enum Stage {
     Building { builder: Box<Builder>, tree: TreeId, rows: Box<Range> },
-    CatchingUp { file: TreeFile },
+    CatchingUp { file: TreeFile, round: Option<Box<Round>> },
     Over,
+}
+
+/// The copying of all changes from the state of the new file, `Compaction::base`, to a later one.
+struct Round {
+    saved: TreeSnapshot,
+    tree: TreeId,
+    changes: Difference,
 }
 
 /// The pointers of blobs in the new file, by their pointers in the old file.
@@ -131,6 +139,12 @@ impl Compaction {
         }
     }
 
+    /// Whether only changes that were made since the beginning are missing: the sooner they are copied, the
+    /// fewer come up meanwhile.
+    pub fn is_catching_up(&self) -> bool {
+        matches!(self.stage, Stage::CatchingUp { .. })
+    }
+
     /// Performs one step.
     ///
     /// # Errors
@@ -142,7 +156,7 @@ impl Compaction {
                 self.stage = self.copy_rows(builder, tree, rows)?;
                 Ok(Step::More)
             }
-            Stage::CatchingUp { file } => self.catch_up_or_end(file),
+            Stage::CatchingUp { file, round } => self.catch_up_or_end(file, round),
         }
     }
 
@@ -173,7 +187,7 @@ impl Compaction {
                     FEED => Ok(Stage::Building { builder, tree: LOCAL, rows: self.all_rows(LOCAL) }),
                     _ => {
                         let file = builder.finish(self.base.metadata(), self.base.applied_lsn())?;
-                        Ok(Stage::CatchingUp { file })
+                        Ok(Stage::CatchingUp { file, round: None })
                     }
                 };
             };
@@ -195,15 +209,21 @@ impl Compaction {
         Ok(Stage::Building { builder, tree, rows })
     }
 
-    fn catch_up_or_end(&mut self, mut file: TreeFile) -> Result<Step, StoreError> {
-        let saved = saved_tree(&self.database)?;
-        if seq_of(&saved)? - seq_of(&self.base)? > LAST_DOCUMENTS_MAX {
-            catch_up(&mut file, &self.base, &saved)?;
-            self.base = saved;
-            self.stage = Stage::CatchingUp { file };
-            return Ok(Step::More);
+    fn catch_up_or_end(&mut self, mut file: TreeFile, round: Option<Box<Round>>) -> Result<Step, StoreError> {
+        if let Some(mut round) = round {
+            let has_ended = round.go_on(&mut file, &self.base)?;
+            if has_ended {
+                self.base = round.saved;
+                return self.catch_up_later(file, None);
+            }
+            return self.catch_up_later(file, Some(round));
         }
         let database = self.database.clone();
+        let saved = saved_tree(&database)?;
+        if self.is_far_behind(&saved) {
+            let round = self.round(saved);
+            return self.catch_up_later(file, Some(Box::new(round)));
+        }
         // Checkpoints are blocked from here on.
         let mut held = database.file.lock();
         if database.gate().is_deleted {
@@ -212,11 +232,16 @@ impl Compaction {
         if held.has_frozen() {
             // Rows of the frozen layer refer to blobs in the old file, until the next checkpoint writes these
             // rows.
-            self.stage = Stage::CatchingUp { file };
+            self.stage = Stage::CatchingUp { file, round: None };
             return Ok(Step::Blocked);
         }
         let saved = saved_tree(&database)?;
-        catch_up(&mut file, &self.base, &saved)?;
+        let mut last = self.round(saved.clone());
+        if self.is_far_behind(&saved) {
+            // A checkpoint has ended just now.
+            return self.catch_up_later(file, Some(Box::new(last)));
+        }
+        while !last.go_on(&mut file, &self.base)? {}
         let generation = held.last_generation.wrapping_add(1);
         // If the step fails from here on, a file of this generation may exist.
         held.last_generation = generation;
@@ -228,6 +253,78 @@ impl Compaction {
         *held = DatabaseFile::new(file, generation);
         self.base = saved;
         Ok(Step::Done)
+    }
+
+    fn catch_up_later(&mut self, file: TreeFile, round: Option<Box<Round>>) -> Result<Step, StoreError> {
+        self.stage = Stage::CatchingUp { file, round };
+        Ok(Step::More)
+    }
+
+    /// Whether so much was saved since the state with which the new file has caught up that it is not copied
+    /// while checkpoints are blocked.
+    fn is_far_behind(&self, saved: &TreeSnapshot) -> bool {
+        saved.file_end() - self.base.file_end() > LAST_BYTES_MAX
+    }
+
+    fn round(&self, saved: TreeSnapshot) -> Round {
+        let (tree, changes) = (DOCUMENTS, saved.changes_since(&self.base, DOCUMENTS));
+        Round { saved, tree, changes }
+    }
+}
+
+impl Round {
+    /// Copies the next changes to `file`, up to the limits of a step. Returns whether these were the last:
+    /// then the file has the state `saved`.
+    fn go_on(&mut self, file: &mut TreeFile, base: &TreeSnapshot) -> Result<bool, StoreError> {
+        let new = file.snapshot().clone();
+        let mut checkpoint = file.begin()?;
+        let (mut rows, mut count, mut row_bytes) = ([Rows::new(), Rows::new(), Rows::new()], 0, 0);
+        let has_ended = loop {
+            if count >= STEP_ROWS || checkpoint.appended_bytes() + row_bytes >= STEP_BYTES as u64 {
+                break false;
+            }
+            let Some((key, value)) = self.next_change(base)? else { break true };
+            let mut put = |pointer| checkpoint.put_blob(&self.saved.read_blob(pointer)?);
+            let moved = match value {
+                None => None,
+                Some(row) if self.tree == DOCUMENTS => {
+                    let info = decoded(&self.saved, rows::decode_document(&key, &row))?;
+                    let mut moved = Moved::new();
+                    places(base, &new, &info.id, &mut moved)?;
+                    Some(rows::encode_document(&moved_document(&info, &mut moved, &mut put)?))
+                }
+                Some(row) if self.tree == LOCAL => {
+                    Some(decoded(&self.saved, rows::moved_local(&key, &row, &mut put)?)?)
+                }
+                Some(row) => Some(row),
+            };
+            count += 1;
+            row_bytes += (key.len() + moved.as_ref().map_or(0, Vec::len)) as u64;
+            rows[usize::from(self.tree.0)].push((key, moved));
+        };
+        for (tree, rows) in [DOCUMENTS, FEED, LOCAL].into_iter().zip(&rows) {
+            modify(&mut checkpoint, tree, rows)?;
+        }
+        match has_ended {
+            true => checkpoint.finish(self.saved.metadata(), self.saved.applied_lsn())?,
+            false => checkpoint.finish_in_between()?,
+        };
+        Ok(has_ended)
+    }
+
+    /// The next change, in this tree or in one of the trees after it.
+    fn next_change(&mut self, base: &TreeSnapshot) -> Result<Option<Changed>, StoreError> {
+        loop {
+            if let Some(change) = self.changes.next().transpose()? {
+                return Ok(Some(change));
+            }
+            self.tree = match self.tree {
+                DOCUMENTS => FEED,
+                FEED => LOCAL,
+                _ => return Ok(None),
+            };
+            self.changes = self.saved.changes_since(base, self.tree);
+        }
     }
 }
 
@@ -243,14 +340,6 @@ impl Drop for Compaction {
 fn saved_tree(database: &Database) -> Result<TreeSnapshot, StoreError> {
     let state = database.state();
     state.tree.clone().ok_or_else(|| state.misfit("a file has disappeared"))
-}
-
-fn metadata_of(tree: &TreeSnapshot) -> Result<State, StoreError> {
-    decoded(tree, decode_metadata(tree.metadata(), tree.applied_lsn()))
-}
-
-fn seq_of(tree: &TreeSnapshot) -> Result<u64, StoreError> {
-    Ok(metadata_of(tree)?.update_seq)
 }
 
 /// Replaces the saved blobs of a document by those in `moved`. A blob that is not in `moved` is copied by
@@ -286,96 +375,16 @@ fn row_of(tree: &TreeSnapshot, id: &str) -> Result<Option<DocInfo>, StoreError> 
     decoded(tree, rows::decode_document(id.as_bytes(), &row)).map(Some)
 }
 
-/// Brings `file`, which has the state of `base`, to the state of `saved`.
-fn catch_up(file: &mut TreeFile, base: &TreeSnapshot, saved: &TreeSnapshot) -> Result<(), StoreError> {
-    let mut since = seq_of(base)?;
-    loop {
-        let has_more = copy_changes(file, base, saved, &mut since)?;
-        if !has_more {
-            break;
-        }
-    }
-    let new = file.snapshot().clone();
-    let mut checkpoint = file.begin()?;
-    if metadata_of(base)?.purge_seq != metadata_of(saved)?.purge_seq {
-        let (mut documents, mut feed) = (Rows::new(), Rows::new());
-        let mut ids = all(&new, DOCUMENTS);
-        while let Some((key, value)) = ids.next_entry()? {
-            if saved.get(DOCUMENTS, key)?.is_none() {
-                let purged = decoded(&new, rows::decode_document(key, value))?;
-                feed.push((rows::feed_key(purged.seq).to_vec(), None));
-                documents.push((key.to_vec(), None));
-            }
-        }
-        modify(&mut checkpoint, DOCUMENTS, &documents)?;
-        modify(&mut checkpoint, FEED, &feed)?;
-    }
-    let mut local = Rows::new();
-    let mut there = all(base, LOCAL);
-    while let Some((key, _)) = there.next_entry()? {
-        if saved.get(LOCAL, key)?.is_none() {
-            local.push((key.to_vec(), None));
-        }
-    }
-    let mut there = all(saved, LOCAL);
-    while let Some((key, value)) = there.next_entry()? {
-        if base.get(LOCAL, key)?.as_deref() != Some(value) {
-            let mut put = |pointer| checkpoint.put_blob(&saved.read_blob(pointer)?);
-            local.push((key.to_vec(), Some(decoded(saved, rows::moved_local(key, value, &mut put)?)?)));
-        }
-    }
-    modify(&mut checkpoint, LOCAL, &local)?;
-    checkpoint.finish(saved.metadata(), saved.applied_lsn())?;
-    Ok(())
-}
-
 fn all(tree: &TreeSnapshot, id: TreeId) -> Range {
     tree.range(id, Bound::Unbounded, Bound::Unbounded, Direction::Forward)
-}
-
-/// Copies the next documents that changed in `saved` after `since`, and advances `since`. Returns `false` if
-/// there was none.
-fn copy_changes(
-    file: &mut TreeFile,
-    base: &TreeSnapshot,
-    saved: &TreeSnapshot,
-    since: &mut u64,
-) -> Result<bool, StoreError> {
-    let new = file.snapshot().clone();
-    let mut checkpoint = file.begin()?;
-    let (mut documents, mut feed) = (Rows::new(), Rows::new());
-    let from = rows::feed_key(*since);
-    let mut changes = saved.range(FEED, Bound::Excluded(&from), Bound::Unbounded, Direction::Forward);
-    while documents.len() < STEP_ROWS && checkpoint.appended_bytes() < STEP_BYTES as u64 {
-        let Some((key, value)) = changes.next_entry()? else { break };
-        let row = decoded(saved, rows::decode_change(key, value))?;
-        let info = decoded(saved, row_of(saved, &row.id)?)?;
-        let mut moved = Moved::new();
-        places(base, &new, &row.id, &mut moved)?;
-        let mut put = |pointer| checkpoint.put_blob(&saved.read_blob(pointer)?);
-        let info = moved_document(&info, &mut moved, &mut put)?;
-        if let Some(before) = row_of(&new, &row.id)? {
-            feed.push((rows::feed_key(before.seq).to_vec(), None));
-        }
-        documents.push((row.id.as_bytes().to_vec(), Some(rows::encode_document(&info))));
-        feed.push((key.to_vec(), Some(value.to_vec())));
-        *since = row.seq;
-    }
-    if documents.is_empty() {
-        return Ok(false);
-    }
-    modify(&mut checkpoint, DOCUMENTS, &documents)?;
-    modify(&mut checkpoint, FEED, &feed)?;
-    checkpoint.finish_in_between()?;
-    Ok(true)
 }
 
 /// Switches the database to the new file, which has the same rows as the old one. The caller must hold the
 /// lock of the file.
 fn exchange(database: &Database, old: &TreeSnapshot, new: &TreeSnapshot) -> Result<(), StoreError> {
     let mut moved = Moved::new();
-    let mut local = all(old, LOCAL);
-    while let Some((key, value)) = local.next_entry()? {
+    let mut chunks = old.range(LOCAL, rows::FROM_FIRST_CHUNK, Bound::Unbounded, Direction::Forward);
+    while let Some((key, value)) = chunks.next_entry()? {
         let there = new.get(LOCAL, key)?;
         let places =
             rows::chunk_of_row(key, value).zip(there.and_then(|there| rows::chunk_of_row(key, &there)));

@@ -21,6 +21,7 @@
 //! A file keeps four sums for each tree. Over tree 0 they are the fields of [`DocSums`], in order. Over tree
 //! 1 the first sum counts rows; over tree 2 the third sum counts bytes of blobs.
 
+use std::ops::Bound;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -48,6 +49,8 @@ pub(crate) const TREES: u8 = 3;
 const LOCAL_DOC: u8 = b'd';
 /// The first byte of keys of chunks.
 const CHUNK: u8 = b'u';
+/// Where the chunks begin in the tree `LOCAL`, which ends with them.
+pub(crate) const FROM_FIRST_CHUNK: Bound<&[u8]> = Bound::Included(&[CHUNK]);
 
 /// The largest body of a `_local` document that is stored in its row, in bytes.
 const INLINE_BYTES_MAX: usize = 1024;

@@ -26,7 +26,7 @@ use wire::{Args, Protocol};
 
 use crate::{
     CommandError, Executor, Flags, Host, Keys, Row, Session,
-    clients::may_change,
+    clients::{Pause, Paused, may_change},
     context::ADMITTED_BYTES,
     demand::Demand,
     judgement::{judge, refusal},
@@ -152,7 +152,7 @@ impl Executor {
     /// The checks that apply to every command, whether it writes or not.
     #[inline]
     pub(crate) fn check_call(
-        &self,
+        &mut self,
         found: ResolvedCommand,
         args: Args<'_>,
         session: &mut Session,
@@ -191,10 +191,8 @@ impl Executor {
         {
             return Err(elsewhere);
         }
-        if let Some(pause) = self.rules.pause
-            && pause.holds(row, has_queued_changes(row, session))
-        {
-            return Err(CommandError::SlotTaken { pause_ms: pause.retry_ms() });
+        if let Some(pause) = self.rules.pause {
+            self.check_pause(pause, row, args, session, host)?;
         }
         // A write that is refused shows nothing, and its error leaves without a lease.
         let refuses = self.rules.refusal.is_some() && row.flags.has(Flags::WRITE);
@@ -202,6 +200,27 @@ impl Executor {
             session.shows_data.set(true);
         }
         Ok(())
+    }
+
+    /// Checks that no pause holds the call.
+    #[cold]
+    fn check_pause(
+        &mut self,
+        pause: Pause,
+        row: &Row,
+        args: Args<'_>,
+        session: &Session,
+        host: &Host,
+    ) -> Result<(), CommandError> {
+        if !pause.holds(row, has_queued_changes(row, session))
+            || pause.paused == Paused::Writes && self.declares_no_writes(row, args, host)
+        {
+            return Ok(());
+        }
+        match host.clients.pause().hold(&session.client, self.now_ms()) {
+            Some(left_ms) => Err(CommandError::Held { left_ms }),
+            None => Ok(()),
+        }
     }
 
     /// Checks that the client has logged in, and that its user may make the call.

@@ -178,6 +178,8 @@ pub struct Client {
     waiter: Mutex<Weak<Waiter>>,
     /// It waits for a position of the log (WAIT, WAITAOF, WAITLSN).
     awaits_position: AtomicBool,
+    /// Its place among the clients that a pause holds; 0: it is not held.
+    pause_ticket: AtomicU64,
 }
 
 impl Client {
@@ -220,6 +222,7 @@ impl Client {
             user: Mutex::new(DEFAULT_USER.as_bytes().into()),
             waiter: Mutex::default(),
             awaits_position: false.into(),
+            pause_ticket: 0.into(),
         }
     }
 
@@ -475,9 +478,10 @@ impl Client {
         self.awaits_position.store(awaits, Relaxed);
     }
 
-    /// Whether the client is blocked in a command, waiting for a key or for a position of the log.
+    /// Whether the client is blocked in a command, waiting for a key, for a position of the log, or for the
+    /// end of a pause.
     pub fn is_blocked(&self) -> bool {
-        self.awaits_position.load(Relaxed) || self.waiter().is_some()
+        self.awaits_position.load(Relaxed) || self.pause_ticket.load(Relaxed) > 0 || self.waiter().is_some()
     }
 
     /// Whether [`Client::kill`] was called.

@@ -87,8 +87,13 @@ pub enum ConversationState {
     /// The subscribers of the client's messages are too slow: [`pubsub::Local::take_backpressure`] says for
     /// what the next command has to wait.
     WaitForSubscribers,
-    /// Paused for [`Session::pause_ms`].
+    /// Paused for [`Session::pause_ms`]: call [`Session::end_pause`] then. No reply may leave meanwhile.
     Paused,
+    /// Clients are paused for [`Session::pause_ms`], or until the client gets [`Signal::GoOn`]: call
+    /// [`Session::end_pause`] then.
+    ///
+    /// [`Signal::GoOn`]: crate::clients::Signal::GoOn
+    Held,
     /// The command waits for a key or for the answer of another thread, for at most
     /// [`Conversation::wait_timeout_ms`].
     Blocked,
@@ -279,7 +284,7 @@ impl Conversation {
         }
     }
 
-    /// Keeps input that arrives while a command is blocked.
+    /// Keeps input that arrives while a command is blocked or held.
     pub fn keep(&mut self, input: &[u8]) {
         self.pending.extend_from_slice(input);
     }
@@ -430,6 +435,8 @@ impl Conversation {
             Some(ConversationState::Closing)
         } else if self.session.wait.is_some() {
             Some(ConversationState::Blocked)
+        } else if self.session.is_held {
+            Some(ConversationState::Held)
         } else if self.session.pause_ms > 0 {
             Some(ConversationState::Paused)
         } else if self.outbox.len() > self.outbox_bytes_max() {

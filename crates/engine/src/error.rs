@@ -108,11 +108,17 @@ pub enum CommandError {
     /// Not for clients: the command needs slots that its arguments do not name. The executor runs it again
     /// with all slots.
     NeedsAllSlots,
-    /// Not for clients: a long unit holds a slot that the command needs, or clients are paused. The executor
-    /// has the command retried later.
+    /// Not for clients: a long unit holds a slot that the command needs. The executor has the command retried
+    /// later.
     SlotTaken {
         /// The delay before the retry, in milliseconds.
         pause_ms: u64,
+    },
+    /// Not for clients: clients are paused (CLIENT PAUSE), and this one was noted as held. The executor has
+    /// the command retried when the pause is over.
+    Held {
+        /// Milliseconds until the pause ends.
+        left_ms: u64,
     },
     /// Not for clients: the client has to wait before this command. The executor has the command retried
     /// later.
@@ -198,6 +204,7 @@ impl fmt::Display for CommandError {
             CommandError::NeedsAllSlots => "ERR the command needs every slot",
             CommandError::NeedsOwnThread => "ERR the command needs a thread of its own",
             CommandError::SlotTaken { .. } => "ERR a long-running command holds keys that this command needs",
+            CommandError::Held { .. } => "ERR clients are paused",
             CommandError::Later { .. } => "ERR the command has to wait",
             CommandError::WrongType => "WRONGTYPE Operation against a key holding the wrong kind of value",
             CommandError::Syntax => "ERR syntax error",

@@ -72,11 +72,14 @@ impl Executor {
         }
         let usec = host.monotonic_us().saturating_sub(started_us);
         self.stats().timed(index as usize, usec, stands_for);
-        let (observer, now_ms) = (&host.observer, self.clock.now_ms);
-        observer.slow_log.ran(usec, row, call.args, &session.client, now_ms);
-        let event =
-            if row.flags.has(Flags::FAST) { LatencyEvent::FastCommand } else { LatencyEvent::Command };
-        observer.latency.took(event, usec, now_ms);
+        // The round may have begun long ago: the date is that of the end, as in Redis.
+        let (observer, ended_ms) = (&host.observer, || host.clock.unix_ms());
+        observer.slow_log.ran(usec, row, call.args, &session.client, ended_ms);
+        if observer.latency.is_on() {
+            let event =
+                if row.flags.has(Flags::FAST) { LatencyEvent::FastCommand } else { LatencyEvent::Command };
+            observer.latency.took(event, usec, ended_ms());
+        }
         outcome
     }
 

@@ -11,6 +11,9 @@ use crate::{
     scripts::{OffloadedScript, ScriptKind},
 };
 
+/// The longest time after which a command that waits on a thread of its own is tried again.
+const PAUSE_MS_MAX: u64 = 20;
+
 /// The BUSY error of a command that needs a slot or a thread which a script has had for too long.
 pub(crate) fn busy_error(host: &Host) -> CommandError {
     match host.scripts.longest() {
@@ -89,7 +92,11 @@ impl Executor {
                     session.closing = true;
                     return LongReply { session, reply, gate: lsn::Lsn::ZERO };
                 }
-                Outcome::Wait | Outcome::Long => pause(std::mem::take(&mut session.pause_ms).max(1)),
+                Outcome::Wait | Outcome::Long => {
+                    let pause_ms = session.pause_ms.clamp(1, PAUSE_MS_MAX);
+                    session.end_pause(&host.clients);
+                    pause(pause_ms);
+                }
             }
         }
     }

@@ -88,9 +88,16 @@ impl Executor {
         session: &mut Session,
         out: &mut Vec<u8>,
     ) -> Outcome {
-        if let CommandError::SlotTaken { pause_ms } = error {
-            session.pause_ms = pause_ms;
-            return Outcome::Wait;
+        match error {
+            CommandError::SlotTaken { pause_ms } => {
+                session.pause_ms = pause_ms;
+                return Outcome::Wait;
+            }
+            CommandError::Held { left_ms } => {
+                (session.pause_ms, session.is_held) = (left_ms, true);
+                return Outcome::Wait;
+            }
+            _ => {}
         }
         self.stats().rejected(found.index as usize);
         if matches!(found.row.keys, Keys::Queued) {

@@ -14,7 +14,7 @@ use wire::Protocol;
 
 use crate::{
     ClientTracking, Transaction, Wait, Watches,
-    clients::Client,
+    clients::{Client, Clients},
     leases::Leases,
     replication::{RedisClaim, RedisReplica},
     unit::{Slots, UnitAccess},
@@ -145,6 +145,8 @@ pub struct Session {
     /// and for the retry of a command that a pause holds back, whose slot a long unit holds, or that logs in
     /// and has to wait.
     pub pause_ms: u64,
+    /// Whether that is because of a pause of clients (CLIENT PAUSE), which may be ended before.
+    pub is_held: bool,
 }
 
 impl Session {
@@ -183,7 +185,14 @@ impl Session {
             shows_data: Cell::new(false),
             closing: false,
             pause_ms: 0,
+            is_held: false,
         }
+    }
+
+    /// Ends a wait for some milliseconds, or for the end of a pause.
+    pub fn end_pause(&mut self, clients: &Clients) {
+        (self.pause_ms, self.is_held) = (0, false);
+        clients.pause().let_go(&self.client);
     }
 
     /// The client is this user from now on.

@@ -1,4 +1,10 @@
 //! Counters per command. Each thread that executes commands has its own; readers add them up.
+//!
+//! Invariants
+//! - A counter has one writer and only grows. A reset (CONFIG RESETSTAT) changes none: it notes the sums as
+//!   of now, and readers subtract them. So every count is before a reset or after it, and none is lost. The
+//!   counts of one call, such as its number and its time, are made one after the other: a reset may come
+//!   between.
 
 mod errors;
 mod histogram;
@@ -12,7 +18,7 @@ use std::{
 };
 
 use keyspace::{DbId, KeyHash};
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 
 pub use histogram::Histogram;
 
@@ -50,6 +56,17 @@ pub struct RowTotals {
     pub usec: u64,
 }
 
+impl RowTotals {
+    fn since(self, before: RowTotals) -> RowTotals {
+        RowTotals {
+            calls: self.calls - before.calls,
+            rejected: self.rejected - before.rejected,
+            failed: self.failed - before.failed,
+            usec: self.usec.wrapping_sub(before.usec),
+        }
+    }
+}
+
 /// The counters over all commands.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct Totals {
@@ -64,8 +81,7 @@ pub struct Totals {
 }
 
 /// The counters of one worker, of one thread for long units, or of the thread that applies a leader's log.
-/// Only that thread counts, so a plain load and store is enough. [`CommandStats::reset`] stores too: a count
-/// or a reset at the same moment may be lost.
+/// Only that thread counts, so a plain load and store is enough.
 #[derive(Debug, Default)]
 pub struct WorkerStats {
     rows: Box<[RowStats]>,
@@ -82,7 +98,7 @@ pub struct WorkerStats {
 impl WorkerStats {
     #[inline]
     fn bump(counter: &AtomicU64, by: u64) {
-        counter.store(counter.load(Ordering::Relaxed) + by, Ordering::Relaxed);
+        counter.store(counter.load(Ordering::Relaxed).wrapping_add(by), Ordering::Relaxed);
     }
 
     /// Sets the memory of its script machine.
@@ -139,6 +155,15 @@ impl WorkerStats {
 #[derive(Debug)]
 pub struct CommandStats {
     workers: Box<[Arc<WorkerStats>]>,
+    /// The sums at the last reset. Counters are read under this lock, so none is read as of before the reset.
+    reset: RwLock<Option<Sums>>,
+}
+
+/// The sums over all workers at one time.
+#[derive(Debug)]
+struct Sums {
+    rows: Box<[(RowTotals, Histogram)]>,
+    keyspace: Totals,
 }
 
 impl CommandStats {
@@ -149,7 +174,7 @@ impl CommandStats {
             let rows = (0..row_count).map(|_| RowStats::default()).collect();
             Arc::new(WorkerStats { rows, ..WorkerStats::default() })
         };
-        CommandStats { workers: (0..workers).map(|_| worker()).collect() }
+        CommandStats { workers: (0..workers).map(|_| worker()).collect(), reset: RwLock::default() }
     }
 
     /// The counters of one worker.
@@ -157,21 +182,33 @@ impl CommandStats {
         self.workers[index].clone()
     }
 
-    /// The sums for the command with this row index.
+    /// The sums for the command with this row index, since the last reset.
     pub fn totals(&self, row: usize) -> RowTotals {
+        let reset = self.reset.read();
+        let before = reset.as_ref().map_or_else(RowTotals::default, |sums| sums.rows[row].0);
+        self.row_totals(row).since(before)
+    }
+
+    fn row_totals(&self, row: usize) -> RowTotals {
         let mut totals = RowTotals::default();
         for worker in &self.workers {
             let stats = &worker.rows[row];
             totals.calls += stats.calls.load(Ordering::Relaxed);
             totals.rejected += stats.rejected.load(Ordering::Relaxed);
             totals.failed += stats.failed.load(Ordering::Relaxed);
-            totals.usec += stats.usec.load(Ordering::Relaxed);
+            totals.usec = totals.usec.wrapping_add(stats.usec.load(Ordering::Relaxed));
         }
         totals
     }
 
-    /// The distribution of durations of the command with this row index.
+    /// The distribution of durations of the command with this row index, since the last reset.
     pub fn histogram(&self, row: usize) -> Histogram {
+        let reset = self.reset.read();
+        let sum = self.row_histogram(row);
+        reset.as_ref().map_or(sum, |sums| sum.since(&sums.rows[row].1))
+    }
+
+    fn row_histogram(&self, row: usize) -> Histogram {
         let mut sum = Histogram::default();
         self.workers.iter().for_each(|worker| sum.add(&worker.rows[row].times));
         sum
@@ -187,8 +224,20 @@ impl CommandStats {
         self.workers.iter().map(|worker| worker.vm_bytes.load(Ordering::Relaxed)).sum()
     }
 
-    /// The counters over all commands.
+    /// The counters over all commands, since the last reset.
     pub fn keyspace_totals(&self) -> Totals {
+        let reset = self.reset.read();
+        let before = reset.as_ref().map_or_else(Totals::default, |sums| sums.keyspace);
+        let sums = self.keyspace_sums();
+        Totals {
+            evicted_keys: sums.evicted_keys - before.evicted_keys,
+            expired_keys: sums.expired_keys - before.expired_keys,
+            keyspace_hits: sums.keyspace_hits - before.keyspace_hits,
+            keyspace_misses: sums.keyspace_misses - before.keyspace_misses,
+        }
+    }
+
+    fn keyspace_sums(&self) -> Totals {
         let sum = |counter: fn(&WorkerStats) -> &AtomicU64| -> u64 {
             self.workers.iter().map(|worker| counter(worker).load(Ordering::Relaxed)).sum()
         };
@@ -209,25 +258,73 @@ impl CommandStats {
 
     /// The number of calls of all commands.
     pub fn total_calls(&self) -> u64 {
-        let row_count = self.workers.first().map_or(0, |worker| worker.rows.len());
-        (0..row_count).map(|row| self.totals(row).calls).sum()
+        (0..self.row_count()).map(|row| self.totals(row).calls).sum()
     }
 
-    /// Sets all counters to zero; the memory of the script machines stays. If a worker counts at the same
-    /// moment, either its count is lost, or the counter keeps its old value and goes on from there.
+    fn row_count(&self) -> usize {
+        self.workers.first().map_or(0, |worker| worker.rows.len())
+    }
+
+    /// Lets all counters begin at zero; the memory of the script machines stays.
     pub fn reset(&self) {
-        for stats in self.workers.iter().flat_map(|worker| worker.rows.iter()) {
-            for counter in [&stats.calls, &stats.rejected, &stats.failed, &stats.usec] {
-                counter.store(0, Ordering::Relaxed);
-            }
-            stats.times.reset();
-        }
+        let mut reset = self.reset.write();
+        let rows = (0..self.row_count()).map(|row| (self.row_totals(row), self.row_histogram(row))).collect();
+        *reset = Some(Sums { rows, keyspace: self.keyspace_sums() });
         for worker in &self.workers {
             *worker.hot_keys.lock() = HotKeys::default();
             worker.errors.reset();
-            for counter in [&worker.evicted, &worker.expired, &worker.hits, &worker.misses] {
-                counter.store(0, Ordering::Relaxed);
-            }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+
+    use super::*;
+    use crate::row::samples;
+
+    #[test]
+    fn a_reset_changes_no_counter_of_a_worker() {
+        let stats = CommandStats::new(2, samples::table());
+        let counts = |worker: usize| {
+            let worker = stats.worker(worker);
+            worker.called(1, true);
+            worker.rejected(1);
+            worker.timed(1, 3, 32);
+            worker.looked_up(true);
+            worker.evicted();
+        };
+        (0..3).for_each(|_| counts(0));
+        counts(1);
+        let shown = || {
+            let (row, all) = (stats.totals(1), stats.keyspace_totals());
+            let row = (row.calls, row.failed, row.rejected, row.usec, stats.histogram(1).count());
+            (row, all.keyspace_hits, all.evicted_keys, stats.total_calls())
+        };
+        assert_eq!(shown(), ((4, 4, 4, 4 * 96, 4 * 32), 4, 4, 4));
+        for _ in 0..2 {
+            stats.reset();
+            assert_eq!(shown(), ((0, 0, 0, 0, 0), 0, 0, 0));
+            counts(1);
+            assert_eq!(shown(), ((1, 1, 1, 96, 32), 1, 1, 1));
+        }
+        let own = |worker: usize| stats.worker(worker).rows[1].calls.load(Ordering::Relaxed);
+        assert_eq!((own(0), own(1)), (3, 3), "only the worker writes its counters");
+    }
+
+    #[test]
+    fn no_count_is_lost_while_others_reset_and_read() {
+        const CALLS: u64 = 50_000;
+        let stats = CommandStats::new(1, samples::table());
+        let worker = stats.worker(0);
+        thread::scope(|scope| {
+            let counting = scope.spawn(|| (0..CALLS).for_each(|_| worker.called(1, false)));
+            while !counting.is_finished() {
+                stats.reset();
+                assert!(stats.totals(1).calls <= CALLS, "nothing below zero");
+            }
+        });
+        assert_eq!(worker.rows[1].calls.load(Ordering::Relaxed), CALLS);
     }
 }

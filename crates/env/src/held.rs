@@ -6,9 +6,9 @@
 //! Invariants
 //! - Once the lock is lost, no direct or durable write and no sync succeeds, and no name is created, changed
 //!   or removed: the path may lead to another server's files. Buffered writes and `set_len` are not checked,
-//!   but the sync that would make them durable is; `drop_cache`, which follows a failed sync, is not checked
-//!   either. Writes and syncs are checked after the operation, changes of names before it; if the directory
-//!   is replaced after that check, only the next check notices it.
+//!   but the sync that would make them durable is (`drop_cache` is one). Writes and syncs are checked after
+//!   the operation, changes of names before it; if the directory is replaced after that check, only the next
+//!   check notices it.
 //! - A lost lock stays lost.
 //!
 //! A check costs about a microsecond; a durable write costs tens.
@@ -146,7 +146,8 @@ impl File for HeldFile {
     }
 
     fn drop_cache(&self) -> io::Result<()> {
-        self.file.drop_cache()
+        self.file.drop_cache()?;
+        self.hold.require()
     }
 }
 
@@ -170,7 +171,7 @@ mod tests {
         std::fs::write(dir.join("another's"), "").unwrap();
         let error = file.write_durable_at(&block, 0).unwrap_err();
         assert!(error.to_string().contains("moved, replaced or removed"), "{error}");
-        assert!(file.sync_data().is_err());
+        assert!(file.sync_data().is_err() && file.sync_all().is_err() && file.drop_cache().is_err());
         assert!(disk.create_new(&dir.join("next")).is_err());
         assert!(disk.remove(&dir.join("another's")).is_err());
         assert!(disk.rename(&dir.join("another's"), &dir.join("ours")).is_err());

@@ -167,19 +167,34 @@ fn open_direct(file: &fs::File) -> io::Result<fs::File> {
     fs::OpenOptions::new().write(true).custom_flags(libc::O_DIRECT).open(path)
 }
 
-/// Writes all of `buf` with direct I/O. A short write is continued at the last block boundary, because the
-/// kernel accepts only whole blocks; writing some bytes twice is harmless.
-fn write_all_direct(direct: &fs::File, buf: &[u8], offset: u64, promise: WriteGuarantee) -> io::Result<()> {
-    let mut done = 0;
+/// Writes all of `buf` by calls of `write`, which may take a part only. Each call begins at a multiple of
+/// `step_bytes` from the start, so some bytes may be written twice, which is harmless.
+fn write_all(
+    buf: &[u8],
+    offset: u64,
+    step_bytes: usize,
+    mut write: impl FnMut(&[u8], u64) -> io::Result<usize>,
+) -> io::Result<()> {
+    let (mut done, mut has_stalled) = (0, false);
     while done < buf.len() {
-        match syscalls::write_at(direct, &buf[done..], offset + done as u64, promise) {
-            Ok(written) if written < BLOCK_BYTES => return Err(io::ErrorKind::WriteZero.into()),
-            Ok(written) => done += written - written % BLOCK_BYTES,
+        match write(&buf[done..], offset + done as u64) {
+            Ok(written) if written >= step_bytes => {
+                done += written - written % step_bytes;
+                has_stalled = false;
+            }
+            // On a full device, the next call has the reason.
+            Ok(_) if !has_stalled => has_stalled = true,
+            Ok(_) => return Err(io::ErrorKind::WriteZero.into()),
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => return Err(error),
         }
     }
     Ok(())
+}
+
+/// Writes all of `buf` with direct I/O, for which the kernel accepts only whole blocks.
+fn write_all_direct(direct: &fs::File, buf: &[u8], offset: u64, promise: WriteGuarantee) -> io::Result<()> {
+    write_all(buf, offset, BLOCK_BYTES, |part, at| syscalls::write_at(direct, part, at, promise))
 }
 
 /// Writes all of `buf` through the page cache; each part keeps `promise` when its call returns.
@@ -189,16 +204,7 @@ fn write_all_buffered(
     offset: u64,
     promise: WriteGuarantee,
 ) -> io::Result<()> {
-    let mut done = 0;
-    while done < buf.len() {
-        match syscalls::write_at(buffered, &buf[done..], offset + done as u64, promise) {
-            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-            Ok(written) => done += written,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(())
+    write_all(buf, offset, 1, |part, at| syscalls::write_at(buffered, part, at, promise))
 }
 
 impl RealFile {

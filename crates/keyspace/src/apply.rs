@@ -18,6 +18,7 @@ mod relocate;
 use std::mem;
 
 use crate::access::{AccessClock, AccessStamp};
+use crate::capture::Impact;
 use crate::collection::{self, Rules};
 use crate::effect::{Effect, GlobalOp, KeyOp};
 use crate::entry::{Entry, EntryRef};
@@ -150,7 +151,12 @@ impl SlotGuard<'_> {
         match *op {
             KeyOp::Put { value: Value::String(bytes), expire_at_ms } => {
                 let create = |stamp| Entry::new(key, bytes, expire_at_ms, stamp);
-                let update = |entry: &mut Entry, stamp| entry.put(key, bytes, expire_at_ms, stamp);
+                // The capture may need the old bytes.
+                let replaces = self.state.capture_mut().is_some();
+                let update = |entry: &mut Entry, stamp| match replaces {
+                    true => Some(mem::replace(entry, create(stamp))),
+                    false => entry.put(key, bytes, expire_at_ms, stamp),
+                };
                 self.upsert(target, clock, freed, create, update)
             }
             KeyOp::Put { value, expire_at_ms } => {
@@ -173,13 +179,14 @@ impl SlotGuard<'_> {
                 let update = |entry: &mut Entry, stamp| entry.set_range(offset, bytes, stamp);
                 self.edit_string(target, clock, freed, create, update)
             }
-            KeyOp::SetExpiry { expire_at_ms } => {
-                self.change(target, |state, target| state.set_expiry(target, expire_at_ms, freed))
-            }
-            KeyOp::Delete => self.change(target, |state, target| state.delete(target, freed)),
+            KeyOp::SetExpiry { expire_at_ms } => self
+                .change(target, Impact::Keep, |state, target| state.set_expiry(target, expire_at_ms, freed)),
+            KeyOp::Delete => self.change(target, Impact::Keep, |state, target| state.delete(target, freed)),
             _ => {
                 let rules = self.keyspace.rules();
-                self.change(target, |state, target| state.edit_collection(target, op, clock, freed, &rules))
+                self.change(target, Impact::Edit, |state, target| {
+                    state.edit_collection(target, op, clock, freed, &rules)
+                })
             }
         }
     }
@@ -208,7 +215,9 @@ impl SlotGuard<'_> {
         create: impl FnOnce(AccessStamp) -> Entry,
         update: impl FnOnce(&mut Entry, AccessStamp) -> Option<Entry>,
     ) -> Applied {
-        self.change(target, |state, target| state.upsert(target, None, clock, freed, create, update))
+        self.change(target, Impact::Keep, |state, target| {
+            state.upsert(target, None, clock, freed, create, update)
+        })
     }
 
     /// As `upsert`, but does nothing to a value that is not a string.
@@ -222,7 +231,9 @@ impl SlotGuard<'_> {
         update: impl FnOnce(&mut Entry, AccessStamp) -> Option<Entry>,
     ) -> Applied {
         let edited = Some(ValueType::String);
-        self.change(target, |state, target| state.upsert(target, edited, clock, freed, create, update))
+        self.change(target, Impact::Edit, |state, target| {
+            state.upsert(target, edited, clock, freed, create, update)
+        })
     }
 
     /// Runs a change of one entry and does the bookkeeping after it.
@@ -230,10 +241,11 @@ impl SlotGuard<'_> {
     fn change(
         &mut self,
         target: Target<'_>,
+        impact: Impact,
         run: impl FnOnce(&mut SlotState, Target<'_>) -> (Applied, Deadlines),
     ) -> Applied {
         if self.state.capture_mut().is_some() {
-            self.capture_ahead(target);
+            self.capture_ahead(target, impact);
         }
         let before = self.state.tally(target.db);
         let (applied, deadlines) = run(&mut self.state, target);
@@ -259,10 +271,11 @@ impl SlotGuard<'_> {
 
     /// Captures a key that is about to change while its slot is being captured.
     #[cold]
-    fn capture_ahead(&mut self, target: Target<'_>) {
+    fn capture_ahead(&mut self, target: Target<'_>, impact: Impact) {
         let capture = self.state.extra.as_mut().and_then(|extra| extra.capture.take());
         let mut capture = capture.expect("a capture is in progress");
-        capture.about_to_change(&mut self.state, self.keyspace, (target.db, &target.hash, target.key));
+        let place = (target.db, &target.hash, target.key);
+        capture.about_to_change(&mut self.state, self.keyspace, place, impact);
         self.state.extra.get_or_insert_default().capture = Some(capture);
     }
 
@@ -409,7 +422,7 @@ impl SlotState {
     #[inline]
     fn retire(&mut self, db: DbId, entry: Entry, freed: &mut Freed) {
         match self.capture_mut() {
-            Some(capture) if entry.is_being_captured() => capture.detach(db, entry),
+            Some(capture) if capture.needs(db, &entry) => capture.detach(db, entry),
             _ => freed.entry(entry),
         }
     }
@@ -479,23 +492,17 @@ impl SlotState {
     }
 
     fn delete(&mut self, target: Target<'_>, freed: &mut Freed) -> (Applied, Deadlines) {
-        let Some(entry) = self.take(target) else { return Default::default() };
+        let Some(entry) = self.remove(target) else { return Default::default() };
         let old = Due::of(entry.as_ref());
         self.retire(target.db, entry, freed);
         let applied = Applied { changed: true, key_removed: true, ..Applied::default() };
         (applied, Deadlines { old, new: Due::default() })
     }
 
-    /// Takes an entry out, and brings its capture to an end if it is being captured.
-    fn take(&mut self, target: Target<'_>) -> Option<Entry> {
+    /// Takes an entry out.
+    fn remove(&mut self, target: Target<'_>) -> Option<Entry> {
         self.table(target.db)?;
-        let mut entry = self.table_mut(target.db).get_mut(&target.hash, target.key).map(Occupied::remove);
-        if let (Some(capture), Some(entry)) = (self.capture_mut(), &mut entry)
-            && entry.is_being_captured()
-        {
-            capture.finish(target.db, entry);
-        }
-        entry
+        self.table_mut(target.db).get_mut(&target.hash, target.key).map(Occupied::remove)
     }
 
     /// Makes the expiry heap anew from the entries.

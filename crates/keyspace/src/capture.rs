@@ -51,7 +51,7 @@ use std::collections::VecDeque;
 pub(crate) use early::{EarlySlots, Moment};
 pub use load::{LoadError, Loader};
 use lsn::Lsn;
-pub(crate) use slot::SlotCapture;
+pub(crate) use slot::{Impact, SlotCapture};
 
 use crate::collection::LongList;
 use crate::effect::{ItemsBuf, KeyOp};

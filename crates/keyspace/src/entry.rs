@@ -270,6 +270,16 @@ impl Entry {
         (fresh, Some(self))
     }
 
+    /// A copy of the entry under another key.
+    ///
+    /// # Panics
+    /// If the value is a big collection: a copy of its address would be a second owner.
+    pub(crate) fn copied_to(&self, key: &[u8]) -> Entry {
+        let entry = self.as_ref();
+        assert!(!entry.is_big(), "the payload of a big collection is an address");
+        Entry::with_kind(entry.kind(), key, entry.payload(), entry.expire_at_ms(), entry.stamp())
+    }
+
     /// Sets the access stamp.
     #[inline]
     pub(crate) fn set_stamp(&mut self, stamp: AccessStamp) {

@@ -10,9 +10,9 @@
 //!   of a blocked command).
 //! - While the conversation is interrupted the socket is not read: the client feels back-pressure. A client
 //!   that feels it and does not read its replies gets more room, and then is disconnected (`unread`). A
-//!   blocked command, which may wait for ever, is the exception: a bounded amount of input is read behind it,
-//!   to detect that the client has closed the connection. A client that sends more is disconnected after a
-//!   while (`backlog`).
+//!   blocked command, which may wait for ever, and one that CLIENT PAUSE holds, are the exceptions: a bounded
+//!   amount of input is read behind them, to detect that the client has closed the connection. A client that
+//!   sends more behind a blocked command is disconnected after a while (`backlog`).
 
 mod backlog;
 mod keeping_up;
@@ -191,12 +191,14 @@ impl Connection {
                     }
                     self.go_on();
                 }
-                ConversationState::Blocked if !self.resumable.get() => match self.read_ahead(cx) {
-                    Poll::Ready(Ok(())) => {}
-                    Poll::Ready(Err(_)) => return Poll::Ready(()),
-                    Poll::Pending => return Poll::Pending,
-                },
-                ConversationState::Blocked => self.go_on(),
+                ConversationState::Blocked | ConversationState::Held if !self.resumable.get() => {
+                    match self.read_ahead(cx) {
+                        Poll::Ready(Ok(())) => {}
+                        Poll::Ready(Err(_)) => return Poll::Ready(()),
+                        Poll::Pending => return Poll::Pending,
+                    }
+                }
+                ConversationState::Blocked | ConversationState::Held => self.go_on(),
                 ConversationState::WaitForClient
                 | ConversationState::WaitForLog
                 | ConversationState::WaitForSubscribers
@@ -254,7 +256,7 @@ impl Connection {
         Poll::Ready(Ok(()))
     }
 
-    /// Reads while a command is blocked. As in Redis, a client that closes its sending side counts as
+    /// Reads while a command is blocked or held. As in Redis, a client that closes its sending side counts as
     /// disconnected.
     fn read_ahead(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         if !self.conversation.borrow().keeps_more() {
@@ -276,7 +278,7 @@ impl Connection {
     fn go_on(self: &Rc<Self>) {
         self.send();
         self.resumable.set(false);
-        self.conversation.borrow_mut().session.pause_ms = 0;
+        self.conversation.borrow_mut().session.end_pause(&self.worker.host.clients);
         self.round(|conversation, round| conversation.resume(round));
     }
 
@@ -293,8 +295,13 @@ impl Connection {
             (state, conversation.outbox.held_in_round(), conversation.session.pause_ms)
         };
         self.state.set(state);
-        if state == ConversationState::Blocked {
-            self.await_deadline();
+        match state {
+            ConversationState::Blocked => {
+                let timeout_ms = self.conversation.borrow().wait_timeout_ms();
+                self.await_deadline(timeout_ms);
+            }
+            ConversationState::Held => self.await_deadline(Some(pause_ms)),
+            _ => {}
         }
         if state == ConversationState::WaitForClient && self.is_newly_unread() {
             self.worker.watch_unread(self);
@@ -330,21 +337,20 @@ impl Connection {
         }
     }
 
-    /// A command has blocked: has the worker call [`Connection::time_out`] at its deadline.
-    fn await_deadline(self: &Rc<Self>) {
+    /// A command has blocked or is held: has the worker call [`Connection::time_out`] at its deadline.
+    fn await_deadline(&self, timeout_ms: Option<u64>) {
         if self.deadline.get().is_some() {
             return;
         }
-        let conversation = self.conversation.borrow();
-        let timeout = conversation.wait_timeout_ms().map(Duration::from_millis);
+        let timeout = timeout_ms.map(Duration::from_millis);
         // A timeout beyond the range of the clock is for ever.
         self.deadline.set(timeout.and_then(|timeout| Instant::now().checked_add(timeout)));
         if let Some(deadline) = self.deadline.get() {
-            self.worker.timeouts.add(deadline, conversation.session.client.id());
+            self.worker.timeouts.add(deadline, self.client().id());
         }
     }
 
-    /// The blocked command has ended: removes its deadline.
+    /// The blocked or held command waits no more: removes its deadline.
     fn forget_deadline(&self) {
         self.full_since_ms.set(None);
         if let Some(deadline) = self.deadline.take() {
@@ -352,12 +358,21 @@ impl Connection {
         }
     }
 
-    /// The deadline of the blocked command has passed.
+    /// The deadline of the blocked or held command has passed.
     pub(crate) fn time_out(&self) {
         self.deadline.set(None);
         self.full_since_ms.set(None);
-        let timed_out = self.conversation.borrow_mut().time_out();
+        let timed_out =
+            self.state.get() == ConversationState::Held || self.conversation.borrow_mut().time_out();
         if timed_out {
+            self.resume();
+        }
+    }
+
+    /// The pause that holds a command of the client was ended.
+    pub(crate) fn end_hold(&self) {
+        if self.state.get() == ConversationState::Held {
+            self.forget_deadline();
             self.resume();
         }
     }

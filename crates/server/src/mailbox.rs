@@ -1,9 +1,9 @@
 //! The queue of orders to a worker, which any thread can send to.
 //!
-//! The queue is unbounded, but its contents are not: connections, kills, long units and answers are bounded
-//! by `maxclients` (a client waits for one answer), pushes by [`engine::clients::PUSHED_BYTES_MAX`] per
-//! client, feeds by the window of each reader of durable channels, and published changes of a group by the
-//! number of its members. An incarnation sends few other orders.
+//! The queue is unbounded, but its contents are not: connections, kills, long units, answers and ends of
+//! pauses are bounded by `maxclients` (a client waits for one answer), pushes by
+//! [`engine::clients::PUSHED_BYTES_MAX`] per client, feeds by the window of each reader of durable channels,
+//! and published changes of a group by the number of its members. An incarnation sends few other orders.
 
 use std::{net::SocketAddr, sync::Arc};
 
@@ -49,6 +49,8 @@ pub(crate) enum WorkerOrder {
     /// The blocked command of the client is answered: append these bytes in the same way, and run its next
     /// command.
     Answer { client_id: u64, bytes: Arc<[u8]>, gate: Lsn },
+    /// The pause that holds a command of this client was ended.
+    GoOn(u64),
     /// A long unit of a client has ended.
     LongUnit(Box<LongUnitDone>),
     /// Messages and events for readers of durable channels, in order.
@@ -105,6 +107,7 @@ impl Mailbox {
             Signal::Review => WorkerOrder::Review(client_id),
             Signal::Push { bytes, gate } => WorkerOrder::Push { client_id, bytes, gate },
             Signal::Answer { bytes, gate } => WorkerOrder::Answer { client_id, bytes, gate },
+            Signal::GoOn => WorkerOrder::GoOn(client_id),
         });
     }
 }

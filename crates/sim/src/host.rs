@@ -65,18 +65,18 @@ pub struct DeadLog {
 }
 
 impl DeadLog {
-    /// Cuts the log before a FLUSHALL that has become durable; the server does this once a second.
+    /// Cuts the log before a FLUSHALL that has become durable; the server does this once a second, until the
+    /// log is cut.
     ///
     /// # Errors
-    /// I/O errors; no data is lost then.
+    /// I/O errors; no data is lost then, and the next call tries again.
     pub fn cut(&self) -> Result<(), Error> {
         let mut dead = self.dead_before.lock().expect("one thread");
         let Some((record, boundary)) = *dead else { return Ok(()) };
-        if self.log.durable_lsn() < record {
-            return Ok(());
+        if self.log.durable_lsn() >= record && self.log.truncate_before(boundary)? {
+            *dead = None;
         }
-        *dead = None;
-        self.log.truncate_before(boundary).map(drop)
+        Ok(())
     }
 }
 

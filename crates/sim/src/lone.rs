@@ -155,10 +155,10 @@ impl SingleServer {
                     return;
                 }
                 ConversationState::Blocked => self.end_wait(),
-                ConversationState::Paused => {
+                ConversationState::Paused | ConversationState::Held => {
                     // A pause of clients may be years long: an administrator ends it.
                     self.host.clients.pause().end();
-                    self.conversation.session.pause_ms = 0;
+                    self.conversation.session.end_pause(&self.host.clients);
                 }
                 // There are no subscribers to wait for.
                 ConversationState::WaitForSubscribers => drop(self.executor.channels().take_backpressure()),

@@ -322,7 +322,7 @@ impl QueueWorld {
         let Some(index) = self.clients.iter().position(|client| client.id() == id) else { return Ok(()) };
         match signal {
             Signal::Close => self.hang_up(index),
-            Signal::Review => {}
+            Signal::Review | Signal::GoOn => {}
             Signal::Answer { bytes, gate } => {
                 let client = &mut self.clients[index];
                 client.conversation.answer(&bytes, gate, self.log.durable_lsn());

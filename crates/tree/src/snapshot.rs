@@ -10,7 +10,7 @@ use env::{Access, Disk};
 use lsn::Lsn;
 
 use crate::{
-    Options, PassedOver, Pointer, Sums, TreeError, TreeId, Wanted,
+    Difference, Options, PassedOver, Pointer, Sums, TreeError, TreeId, Wanted,
     header::{Header, Root},
     node::Node,
     range::{Direction, Range},
@@ -161,6 +161,15 @@ impl TreeSnapshot {
     /// The entries between two keys, in either direction. Reads one leaf at a time.
     pub fn range(&self, tree: TreeId, from: Bound<&[u8]>, to: Bound<&[u8]>, direction: Direction) -> Range {
         Range::new(self.clone(), tree, from, to, direction)
+    }
+
+    /// The entries in which a tree differs from its earlier state `old`. What the two states share is not
+    /// read.
+    ///
+    /// # Panics
+    /// If `old` is a state of another file.
+    pub fn changes_since(&self, old: &TreeSnapshot, tree: TreeId) -> Difference {
+        Difference::new(old.clone(), self.clone(), tree)
     }
 
     /// The sums over the entries between two keys; reads the nodes on at most two paths from the root to a

@@ -27,6 +27,8 @@ fn commands_of_paused_clients_wait_for_the_end_of_the_pause() {
         ("write", "publish c m", ":0", 100),
         ("write", "eval \"return 1\" 0", ":1", 100),
         ("write", "eval_ro \"return 1\" 0", ":1", 0),
+        ("write", "eval \"#!lua flags=no-writes\\nreturn 1\" 0", ":1", 0),
+        ("all", "eval \"#!lua flags=no-writes\\nreturn 1\" 0", ":1", 100),
         ("write", "flushall", "+OK", 100),
         ("all", "get a", "\"1\"", 100),
         ("all", "ping", "+PONG", 100),

@@ -133,6 +133,21 @@ mod tests {
         ]);
     }
 
+    /// A command that comes after a slow one of the same round has its own date.
+    #[test]
+    fn the_date_is_that_of_the_end() {
+        let mut server = TestServer::new();
+        server.host.observer.slow_log.configure(0, 128);
+        let run_for = |server: &mut TestServer, seconds: u64| {
+            server.host.command_us.store(seconds * 1_000_000, std::sync::atomic::Ordering::Relaxed);
+            server.run("get a");
+            server.host.observer.slow_log.newest(1)[0].unix_s - START_MS / 1000
+        };
+        // The clock of the test goes on at each reading: at the beginning and at the end of a command.
+        assert_eq!(run_for(&mut server, 5), 10);
+        assert_eq!(run_for(&mut server, 2), 14);
+    }
+
     #[test]
     fn usually_fast_commands_are_logged_above_the_threshold() {
         let mut server = TestServer::new();

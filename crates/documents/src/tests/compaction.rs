@@ -134,6 +134,62 @@ fn a_compaction_that_is_given_up_leaves_nothing() {
     assert!(kit.documents.database("a").is_err());
 }
 
+/// However much was written while the file was built: every step copies a bounded part, also of local
+/// documents and of purges, and the last one, which blocks checkpoints, only what is left.
+#[test]
+fn no_step_writes_more_than_its_limit() {
+    let disk = disk();
+    let kit = Kit::open(&disk, &[]).expect("empty");
+    let db = kit.create("db").expect("created");
+    let body = format!(r#"{{"text":"{}"}}"#, "b".repeat(600));
+    let fill = |turn: usize| {
+        for number in 0..800 {
+            kit.edit(&db, put(&format!("doc{turn}-{number}"), &body)).expect("new");
+            let local: bytes::Bytes = vec![b' '; 700].into();
+            kit.write(&db, |writer| writer.put_local(&format!("l{turn}-{number}"), None, local))
+                .expect("new");
+        }
+        kit.save().expect("a good disk");
+    };
+    let purge = |turn: usize| {
+        for number in (0..800).step_by(3) {
+            let id = format!("doc{turn}-{number}");
+            let rev = db.snapshot().open(&id, Pick::Winner).expect("there").rev();
+            kit.write(&db, |writer| writer.purge(&id, &[rev])).expect("a leaf");
+        }
+        kit.save().expect("a good disk");
+    };
+    fill(0);
+    let mut compaction = kit.documents.begin_compaction(&db).expect("readable").expect("begun");
+    disk.enable_trace();
+    // The steps of the build write into a buffer.
+    let (mut steps, mut most_bytes, mut was_catching_up, mut traced) = (0, 0, false, 0);
+    loop {
+        if compaction.is_catching_up() != was_catching_up {
+            was_catching_up = true;
+            fill(1);
+            purge(0);
+            fill(2);
+            traced = disk.trace().len();
+        }
+        let step = compaction.step().expect("a good disk");
+        let trace = disk.trace();
+        if was_catching_up {
+            most_bytes = trace[traced..].iter().map(|io| io.len).sum::<usize>().max(most_bytes);
+            steps += 1;
+        }
+        traced = trace.len();
+        if step == Step::Done {
+            break;
+        }
+    }
+    assert!(steps > 30 && most_bytes < 400 << 10, "{steps} steps of at most {most_bytes} bytes");
+    drop(compaction);
+    assert_eq!(kit.dump(), kit.replica().dump());
+    kit.save().expect("a good disk");
+    recovered(&disk, &log_of(&kit), "compacted");
+}
+
 fn log_of(kit: &Kit) -> Vec<(lsn::Lsn, Vec<u8>)> {
     kit.log.lock().expect("whole").clone()
 }

@@ -79,6 +79,7 @@ impl Clients {
         self.monitors.remove(id);
         let mut list = self.list.lock();
         let Some(client) = list.by_id.remove(&id) else { return false };
+        self.pause.let_go(&client);
         self.set_import_source(&client, false);
         let (input, output) = client.traffic_bytes();
         list.departed_bytes.0 += input;

@@ -1,19 +1,28 @@
 //! CLIENT PAUSE: for some time, the commands of clients wait.
 //!
-//! A worker reads the pause at the start of a round (one load while there is none). A command that is held
-//! is tried again some milliseconds later, so the end of a pause, and CLIENT UNPAUSE, need no signal.
+//! A worker reads the pause at the start of a round (one load while there is none). A client whose command is
+//! held is noted here: CLIENT UNPAUSE has it go on, in the order in which the clients were held. That the
+//! time of a pause is over is for the client's worker to notice; if the pause has become longer meanwhile,
+//! the client is held again.
+//!
+//! Invariants
+//! - A client is noted only while a pause is in force, once, and no longer than it is connected.
 
-use std::sync::atomic::{
-    AtomicBool, AtomicU64,
-    Ordering::{Acquire, Relaxed, Release},
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc,
+        atomic::{
+            AtomicBool, AtomicU64,
+            Ordering::{Acquire, Relaxed, Release},
+        },
+    },
 };
 
 use parking_lot::Mutex;
 
+use super::Client;
 use crate::{Flags, Row};
-
-/// The longest time after which a held command is tried again.
-const RETRY_MS_MAX: u64 = 20;
 
 /// The commands that wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,11 +54,6 @@ impl Pause {
             Paused::Writes => writes_queued || may_change(row),
         }
     }
-
-    /// When a held command is tried again.
-    pub(crate) fn retry_ms(self) -> u64 {
-        self.left_ms.clamp(1, RETRY_MS_MAX)
-    }
 }
 
 /// Whether a command may change data or publish messages.
@@ -65,13 +69,21 @@ pub struct PauseSwitch {
     /// Unix milliseconds of its end, which may have passed; 0: there is no pause.
     ends_ms: AtomicU64,
     holds_all: AtomicBool,
-    changing: Mutex<()>,
+    held: Mutex<HeldClients>,
+}
+
+/// The clients whose commands are held. The lock is also held while the pause changes.
+#[derive(Debug, Default)]
+struct HeldClients {
+    /// How many clients were ever held.
+    tickets: u64,
+    by_ticket: BTreeMap<u64, Arc<Client>>,
 }
 
 impl PauseSwitch {
     /// Begins a pause, or extends the one in force: it ends at the later time and holds what either holds.
     pub fn begin(&self, paused: Paused, ends_ms: u64, now_ms: u64) {
-        let _changing = self.changing.lock();
+        let _changing = self.held.lock();
         let old = self.at(now_ms);
         let holds_all = paused == Paused::All || old.is_some_and(|old| old.paused == Paused::All);
         self.holds_all.store(holds_all, Relaxed);
@@ -79,10 +91,37 @@ impl PauseSwitch {
         self.ends_ms.store(ends_ms.max(old_end_ms), Release);
     }
 
-    /// Ends the pause.
+    /// Ends the pause: the held clients go on.
     pub fn end(&self) {
-        let _changing = self.changing.lock();
+        let mut held = self.held.lock();
         self.ends_ms.store(0, Release);
+        for client in std::mem::take(&mut held.by_ticket).into_values() {
+            client.pause_ticket.store(0, Relaxed);
+            client.go_on();
+        }
+    }
+
+    /// Notes that a command of the client is held. Returns the milliseconds until the pause ends; `None` if
+    /// it has ended, and the command may run.
+    pub(crate) fn hold(&self, client: &Arc<Client>, now_ms: u64) -> Option<u64> {
+        let mut held = self.held.lock();
+        let left_ms = self.at(now_ms)?.left_ms;
+        if client.pause_ticket.load(Relaxed) == 0 {
+            held.tickets += 1;
+            client.pause_ticket.store(held.tickets, Relaxed);
+            let ticket = held.tickets;
+            held.by_ticket.insert(ticket, client.clone());
+        }
+        Some(left_ms)
+    }
+
+    /// Notes that the client goes on, or has disconnected.
+    pub fn let_go(&self, client: &Client) {
+        // Without the lock only the client's worker changes it to another number than 0.
+        if client.pause_ticket.load(Relaxed) > 0 {
+            let mut held = self.held.lock();
+            held.by_ticket.remove(&client.pause_ticket.swap(0, Relaxed));
+        }
     }
 
     /// The pause in force at this time, unix milliseconds.
@@ -105,7 +144,39 @@ impl PauseSwitch {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::row::samples;
+    use crate::{
+        clients::{Clients, Connected, Signal, tests::connected},
+        row::samples,
+    };
+
+    #[test]
+    fn held_clients_go_on_in_their_order_when_the_pause_is_ended() {
+        let (clients, gone_on) = (Clients::new(), Arc::new(Mutex::new(Vec::new())));
+        let connect = || {
+            let seen = gone_on.clone();
+            let signaller = Box::new(move |id, signal| {
+                assert!(matches!(signal, Signal::GoOn));
+                seen.lock().push(id);
+            });
+            clients.register(Connected { signaller, ..connected("a:1") })
+        };
+        let [first, second, third, fourth] = [connect(), connect(), connect(), connect()];
+        let pause = clients.pause();
+        assert_eq!(pause.hold(&first, 100), None, "there is no pause");
+        pause.begin(Paused::Writes, 200, 100);
+        for client in [&third, &first, &second, &fourth, &third] {
+            assert_eq!(pause.hold(client, 150), Some(50));
+        }
+        assert_eq!(clients.blocked(), 4, "as in Redis");
+        pause.let_go(&first);
+        clients.remove(fourth.id());
+        pause.end();
+        assert_eq!(*gone_on.lock(), [third.id(), second.id()]);
+        assert_eq!(clients.blocked(), 0);
+        assert_eq!(pause.hold(&first, 150), None, "the pause has ended meanwhile");
+        pause.end();
+        assert_eq!(gone_on.lock().len(), 2);
+    }
 
     #[test]
     fn a_pause_ends_and_another_one_extends_it() {
@@ -134,6 +205,5 @@ mod tests {
         let holds = |paused, name: &str| Pause { paused, left_ms: 5 }.holds(row(name), false);
         assert!(!holds(writes, "get") && holds(all, "get"));
         assert!(Pause { paused: writes, left_ms: 5 }.holds(row("get"), true));
-        assert_eq!(Pause { paused: all, left_ms: 5_000 }.retry_ms(), RETRY_MS_MAX);
     }
 }

@@ -43,6 +43,8 @@ pub enum Signal {
         /// As in [`Signal::Push`].
         gate: Lsn,
     },
+    /// A pause held a command of the client, and was ended: try the command again.
+    GoOn,
 }
 
 /// Takes a signal for the client with this id to the client's worker. It is called from any thread, also
@@ -87,6 +89,11 @@ impl Client {
         (self.signaller)(self.id, Signal::Answer { bytes, gate });
     }
 
+    /// Has the worker try the command again that a pause holds.
+    pub(super) fn go_on(&self) {
+        (self.signaller)(self.id, Signal::GoOn);
+    }
+
     /// Pushed bytes that are not sent yet.
     pub(crate) fn pushed_unsent_bytes(&self) -> u64 {
         self.pushed_bytes.load(Relaxed)
@@ -114,6 +121,7 @@ mod tests {
                 Signal::Review => format!("review {id}"),
                 Signal::Push { bytes, gate } => format!("push {id} {} {}", bytes.len(), gate.get()),
                 Signal::Answer { bytes, gate } => format!("answer {id} {} {}", bytes.len(), gate.get()),
+                Signal::GoOn => format!("go on {id}"),
             });
         });
         (Clients::new().register(Connected { signaller, ..connected("a:1") }), signals)

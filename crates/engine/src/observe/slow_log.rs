@@ -24,7 +24,7 @@ const ARG_BYTES_MAX: usize = 128;
 pub struct SlowEntry {
     /// Grows with every entry; continues after the log is emptied.
     pub id: u64,
-    /// When the round began in which the command ran, unix seconds.
+    /// When the command ended, unix seconds, as in Redis.
     pub unix_s: u64,
     /// The duration in microseconds.
     pub usec: u64,
@@ -73,11 +73,18 @@ impl SlowLog {
         self.slower_than_us.load(Relaxed)
     }
 
-    /// Logs a command if it reached the threshold.
+    /// Logs a command that has just ended, if it reached the threshold. Only then the time is read.
     #[inline]
-    pub fn ran(&self, usec: u64, row: &'static Row, args: Args<'_>, client: &Client, now_ms: u64) {
+    pub fn ran(
+        &self,
+        usec: u64,
+        row: &'static Row,
+        args: Args<'_>,
+        client: &Client,
+        now_ms: impl FnOnce() -> u64,
+    ) {
         if u64::try_from(self.slower_than_us()).is_ok_and(|slow| usec >= slow) {
-            self.add(usec, row, args, client, now_ms);
+            self.add(usec, row, args, client, now_ms());
         }
     }
 
@@ -157,7 +164,7 @@ mod tests {
     fn only_slow_commands_are_kept_and_the_oldest_is_dropped() {
         let (log, client) = (SlowLog::default(), Clients::new().register(connected("127.0.0.1:52001")));
         let row = samples::table().resolve(b"get").expect("a row");
-        let ran = |usec, line: &str| log.ran(usec, row, parse(line).as_args(), &client, START_MS);
+        let ran = |usec, line: &str| log.ran(usec, row, parse(line).as_args(), &client, || START_MS);
         log.configure(100, 2);
         ran(99, "get a");
         assert!(log.is_empty());
@@ -186,7 +193,7 @@ mod tests {
         let (log, client) = (SlowLog::default(), Clients::new().register(connected("127.0.0.1:52001")));
         let row = samples::table().resolve(b"get").expect("a row");
         log.configure(0, 10);
-        (0..10).for_each(|usec| log.ran(usec, row, parse("get a").as_args(), &client, START_MS));
+        (0..10).for_each(|usec| log.ran(usec, row, parse("get a").as_args(), &client, || START_MS));
         for (slower_than_us, entries_max, left) in [(1_000_000, 5, 5), (-1, 3, 5), (0, 0, 5), (10_000, 3, 3)]
         {
             log.configure(slower_than_us, entries_max);

@@ -21,7 +21,18 @@ impl Executor {
     /// Whether a command calls a script or function that is refused as a whole when memory is scarce. A
     /// library that is not committed yet does not count.
     pub(crate) fn declares_growth(&mut self, row: &Row, args: Args<'_>, host: &Host) -> bool {
-        let traits = match row.treatment.calls {
+        self.declared(row, args, host).is_some_and(Traits::needs_memory)
+    }
+
+    /// Whether a command calls a script or function that declares not to write. A library that is not
+    /// committed yet does not count.
+    pub(crate) fn declares_no_writes(&mut self, row: &Row, args: Args<'_>, host: &Host) -> bool {
+        self.declared(row, args, host).is_some_and(|traits| traits.no_writes)
+    }
+
+    /// What the script or function declares that a command calls; `None` if it calls none that is known.
+    fn declared(&mut self, row: &Row, args: Args<'_>, host: &Host) -> Option<Traits> {
+        match row.treatment.calls {
             Some(Callee::Source) => Source::of_script(args.at(1)).ok().map(|source| source.traits),
             Some(Callee::Sha) => {
                 Sha::parse(args.at(1)).and_then(|sha| host.scripts.find(sha)).map(|script| script.traits)
@@ -32,7 +43,6 @@ impl Executor {
                 function.map(|(_, function)| traits_of(function))
             }
             None => None,
-        };
-        traits.is_some_and(Traits::needs_memory)
+        }
     }
 }

@@ -26,10 +26,6 @@ impl Buckets {
         let bucket = &self.0[bucket_of(usec)];
         bucket.store(bucket.load(Relaxed) + count, Relaxed);
     }
-
-    pub(super) fn reset(&self) {
-        self.0.iter().for_each(|bucket| bucket.store(0, Relaxed));
-    }
 }
 
 /// The distribution over all workers.
@@ -39,6 +35,12 @@ pub struct Histogram([u64; BUCKETS]);
 impl Histogram {
     pub(super) fn add(&mut self, buckets: &Buckets) {
         self.0.iter_mut().zip(&buckets.0).for_each(|(sum, bucket)| *sum += bucket.load(Relaxed));
+    }
+
+    /// The calls that were added after `before` was this distribution.
+    pub(super) fn since(mut self, before: &Histogram) -> Histogram {
+        self.0.iter_mut().zip(before.0).for_each(|(sum, before)| *sum -= before);
+        self
     }
 
     /// The number of calls in all buckets.
@@ -97,9 +99,8 @@ mod tests {
         let filled: Vec<_> = sum.buckets().filter(|(_, count)| *count > 0).collect();
         assert_eq!(filled, [(1, 4), (2, 2), (4, 2), (33, 2), (66, 2), (1_082_130, 4)]);
         assert_eq!(sum.count(), 16);
-        buckets.reset();
-        sum = Histogram::default();
+        let before = sum;
         sum.add(&buckets);
-        assert_eq!(sum.count(), 0);
+        assert_eq!((sum.since(&before), sum.since(&sum).count()), (before, 0));
     }
 }

@@ -129,3 +129,38 @@ fn misaligned_durable_writes_are_refused() {
     }
     assert!(file.is_empty().unwrap());
 }
+
+#[test]
+fn a_write_of_which_the_kernel_takes_a_part_goes_on_with_the_rest() {
+    let bytes: Vec<u8> = (0..5 * BLOCK_BYTES).map(|at| (at % 251) as u8).collect();
+    for (step_bytes, parts) in [
+        (1, vec![1, 4000, 0, 7, 9000]),
+        (BLOCK_BYTES, vec![BLOCK_BYTES + 512, 512, 2 * BLOCK_BYTES - 1, BLOCK_BYTES]),
+    ] {
+        let (mut written, mut calls) = (vec![0; bytes.len()], 0);
+        let outcome = write_all(&bytes, 8192, step_bytes, |part, at| {
+            let at = at as usize - 8192;
+            assert_eq!(at % step_bytes, 0);
+            calls += 1;
+            if calls == 2 {
+                return Err(io::ErrorKind::Interrupted.into());
+            }
+            let taken = parts.get(calls - 1).copied().unwrap_or(usize::MAX).min(part.len());
+            written[at..at + taken].copy_from_slice(&part[..taken]);
+            Ok(taken)
+        });
+        outcome.unwrap();
+        assert!(written == bytes && calls > parts.len(), "{calls} calls");
+    }
+}
+
+/// A device that is full takes what it has room for; why it takes no more is the result of the next call.
+#[test]
+fn the_reason_of_a_short_write_is_reported() {
+    let mut results = vec![Err(io::Error::from(io::ErrorKind::StorageFull)), Ok(512)];
+    let block = [0; BLOCK_BYTES];
+    let error = write_all(&block, 0, BLOCK_BYTES, |_, _| results.pop().unwrap()).unwrap_err();
+    assert_eq!(error.kind(), io::ErrorKind::StorageFull);
+    let error = write_all(&block, 0, BLOCK_BYTES, |_, _| Ok(0)).unwrap_err();
+    assert_eq!(error.kind(), io::ErrorKind::WriteZero);
+}

@@ -2,8 +2,9 @@
 //!
 //! What it is: the entry is taken out of one table and put into another one under its new key. A big
 //! collection goes along by its address, so however large it is, a Move is two lookups and at most one small
-//! allocation; only if the collection is being captured, the capture copies the rest of it first. A string or
-//! a packed collection lies in one allocation with its key: it is copied if the keys differ in length.
+//! allocation; only if the collection is being captured and goes to another slot, the capture copies the rest
+//! of it first. A string or a packed collection lies in one allocation with its key: it is copied if the keys
+//! differ in length, or if a capture needs the old one.
 //! What it is not: the choice between a Move and a Put; the maker of the effect has chosen.
 //!
 //! Invariants
@@ -11,6 +12,7 @@
 //!   bookkeeping of the destination as for a new or replaced entry.
 
 use crate::apply::{Applied, Deadlines, Due, Target};
+use crate::capture::Impact;
 use crate::effect::Effect;
 use crate::entry::Entry;
 use crate::freed::Freed;
@@ -32,10 +34,11 @@ pub(crate) fn apply_move_between(
     let (source, destination) = ends(from.keyspace, effect);
     let slots = (source.hash.slot(), destination.hash.slot());
     assert_eq!(slots, (from.slot(), to.slot()), "{NOT_OF_THE_KEYS}");
-    match from.take_entry(source) {
-        Some(entry) => to.place_entry(destination, entry, freed),
-        None => Applied::default(),
+    let Some(mut entry) = from.take_entry(source, destination.key, freed) else { return Applied::default() };
+    if let Some(capture) = from.state.capture_mut() {
+        capture.finish(&mut entry);
     }
+    to.place_entry(destination, entry, freed)
 }
 
 /// The source and the destination of the entry.
@@ -55,16 +58,19 @@ impl SlotGuard<'_> {
         if (source.db, source.key) == (destination.db, destination.key) {
             return Applied::default();
         }
-        match self.take_entry(source) {
-            Some(entry) => self.place_entry(destination, entry, freed),
-            None => Applied::default(),
+        let Some(entry) = self.take_entry(source, destination.key, freed) else { return Applied::default() };
+        let applied = self.place_entry(destination, entry, freed);
+        if let Some(capture) = self.state.capture_mut() {
+            capture.put_down(destination.db, destination.key);
         }
+        applied
     }
 
-    fn take_entry(&mut self, source: Target<'_>) -> Option<Entry> {
+    /// The entry at the source, taken out, with the key of the destination.
+    fn take_entry(&mut self, source: Target<'_>, to_key: &[u8], freed: &mut Freed) -> Option<Entry> {
         let mut taken = None;
-        self.change(source, |state, source| {
-            taken = state.take(source);
+        self.change(source, Impact::Keep, |state, source| {
+            taken = state.take(source, to_key, freed);
             let old = taken.as_ref().map_or_else(Due::default, |entry| Due::of(entry.as_ref()));
             (Applied::default(), Deadlines { old, new: Due::default() })
         });
@@ -72,15 +78,32 @@ impl SlotGuard<'_> {
     }
 
     fn place_entry(&mut self, destination: Target<'_>, entry: Entry, freed: &mut Freed) -> Applied {
-        let (entry, left) = entry.rekeyed(destination.key);
-        if let Some(left) = left {
-            freed.entry(left);
-        }
-        self.change(destination, |state, destination| state.place(destination, entry, freed))
+        self.change(destination, Impact::Keep, |state, destination| state.place(destination, entry, freed))
     }
 }
 
 impl SlotState {
+    /// Takes an entry out and gives it another key. A collection that is being captured is lifted.
+    fn take(&mut self, source: Target<'_>, to_key: &[u8], freed: &mut Freed) -> Option<Entry> {
+        let entry = self.remove(source)?;
+        match self.capture_mut() {
+            Some(capture) if capture.needs(source.db, &entry) => {
+                if !entry.as_ref().is_big() {
+                    let copy = entry.copied_to(to_key);
+                    capture.detach(source.db, entry);
+                    return Some(copy);
+                }
+                capture.lift(source.db, source.key);
+            }
+            _ => {}
+        }
+        let (entry, left) = entry.rekeyed(to_key);
+        if let Some(left) = left {
+            freed.entry(left);
+        }
+        Some(entry)
+    }
+
     /// Puts an entry, which already carries the target's key, at that key, and replaces an entry there.
     fn place(&mut self, target: Target<'_>, entry: Entry, freed: &mut Freed) -> (Applied, Deadlines) {
         let mut applied = Applied { changed: true, key_removed: true, ..Applied::default() };

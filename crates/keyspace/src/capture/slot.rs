@@ -3,17 +3,17 @@
 //! What it is: a walk over the entries of the slot in the order of their positions. An entry that is about to
 //! change before the walk has come to it is captured then, ahead of the walk. A key that is about to be added
 //! ahead of the walk is noted, so that the walk skips it. A long list is shared. Another big collection gets
-//! a capture of its own, which continues after the end of the walk. What it is not: the decision how much is
-//! done under one lock (see `Capture`).
+//! a capture of its own; it, and a long string, are captured step by step after the end of the walk. If such
+//! a value leaves its key before, the entry goes to the capture as it is, which frees it without the lock.
+//! What it is not: the decision how much is done under one lock (see `Capture`).
 //!
 //! Invariants
 //! - Before a key of the slot changes, `about_to_change` is called; when a table is removed or swapped with
 //!   another, `detach_table` or `swap` is called under the same lock. So everything ahead of the walk is as
 //!   it was when the capture began.
 //! - The stream names the keys and databases of the moment at which the capture began, even if they are gone.
-//! - A big collection that is being captured is at its key or detached from it. A Delete or a Move of the
-//!   collection captures the rest of it first.
-//! - All long strings of a database are captured before the walk leaves the database.
+//! - A large value that is being captured is at a key of this slot or detached from it. Only two changes copy
+//!   the rest of it at once: a Move of a big collection to another slot, and an edit of a long string.
 
 use std::collections::{HashSet, VecDeque};
 
@@ -37,7 +37,7 @@ pub(crate) struct SlotCapture {
     walk: Option<Walk>,
     /// The parts that were captured ahead of the walk, in the form of the stream.
     ahead: Vec<u8>,
-    maps: VecDeque<CapturedMap>,
+    large: VecDeque<LargeValue>,
     /// Bytes copied ahead of the walk of the slot, or of the walk of a collection, since the last step.
     pub(super) copied_bytes: u64,
     /// Long lists that were met since the last step.
@@ -46,17 +46,24 @@ pub(crate) struct SlotCapture {
     pub(super) garbage: Garbage,
 }
 
-/// Tables and collections that can take long to free.
+/// Tables and values that can take long to free.
 #[derive(Default)]
-pub(super) struct Garbage(Vec<Table>, Vec<CapturedMap>);
+pub(super) struct Garbage(Vec<Table>, Vec<LargeValue>);
+
+/// What a change does to the value of an entry that is there.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Impact {
+    /// It changes the value where it lies.
+    Edit,
+    /// It takes the whole entry away, puts another one in its place, or changes nothing but its deadline.
+    Keep,
+}
 
 struct Walk {
     sources: [Source; DB_COUNT],
     /// The database in which the walk is, and the `h16` at which it continues.
     db: DbId,
     from: u32,
-    /// Strings that go into the stream in pieces, all of `db`.
-    strings: VecDeque<LongString>,
 }
 
 /// The location of the entries of a database that the walk has not left.
@@ -73,20 +80,14 @@ enum TablePlace {
     Detached(Table),
 }
 
-/// A string that goes into the stream in pieces, and how many of its bytes are there.
-struct LongString {
-    key: Box<[u8]>,
-    done: usize,
-}
-
-/// A collection that is captured step by step.
-struct CapturedMap {
+/// A long string, or a collection, that is captured step by step.
+struct LargeValue {
     origin: Origin,
-    is_new: bool,
-    /// The database in which the collection is, or was last.
+    /// The database in which the value is, and its key there; or those that it had last.
     db: DbId,
     key: Box<[u8]>,
-    place: SuccessorState,
+    place: Place,
+    progress: Progress,
 }
 
 /// The key and the database as they were when the capture began.
@@ -97,13 +98,22 @@ struct Origin {
     expire_at_ms: Option<u64>,
 }
 
-enum SuccessorState {
+enum Place {
     AtItsKey,
-    /// The collection was replaced, emptied or flushed, and is kept for the capture.
+    /// The value is on its way from a key to another one, under one lock.
+    OnTheMove,
+    /// The value was deleted, replaced, emptied or flushed, and is kept for the capture.
     Detached(Entry),
-    /// The collection was deleted or moved to another key. Its rest, which is here, was captured at that
-    /// time.
+    /// The collection was moved to another slot. Its rest, which is here, was captured at that time.
     Gone(Part),
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Progress {
+    /// How many bytes of a string are in the stream.
+    String(usize),
+    /// Whether the stream has nothing of the collection.
+    Collection { is_new: bool },
 }
 
 /// Some members of a collection.
@@ -130,13 +140,13 @@ impl SlotCapture {
     pub(super) fn new() -> Self {
         let source = |db| Source { place: TablePlace::At(db), met: HashSet::new() };
         let sources = std::array::from_fn(|index| source(DbId::new(index as u8).expect("below the count")));
-        let walk = Walk { sources, db: DbId::ZERO, from: 0, strings: VecDeque::new() };
+        let walk = Walk { sources, db: DbId::ZERO, from: 0 };
         SlotCapture {
             moment: None,
             walk: Some(walk),
             ahead: Vec::new(),
             copied_bytes: 0,
-            maps: VecDeque::new(),
+            large: VecDeque::new(),
             lists: Vec::new(),
             garbage: Garbage::default(),
         }
@@ -155,23 +165,27 @@ impl SlotCapture {
         while self.walk.is_some() && stream.len() < enough {
             self.walk_on(guard, stream);
         }
-        let map = self.maps.front_mut().filter(|_| self.walk.is_none() && stream.len() < enough)?;
-        let (part, has_ended, copied_bytes) = map.step(guard, enough - stream.len());
-        self.copied_bytes += copied_bytes as u64;
-        let stepped = MapPart { origin: map.origin.clone(), is_new: map.is_new, part };
-        map.is_new &= stepped.part.is_empty();
-        if has_ended {
-            self.garbage.1.extend(self.maps.pop_front());
+        let mut part = None;
+        while part.is_none()
+            && self.walk.is_none()
+            && stream.len() < enough
+            && let Some(value) = self.large.front_mut()
+        {
+            let has_ended;
+            (part, has_ended) = value.step(guard, stream, enough, &mut self.copied_bytes);
+            if has_ended {
+                self.garbage.1.extend(self.large.pop_front());
+            }
         }
-        Some(stepped)
+        part
     }
 
     /// Whether all of the slot is captured.
     pub(super) fn has_ended(&self) -> bool {
-        self.walk.is_none() && self.maps.is_empty() && self.ahead.is_empty()
+        self.walk.is_none() && self.large.is_empty() && self.ahead.is_empty()
     }
 
-    /// The smallest step of the walk: a few entries, or a piece of a string.
+    /// The smallest step of the walk: a few entries.
     fn walk_on(&mut self, guard: &mut SlotGuard<'_>, stream: &mut Vec<u8>) {
         let Some(walk) = &mut self.walk else { return };
         let (origin, source) = (walk.db, &walk.sources[walk.db.index()]);
@@ -180,13 +194,6 @@ impl SlotCapture {
             TablePlace::Detached(table) => Some(table),
         };
         let table = table.filter(|table| table.len() > 0);
-        if let Some(string) = walk.strings.front_mut() {
-            let found = table.and_then(|table| table.get(&guard.keyspace.hash(&string.key), &string.key));
-            if string.put_piece(origin, found.expect("what changes it says so"), stream) {
-                walk.strings.pop_front();
-            }
-            return;
-        }
         let Some(table) = table.filter(|_| walk.from < POSITION_END) else {
             return self.leave_database();
         };
@@ -228,73 +235,87 @@ impl SlotCapture {
         };
         let mut found = table.get_mut(&keyspace.hash(&key), &key).expect("it was met under this lock");
         let origin = Origin { db, key, expire_at_ms: found.entry().expire_at_ms() };
-        match found.entry().view() {
-            View::String(_) => walk.strings.push_back(LongString { key: origin.key, done: 0 }),
+        let progress = match found.entry().view() {
             View::List(list) => {
                 let list = list.share().expect("a big one");
                 self.lists.push(SharedList::new(db, origin.key, origin.expire_at_ms, list));
+                return;
             }
+            View::String(_) => Progress::String(0),
             View::Set(_) | View::Zset(_) | View::Hash(_) | View::Stream(_) => {
                 found.update(|entry| entry.big_mut().expect("a big one").begin_capture());
-                let (place, at_db) = match at_db {
-                    Some(at_db) => (SuccessorState::AtItsKey, at_db),
-                    None => (SuccessorState::Detached(found.remove()), db),
-                };
-                let key = origin.key.clone();
-                self.maps.push_back(CapturedMap { origin, is_new: true, db: at_db, key, place });
+                Progress::Collection { is_new: true }
             }
-        }
+        };
+        let (place, at_db) = match at_db {
+            Some(at_db) => (Place::AtItsKey, at_db),
+            None => (Place::Detached(found.remove()), db),
+        };
+        let key = origin.key.clone();
+        self.large.push_back(LargeValue { origin, db: at_db, key, place, progress });
     }
 
-    /// Captures the value of a key that is about to be changed or removed, or notes a key that is about to be
-    /// added, if the key is still ahead of the walk; or captures the rest of a long string.
+    /// Captures, or begins to capture, the value of a key that is about to be changed or removed, or notes a
+    /// key that is about to be added, if the key is still ahead of the walk. Captures the rest of a long
+    /// string that is about to be edited.
     pub(crate) fn about_to_change(
         &mut self,
         state: &mut SlotState,
         keyspace: &Keyspace,
         (db, hash, key): (DbId, &KeyHash, &[u8]),
+        impact: Impact,
+    ) {
+        if let Some(origin) = self.walk.as_ref().and_then(|walk| walk.ahead(db, hash)) {
+            self.meet(state, keyspace, origin, (db, hash, key));
+        }
+        if impact == Impact::Edit
+            && let Some(entry) = state.table(db).and_then(|table| table.get(hash, key))
+            && is_long_string(entry)
+            && let Some(at) = self.large.iter().position(|value| value.is_at(db, key))
+            && let Some(mut string) = self.large.remove(at)
+        {
+            while !string.put_piece(entry, &mut self.ahead) {}
+        }
+    }
+
+    /// Captures, or begins to capture, a value ahead of the walk. `origin` is the number that the database
+    /// had when the capture began.
+    fn meet(
+        &mut self,
+        state: &mut SlotState,
+        keyspace: &Keyspace,
+        origin: DbId,
+        (db, hash, key): (DbId, &KeyHash, &[u8]),
     ) {
         let Some(walk) = &mut self.walk else { return };
-        // A table that is newer than the capture has no key that is to be captured.
-        let Some(origin) = walk.origin_of(db) else { return };
-        if origin < walk.db {
-            return;
-        }
-        let entry = state.table(db).and_then(|table| table.get(hash, key));
-        if origin == walk.db && u32::from(hash.h16) < walk.from {
-            if let Some(at) = walk.strings.iter().position(|string| *string.key == *key)
-                && let (Some(mut string), Some(entry)) = (walk.strings.remove(at), entry)
-            {
-                while !string.put_piece(origin, entry, &mut self.ahead) {}
-            }
-            return;
-        }
         if !walk.sources[origin.index()].met.insert(key.into()) {
             return;
         }
-        let Some(entry) = entry else { return };
-        if entry.is_big() {
-            self.begin_large(state, keyspace, origin, key.into());
-        } else if is_large(entry) {
-            let mut string = LongString { key: key.into(), done: 0 };
-            while !string.put_piece(origin, entry, &mut self.ahead) {}
-        } else {
-            Row::of(origin, entry).encode_into(&mut self.ahead);
+        match state.table(db).and_then(|table| table.get(hash, key)) {
+            Some(entry) if is_large(entry) => self.begin_large(state, keyspace, origin, key.into()),
+            Some(entry) => Row::of(origin, entry).encode_into(&mut self.ahead),
+            None => {}
         }
+    }
+
+    /// Whether the entry, which was at its key until now, is captured step by step.
+    pub(crate) fn needs(&self, db: DbId, entry: &Entry) -> bool {
+        let is_it = |value: &LargeValue| value.is_at(db, entry.as_ref().key());
+        entry.is_being_captured() || is_long_string(entry.as_ref()) && self.large.iter().any(is_it)
     }
 
     /// Keeps an entry that was removed from its key while it is being captured.
     pub(crate) fn detach(&mut self, db: DbId, entry: Entry) {
-        let map = self.at_its_key(db, entry.as_ref().key());
-        map.place = SuccessorState::Detached(entry);
+        let value = self.at_its_key(db, entry.as_ref().key());
+        value.place = Place::Detached(entry);
     }
 
     /// Keeps the table of a database that was emptied, or returns the table if the walk does not need it. In
-    /// either case, takes the collections that are being captured out of the table and keeps them.
+    /// either case, takes the values that are being captured out of the table and keeps them.
     pub(crate) fn detach_table(&mut self, db: DbId, mut table: Table, keyspace: &Keyspace) -> Option<Table> {
-        for map in self.maps.iter_mut().filter(|map| map.is_at_its_key() && map.db == db) {
-            let found = table.get_mut(&keyspace.hash(&map.key), &map.key);
-            map.place = SuccessorState::Detached(found.expect("what removes it says so").remove());
+        for value in self.large.iter_mut().filter(|value| value.is_at_its_key() && value.db == db) {
+            let found = table.get_mut(&keyspace.hash(&value.key), &value.key);
+            value.place = Place::Detached(found.expect("what removes it says so").remove());
         }
         let Some(walk) = &mut self.walk else { return Some(table) };
         let Some(origin) = walk.origin_of(db).filter(|&origin| origin >= walk.db) else { return Some(table) };
@@ -302,12 +323,26 @@ impl SlotCapture {
         None
     }
 
-    /// Captures the rest of a collection that is deleted or moved to another key. That takes time in
-    /// proportion to its size, and is rare: it happens only while this collection is being captured.
-    pub(crate) fn finish(&mut self, db: DbId, entry: &mut Entry) {
-        let map = self.at_its_key(db, entry.as_ref().key());
-        let big = entry.big_mut().expect("only big ones are captured");
-        map.place = SuccessorState::Gone(big.capture_step(usize::MAX).0);
+    /// Notes that a collection that is being captured was taken from this key, to be put at another one.
+    pub(crate) fn lift(&mut self, db: DbId, key: &[u8]) {
+        self.at_its_key(db, key).place = Place::OnTheMove;
+    }
+
+    /// Notes where in this slot the collection is that was lifted, if one was.
+    pub(crate) fn put_down(&mut self, db: DbId, key: &[u8]) {
+        if let Some(value) = self.on_the_move() {
+            (value.db, value.key, value.place) = (db, key.into(), Place::AtItsKey);
+        }
+    }
+
+    /// Captures the rest of the collection that was lifted, if one was, because it goes to another slot. That
+    /// takes time in proportion to its size, and is rare: it happens only while this collection is being
+    /// captured.
+    pub(crate) fn finish(&mut self, entry: &mut Entry) {
+        if let Some(value) = self.on_the_move() {
+            let big = entry.big_mut().expect("only big ones are lifted");
+            value.place = Place::Gone(big.capture_step(usize::MAX).0);
+        }
     }
 
     /// Notes that two databases have been swapped.
@@ -317,7 +352,7 @@ impl SlotCapture {
             it if it == b => *db = a,
             _ => {}
         };
-        self.maps.iter_mut().filter(|map| map.is_at_its_key()).for_each(|map| change(&mut map.db));
+        self.large.iter_mut().filter(|value| value.is_at_its_key()).for_each(|value| change(&mut value.db));
         for source in self.walk.iter_mut().flat_map(|walk| &mut walk.sources) {
             if let TablePlace::At(db) = &mut source.place {
                 change(db);
@@ -327,17 +362,21 @@ impl SlotCapture {
 
     /// Gives the capture up before it is complete. Collections are then as if it had never begun.
     pub(super) fn abandon(&self, guard: &mut SlotGuard<'_>) {
-        for map in self.maps.iter().filter(|map| map.is_at_its_key()) {
-            let hash = guard.keyspace.hash(&map.key);
-            let found = guard.state.table_mut(map.db).get_mut(&hash, &map.key);
+        for value in self.large.iter().filter(|value| value.is_at_its_key()) {
+            let hash = guard.keyspace.hash(&value.key);
+            let found = guard.state.table_mut(value.db).get_mut(&hash, &value.key);
             let abandon = |entry: &mut Entry| entry.big_mut().map(Big::abandon_capture);
             found.expect("what removes it says so").update(abandon);
         }
     }
 
-    fn at_its_key(&mut self, db: DbId, key: &[u8]) -> &mut CapturedMap {
-        let is_it = |map: &&mut CapturedMap| map.is_at_its_key() && (map.db, &*map.key) == (db, key);
-        self.maps.iter_mut().find(is_it).expect("a collection that is being captured is known")
+    fn at_its_key(&mut self, db: DbId, key: &[u8]) -> &mut LargeValue {
+        let found = self.large.iter_mut().find(|value| value.is_at(db, key));
+        found.expect("a value that is being captured is known")
+    }
+
+    fn on_the_move(&mut self) -> Option<&mut LargeValue> {
+        self.large.iter_mut().find(|value| matches!(value.place, Place::OnTheMove))
     }
 }
 
@@ -349,55 +388,109 @@ impl Walk {
             |origin: &DbId| matches!(self.sources[origin.index()].place, TablePlace::At(at) if at == db);
         DbId::all().find(is_it)
     }
+
+    /// The number that database `db` had when the capture began, if the walk has yet to come to the entries
+    /// with this hash. A table that is newer than the capture has no key that is to be captured.
+    fn ahead(&self, db: DbId, hash: &KeyHash) -> Option<DbId> {
+        let is_ahead = |&origin: &DbId| (origin, u32::from(hash.h16)) >= (self.db, self.from);
+        self.origin_of(db).filter(is_ahead)
+    }
 }
 
-impl LongString {
-    /// Adds the next piece of the string in this entry to the stream. Returns whether it was the last one.
-    fn put_piece(&mut self, db: DbId, entry: EntryRef<'_>, stream: &mut Vec<u8>) -> bool {
-        let (key, rest) = (&*self.key, &entry.payload()[self.done..]);
+impl LargeValue {
+    fn is_at_its_key(&self) -> bool {
+        matches!(self.place, Place::AtItsKey)
+    }
+
+    fn is_at(&self, db: DbId, key: &[u8]) -> bool {
+        self.is_at_its_key() && (self.db, &*self.key) == (db, key)
+    }
+
+    /// Captures more of the value, until the stream has `enough` bytes. Returns members of a collection,
+    /// which the caller adds to the stream, and whether the value has ended.
+    fn step(
+        &mut self,
+        guard: &mut SlotGuard<'_>,
+        stream: &mut Vec<u8>,
+        enough: usize,
+        copied_bytes: &mut u64,
+    ) -> (Option<MapPart>, bool) {
+        let LargeValue { origin, db, key, place, progress } = self;
+        let mut step = |entry: &mut Entry| progress.step(origin, entry, stream, enough, copied_bytes);
+        match place {
+            Place::AtItsKey => {
+                let hash = guard.keyspace.hash(key);
+                let found = guard.state.table_mut(*db).get_mut(&hash, key);
+                found.expect("what removes it says so").update(step)
+            }
+            Place::OnTheMove => unreachable!("it is put down under the lock under which it was lifted"),
+            Place::Detached(entry) => step(entry),
+            Place::Gone(part) => {
+                let none = part.none_of();
+                let part = std::mem::replace(part, none);
+                *copied_bytes += part.size_bytes() as u64;
+                (progress.part(origin, part), true)
+            }
+        }
+    }
+
+    /// Adds the next piece of a string, which is in this entry, to the stream. Returns whether it was the
+    /// last one.
+    fn put_piece(&mut self, entry: EntryRef<'_>, stream: &mut Vec<u8>) -> bool {
+        self.progress.put_piece(&self.origin, entry, stream)
+    }
+}
+
+impl Progress {
+    fn step(
+        &mut self,
+        origin: &Origin,
+        entry: &mut Entry,
+        stream: &mut Vec<u8>,
+        enough: usize,
+        copied_bytes: &mut u64,
+    ) -> (Option<MapPart>, bool) {
+        let Some(big) = entry.big_mut() else {
+            let mut has_ended = false;
+            while !has_ended && stream.len() < enough {
+                has_ended = self.put_piece(origin, entry.as_ref(), stream);
+            }
+            return (None, has_ended);
+        };
+        *copied_bytes += big.captured_ahead_bytes() as u64;
+        let (part, has_ended) = big.capture_step(enough - stream.len());
+        (self.part(origin, part), has_ended)
+    }
+
+    fn put_piece(&mut self, origin: &Origin, entry: EntryRef<'_>, stream: &mut Vec<u8>) -> bool {
+        let Progress::String(done) = self else { unreachable!("only strings go into the stream in pieces") };
+        let (db, key, rest) = (origin.db, &*origin.key, &entry.payload()[*done..]);
         let piece = &rest[..rest.len().min(STRING_PIECE_BYTES)];
-        let effect = match self.done {
-            0 => KeyOp::Put { value: Value::String(piece), expire_at_ms: entry.expire_at_ms() }.on(db, key),
+        let effect = match *done {
+            0 => {
+                let value = Value::String(piece);
+                KeyOp::Put { value, expire_at_ms: origin.expire_at_ms }.on(db, key)
+            }
             _ => KeyOp::Append { suffix: piece }.on(db, key),
         };
         effect.encode_into(stream);
-        self.done += piece.len();
+        *done += piece.len();
         piece.len() == rest.len()
     }
-}
 
-impl CapturedMap {
-    fn is_at_its_key(&self) -> bool {
-        matches!(self.place, SuccessorState::AtItsKey)
-    }
-
-    /// Captures more of the collection; returns that part, whether it is the last one, and how many of its
-    /// bytes were copied earlier.
-    fn step(&mut self, guard: &mut SlotGuard<'_>, bytes: usize) -> (Part, bool, usize) {
-        let step = |entry: &mut Entry| {
-            let big = entry.big_mut().expect("only big ones are captured");
-            let copied_bytes = big.captured_ahead_bytes();
-            let (part, has_ended) = big.capture_step(bytes);
-            (part, has_ended, copied_bytes)
-        };
-        match &mut self.place {
-            SuccessorState::AtItsKey => {
-                let hash = guard.keyspace.hash(&self.key);
-                let found = guard.state.table_mut(self.db).get_mut(&hash, &self.key);
-                found.expect("what removes it says so").update(step)
-            }
-            SuccessorState::Detached(entry) => step(entry),
-            SuccessorState::Gone(part) => {
-                let none = part.none_of();
-                let part = std::mem::replace(part, none);
-                let copied_bytes = part.size_bytes();
-                (part, true, copied_bytes)
-            }
-        }
+    fn part(&mut self, origin: &Origin, part: Part) -> Option<MapPart> {
+        let Progress::Collection { is_new } = self else { unreachable!("a string has no parts") };
+        let stepped = MapPart { origin: origin.clone(), is_new: *is_new, part };
+        *is_new &= stepped.part.is_empty();
+        Some(stepped)
     }
 }
 
 /// Whether an entry is captured step by step.
 fn is_large(entry: EntryRef<'_>) -> bool {
-    entry.is_big() || entry.value_type() == ValueType::String && entry.payload().len() > STRING_PIECE_BYTES
+    entry.is_big() || is_long_string(entry)
+}
+
+fn is_long_string(entry: EntryRef<'_>) -> bool {
+    entry.value_type() == ValueType::String && entry.payload().len() > STRING_PIECE_BYTES
 }

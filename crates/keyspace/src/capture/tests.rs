@@ -457,3 +457,48 @@ fn a_collection_may_grow_and_shrink_meanwhile() {
         assert_eq!(content(&load(&pieces)), expected);
     }
 }
+
+/// A deleted, replaced, renamed or expired value is not copied, however large it is: the capture keeps it.
+#[test]
+fn a_large_value_that_leaves_its_key_is_kept_as_it_is() {
+    let values = [
+        Change::String(50_000),
+        Change::SetAdd(0, 6000),
+        Change::ZsetPut(0, 6000, 1),
+        Change::HashPut(0, 3000),
+        Change::StreamAdd(3000),
+        Change::Push(ListEnd::Tail, 6000),
+    ];
+    let leaving = [
+        Change::Delete,
+        Change::String(5),
+        Change::String(50_000),
+        Change::MoveTo(0, 1),
+        Change::MoveTo(2, 0),
+        Change::FlushDb,
+        Change::Expire(7),
+    ];
+    // After how many pieces the value leaves: in most of these cases before the walk comes to it.
+    for (value, leaves, pieces_before) in values.iter().flat_map(|value| {
+        leaving.iter().flat_map(move |leaves| [1, 2, 5, 9].map(|pieces| (value, leaves, pieces)))
+    }) {
+        let keyspace = keyspace(3);
+        apply(&keyspace, &(0, 2, Change::Fill(60)), 1);
+        apply(&keyspace, &(0, 0, value.clone()), 2);
+        let (expected, slot) = (content(&keyspace), crate::slot_of(&key(0)));
+        let mut capture = Capture::new(&keyspace, slot, slot);
+        let (mut pieces, mut piece) = (Vec::new(), Vec::new());
+        while capture.fill(&mut piece, 1, usize::MAX).is_some() {
+            pieces.push(std::mem::take(&mut piece));
+            if pieces.len() == pieces_before {
+                apply(&keyspace, &(0, 0, leaves.clone()), 3);
+                keyspace.lock(slot).check();
+            }
+        }
+        assert!(pieces.len() >= pieces_before);
+        assert_eq!(content(&load(&pieces)), expected, "{value:?} {leaves:?} after {pieces_before}");
+        // The head of a stream is copied at once.
+        let copied_bytes = capture.take_copied_bytes();
+        assert!(copied_bytes < 100, "{value:?} {leaves:?} after {pieces_before}: {copied_bytes} bytes");
+    }
+}

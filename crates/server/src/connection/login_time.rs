@@ -2,7 +2,8 @@
 //! requests.
 //!
 //! Only time in which the client could log in counts: not that in which the server loads its data and knows
-//! no users, and not that for which a login waits, for its address or for the check of a password.
+//! no users, and not that for which a login waits, for its address, for the check of a password, or for the
+//! end of a pause.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -20,7 +21,9 @@ impl Connection {
         if !self.conversation.borrow().session.has_to_log_in(users) {
             return self.without_login_s.set(0);
         }
-        if self.state.get() == ConversationState::Paused || self.broken.get() {
+        if matches!(self.state.get(), ConversationState::Paused | ConversationState::Held)
+            || self.broken.get()
+        {
             return;
         }
         self.without_login_s.set(self.without_login_s.get() + 1);

@@ -23,6 +23,12 @@ impl Worker {
             WorkerOrder::Review(id) => self.review(id),
             WorkerOrder::Push { client_id, bytes, gate } => self.push(client_id, &bytes, gate),
             WorkerOrder::Answer { client_id, bytes, gate } => self.answer(client_id, &bytes, gate),
+            WorkerOrder::GoOn(client_id) => {
+                let held = self.connections.borrow().get(&client_id).cloned();
+                if let Some(connection) = held {
+                    connection.end_hold();
+                }
+            }
             WorkerOrder::LongUnit(done) => self.take_back(*done),
             WorkerOrder::Feed(feed) => self.feed(&feed),
             WorkerOrder::Publish(events) => self.publish_own(&events),

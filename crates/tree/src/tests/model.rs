@@ -118,6 +118,11 @@ proptest! {
         for (snapshot, models) in &world.held {
             assert_holds(snapshot, models);
         }
+        for distance in 1..4 {
+            for (old, new) in world.held.iter().zip(world.held.iter().skip(distance)) {
+                check_difference(old, new);
+            }
+        }
         for (snapshot, models) in world.held.iter().rev().take(3) {
             for (tree, model) in (0..).map(TreeId).zip(models) {
                 let expected: Vec<_> = sorted.iter().map(|key| model.get(key).cloned()).collect();
@@ -151,6 +156,41 @@ proptest! {
         }
         prop_assert!(!crate::header::decode_any(&bytes, 0), "nothing random has a checksum");
     }
+}
+
+/// The changes between two states of a file turn the older one into the newer one, and none is idle.
+fn check_difference((old, before): &(TreeSnapshot, Models), (new, after): &(TreeSnapshot, Models)) {
+    if old.file_id() != new.file_id() {
+        return;
+    }
+    for (tree, (before, after)) in (0..).map(TreeId).zip(before.iter().zip(after)) {
+        let changes: Changes = new.changes_since(old, tree).map(|change| change.unwrap()).collect();
+        assert!(changes.is_sorted_by(|a, b| a.0 < b.0));
+        assert!(changes.iter().all(|(key, value)| before.get(key) != value.as_ref()));
+        let mut changed = before.clone();
+        change_model(&mut changed, &changes);
+        assert_eq!(changed, *after);
+    }
+}
+
+#[test]
+fn what_two_states_share_is_not_read() {
+    let disk = disk();
+    let mut file = create(&disk);
+    let mut put = |numbers: &mut dyn Iterator<Item = u64>, value: &[u8], lsn| {
+        let changes: Changes = numbers.map(|n| (n.to_be_bytes().to_vec(), Some(value.to_vec()))).collect();
+        let mut checkpoint = file.begin().unwrap();
+        checkpoint.modify(TreeId(0), &mut ops(&changes)).unwrap();
+        checkpoint.finish(b"", Lsn::new(lsn)).unwrap()
+    };
+    let old = put(&mut (0..20_000), b"old", 2);
+    let new = put(&mut [7, 5000, 5001, 19_999].into_iter(), b"new", 3);
+    let mut difference = new.changes_since(&old, TreeId(0));
+    let keys: Vec<_> = difference.by_ref().map(|change| change.unwrap().0).collect();
+    assert_eq!(keys, [7u64, 5000, 5001, 19_999].map(|n| n.to_be_bytes().to_vec()));
+    // Three paths on both sides, of more than a thousand leaves.
+    assert!(difference.nodes_read() < 60, "{} nodes", difference.nodes_read());
+    assert_eq!(new.changes_since(&new, TreeId(0)).count(), 0);
 }
 
 fn check_range(
