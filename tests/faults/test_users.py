@@ -363,6 +363,15 @@ def test_documents_need_rights_to_their_keys(server):
             assert b"no permissions to access" in call(server, "ACL", "DRYRUN", "anna", *command)
         assert call(server, "ACL", "SETUSER", "anna", "~shop/order:*") == b"OK"
         assert anna.call(*put).startswith(b"1-")
+        # A database whose name goes on after that of another one is none of its documents.
+        with Couch(server.http_port) as couch:
+            assert couch.send("PUT", "/shop%2Fprivate").status == 201
+            assert couch.send("PUT", "/shop%2Fprivate/a", {"a": 3}).status == 201
+        assert call(server, "ACL", "SETUSER", "anna", "~shop/*") == b"OK"
+        other = ("DOC.GET", "shop/private", "a")
+        assert error_of(anna.call(*other)) == "NOPERM No permissions to access a key"
+        assert call(server, "ACL", "SETUSER", "anna", "~shop%2Fprivate/*") == b"OK"
+        assert b'"a":3' in anna.call(*other)
 
 
 def test_a_monitor_that_lost_the_right_is_closed(server):

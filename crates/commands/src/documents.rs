@@ -10,7 +10,8 @@
 //! - In a transaction, a command sees the writes of earlier commands.
 
 use documents::{
-    DocError, DocRev, DocumentView, EditRequest, LOCAL_PREFIX, NewDocument, Pick, Snapshot, check_id,
+    DocError, DocRev, DocumentView, EditRequest, LOCAL_PREFIX, NewDocument, Pick, Snapshot, USERS_DATABASE,
+    check_id,
 };
 use engine::{CommandError, Context, unit::Named};
 pub(crate) use rows::ROWS;
@@ -53,6 +54,12 @@ fn get(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
         return Err(CommandError::Syntax);
     }
     let Named { database, id } = name(args)?;
+    if database == USERS_DATABASE {
+        return Err(CommandError::Text(
+            "FORBIDDEN Documents of _users are read over HTTP alone, which shows users only their own: they hold hashes of \
+             passwords.",
+        ));
+    }
     let pick = match args.get(3).map(parse_rev).transpose()? {
         None => Pick::Winner,
         Some(DocRev::Tree(rev)) => Pick::Rev(rev),

@@ -75,9 +75,19 @@ fn judge_one<'b>(
     rights.judge(&Call { command: found.id(), first_arg: args.get(1), keys: &keys, channels: &channels })
 }
 
-/// The key for which a user needs rights to use a document: `DATABASE/ID`.
+/// The key for which a user needs rights to use a document: `DATABASE/ID`. A slash in the name of the
+/// database is `%2F`, as in paths over HTTP: `shop/*` is no pattern for the database `shop/private`.
 fn document_key(args: Args<'_>) -> Vec<u8> {
-    [args.at(1), b"/", args.at(2)].concat()
+    let mut key = Vec::with_capacity(args.at(1).len() + args.at(2).len() + 1);
+    for byte in args.at(1) {
+        match byte {
+            b'/' => key.extend_from_slice(b"%2F"),
+            byte => key.push(*byte),
+        }
+    }
+    key.push(b'/');
+    key.extend_from_slice(args.at(2));
+    key
 }
 
 /// Notes that a call was denied to the user of a session, and returns the error.

@@ -49,6 +49,11 @@ fn errors_have_the_names_and_texts_of_couchdb() {
     let mut server = server();
     server.check(&[
         ("DOC.GET nothing a", "-NOTFOUND Database does not exist."),
+        (
+            "DOC.GET _users org.couchdb.user:a",
+            "-FORBIDDEN Documents of _users are read over HTTP alone, which shows users only their own: they hold hashes \
+             of passwords.",
+        ),
         ("DOC.PUT nothing a {}", "-NOTFOUND Database does not exist."),
         ("DOC.PUT orders a 7", "-BADREQUEST Document must be a JSON object"),
         (r#"DOC.PUT orders a '{"n": 1e310}'"#, "-BADREQUEST invalid UTF-8 JSON"),
