@@ -100,7 +100,7 @@ impl Loaded {
 
 impl Vm {
     /// Loads a library. Only the clock and the log of `calls` are used. The load fails when the clock reaches
-    /// `deadline_us`. The meter is not [reset](Meter::reset).
+    /// `deadline_us`. The meter is not [reset](crate::Meter::reset).
     ///
     /// # Errors
     /// If it is not a valid library, takes too long or is stopped; the text says why.

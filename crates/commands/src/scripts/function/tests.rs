@@ -334,13 +334,14 @@ fn replies_wait_for_the_record_of_the_library_that_they_depend_on() {
 
 #[test]
 fn loading_ends_when_it_takes_long_or_the_server_ends() {
-    let slow =
-        |name: &str, function: &str| format!("{}for i = 1, 1000 do local j = i end", code(name, &[function]));
+    let slow = |name: &str, function: &str| {
+        format!("{}for i = 1, 600000 do local j = i end", code(name, &[function]))
+    };
     let (first, second) = (slow("a", "f"), slow("b", "g"));
     let late = "-ERR Error registering functions: ERR FUNCTION LOAD timeout";
     let mut server = TestServer::new();
-    let takes = |server: &TestServer, ms: u64| {
-        server.host.command_us.store(ms * 1000, std::sync::atomic::Ordering::Relaxed);
+    let takes = |server: &TestServer, us: u64| {
+        server.host.command_us.store(us, std::sync::atomic::Ordering::Relaxed);
     };
     let load = |server: &mut TestServer, code: &str| {
         server.run_args(&[b"FUNCTION", b"LOAD", b"REPLACE", code.as_bytes()])
@@ -348,13 +349,14 @@ fn loading_ends_when_it_takes_long_or_the_server_ends() {
     let restore = |server: &mut TestServer, payload: &[u8]| {
         server.run_args(&[b"FUNCTION", b"RESTORE", payload, b"REPLACE"])
     };
-    // Each reading of the clock takes 100 ms, and loading a library reads it some tens of times.
-    takes(&server, 100);
+    // Each reading of the clock takes so long. Loading one of these libraries reads it some thousand times,
+    // and more often if a reading takes more than 100 us.
+    takes(&server, 100_000);
     assert_eq!(load(&mut server, &first), late);
-    takes(&server, 4);
+    takes(&server, 10);
     assert_eq!((load(&mut server, &first), load(&mut server, &second)), ("\"a\"".into(), "\"b\"".into()));
     let payload = dump(&mut server);
-    takes(&server, 45);
+    takes(&server, 90);
     let single = rdb::dump_libraries([&*first].into_iter().map(str::as_bytes));
     assert_eq!(restore(&mut server, &single), "+OK");
     assert_eq!(restore(&mut server, &payload), late, "all of them have one deadline");
