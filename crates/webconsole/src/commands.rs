@@ -226,6 +226,6 @@ mod tests {
         assert_eq!(needy(ConnectionNeed::Transaction), "discard exec multi unwatch watch");
         let state = "auth client|caching client|reply client|tracking hello lease quit reset";
         assert_eq!(needy(ConnectionNeed::State), state);
-        assert_eq!(needy(ConnectionNeed::Server), "group|join group|peer replicate");
+        assert_eq!(needy(ConnectionNeed::Server), "group|join group|peer psync replconf replicate sync");
     }
 }
