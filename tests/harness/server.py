@@ -30,6 +30,8 @@ UNDER_TEST = os.environ.get("SHEAF_TEST_SERVER", "sheaf")
 # For a start whose ports nobody is told.
 ANY_PORTS = ("--port", "0", "--http-port", "0")
 BIND_TRIES = 5
+# Several test processes may together have claimed nearly half of all ports.
+PORT_TRIES = 200
 PR_SET_PDEATHSIG = 1
 LIBC = ctypes.CDLL(None)
 
@@ -67,12 +69,12 @@ def free_port() -> int:
     """
     lowest, _ = Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()
     candidates = range(int(lowest) // 2, int(lowest))
-    for port in random.SystemRandom().sample(candidates, BIND_TRIES):
+    for port in random.SystemRandom().sample(candidates, PORT_TRIES):
         with contextlib.suppress(OSError), socket.socket() as probe:
             probe.bind(("127.0.0.1", port))
             if _claimed(port):
                 return port
-    raise AssertionError(f"no free port in {candidates} in {BIND_TRIES} tries")
+    raise AssertionError(f"no free port in {candidates} in {PORT_TRIES} tries")
 
 
 def environment() -> dict[str, str]:

@@ -144,8 +144,8 @@ pub(super) fn bearer_token(headers: &HeaderMap) -> Option<&str> {
     scheme.eq_ignore_ascii_case("bearer").then_some(token.trim())
 }
 
-/// The user with this name and password, who has the right to this resource, if one is given. A password that
-/// takes long to check is checked on a thread that serves no clients.
+/// The user with this name and password; if a resource is given, only a user with the right to it. A password
+/// that takes long to check is checked on a thread that serves no clients.
 ///
 /// # Errors
 /// There is no such user, the address has to wait, or the server loads its data.

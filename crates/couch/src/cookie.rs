@@ -224,7 +224,7 @@ impl Sessions {
         }
     }
 
-    /// Whether the session of a user who has shown this was ended.
+    /// Whether the session was ended by a logout. `false` for a user without a session.
     pub(super) fn has_logged_out(&self, shown: &Shown) -> bool {
         match shown {
             Shown::Cookie { session, begun_s, .. } => self.logged_out.lock().has(*session, *begun_s),

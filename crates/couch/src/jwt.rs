@@ -1,11 +1,11 @@
-//! JSON Web Tokens: who sends a request, and in which roles, as another server has signed it.
+//! JSON Web Tokens: the name and the roles of the sender of a request, signed by another server.
 //!
 //! ```text
 //! Authorization: Bearer HEADER.CLAIMS.SIGNATURE -> Unverified -> its key (jwt_keys) -> claims -> Claimed
 //! ```
 //!
-//! What it is: the judgement about one token, as CouchDB's `jwt_auth` makes it. What it is not: an issuer of
-//! tokens, or a list of them: a token holds until it ends, and its user needs no document in `_users`.
+//! It judges one token, as CouchDB's `jwt_auth` does. It issues no tokens and keeps no list of them: a token
+//! holds until it ends, and its user needs no document in `_users`.
 //!
 //! Invariants
 //! - The kind of a key decides which algorithms it verifies, not the token: the public key of RSA is no

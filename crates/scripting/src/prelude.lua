@@ -7,7 +7,6 @@ local redis, libraries, caught, blame, compile, registrar, before_coroutine = ..
 local error, getfenv, next, pairs, pcall, xpcall, rawget, rawset, setmetatable, tostring, type =
   error, getfenv, next, pairs, pcall, xpcall, rawget, rawset, setmetatable, tostring, type
 local concat, insert, sort = table.concat, table.insert, table.sort
-local foreach, foreachi = table.foreach, table.foreachi
 local create, resume, wrap = coroutine.create, coroutine.resume, coroutine.wrap
 local gsub = libraries.string.gsub
 local collectgarbage = collectgarbage
@@ -78,24 +77,16 @@ local function counted(run)
   end
 end
 
-function tables.foreach(table, run)
-  if type(table) ~= 'table' then
-    bad_argument(1, 'foreach', 'table', table)
+for name, native in pairs({ foreach = table.foreach, foreachi = table.foreachi }) do
+  tables[name] = function(table, run)
+    if type(table) ~= 'table' then
+      bad_argument(1, name, 'table', table)
+    end
+    if type(run) ~= 'function' then
+      bad_argument(2, name, 'function', run)
+    end
+    return native(table, is_own(run) and counted(run) or run)
   end
-  if type(run) ~= 'function' then
-    bad_argument(2, 'foreach', 'function', run)
-  end
-  return foreach(table, is_own(run) and counted(run) or run)
-end
-
-function tables.foreachi(table, run)
-  if type(table) ~= 'table' then
-    bad_argument(1, 'foreachi', 'table', table)
-  end
-  if type(run) ~= 'function' then
-    bad_argument(2, 'foreachi', 'function', run)
-  end
-  return foreachi(table, is_own(run) and counted(run) or run)
 end
 
 -- Tables up to this length are sorted without a comparison function. A longer one could take for ever with an

@@ -15,7 +15,7 @@
 
 use std::{collections::VecDeque, sync::Arc};
 
-use engine::{Executor, Host, Interests, Session, clients::Connected};
+use engine::{Executor, Host, Interests};
 use engine::{
     conversation::{Conversation, ConversationState, Round},
     log_messages::LogMessages,
@@ -28,6 +28,7 @@ use pubsub::{
 use storage::{Durability, Flush, Log};
 use wire::{DecodeLimits, Limits, Protocol, RequestBatch, Value, decode};
 
+use crate::host::session_of;
 use crate::{Recovered, Violation, WorldOptions, recover, sim_host, start::WORKERS};
 
 /// The channels, which the host treats as durable.
@@ -97,24 +98,13 @@ impl ChannelWorld {
             executor
         };
         let executors = (0..WORKERS).map(executor).collect();
-        let publisher = |index: usize| {
-            let (peer, local) = (format!("sim:{index}"), "sim:0".to_string());
-            let connected = Connected {
-                peer,
-                peer_uid: None,
-                local,
-                fd: 0,
-                now_ms: clock.unix_ms(),
-                signaller: Box::new(|_, _| {}),
-            };
-            Publisher {
-                conversation: Conversation::new(Session::new(host.clients.register(connected), true)),
-                state: ConversationState::Idle,
-                next: [0; CHANNELS.len()],
-                due: VecDeque::new(),
-                received: Vec::new(),
-                acknowledged: [0; CHANNELS.len()],
-            }
+        let publisher = |index: usize| Publisher {
+            conversation: Conversation::new(session_of(&host, index, Box::new(|_, _| {}))),
+            state: ConversationState::Idle,
+            next: [0; CHANNELS.len()],
+            due: VecDeque::new(),
+            received: Vec::new(),
+            acknowledged: [0; CHANNELS.len()],
         };
         let publishers = (0..options.clients).map(publisher).collect();
         let reader = |number: u64| Reader {

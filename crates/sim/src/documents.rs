@@ -20,7 +20,7 @@ use documents::{
     Compaction, Documents, Due, EditRequest, Limits as DocumentLimits, NewDocument, Step, StoreError,
 };
 use engine::conversation::{Conversation, ConversationState, Round};
-use engine::{Executor, Host, Interests, Session, clients::Connected};
+use engine::{Executor, Host, Interests};
 use env::{Clock, Disk, Prng, SimClock, SimDisk};
 use keyspace::{Keyspace, encode_documents_into};
 use lsn::Lsn;
@@ -30,6 +30,7 @@ use wire::{Limits, RequestBatch, Value};
 
 pub use self::model::{DocumentContent, Held, documents_of};
 use self::{client::Client, model::Edit};
+use crate::host::session_of;
 use crate::{
     Recovered, Sabotage, Violation, WorldOptions, recover_documents, sim_host, snapshotting, start::WORKERS,
 };
@@ -85,18 +86,8 @@ impl DocumentWorld {
             executor
         };
         let executors = (0..WORKERS).map(executor).collect();
-        let client = |index: usize| {
-            let (peer, local) = (format!("sim:{index}"), "sim:0".to_string());
-            let connected = Connected {
-                peer,
-                peer_uid: None,
-                local,
-                fd: 0,
-                now_ms: clock.unix_ms(),
-                signaller: Box::new(|_, _| {}),
-            };
-            Client::new(Conversation::new(Session::new(host.clients.register(connected), true)))
-        };
+        let client =
+            |index: usize| Client::new(Conversation::new(session_of(&host, index, Box::new(|_, _| {}))));
         let clients = (0..options.clients).map(client).collect();
         Ok(DocumentWorld {
             disk,

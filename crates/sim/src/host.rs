@@ -9,8 +9,12 @@ use std::sync::{Arc, Mutex, OnceLock};
 use documents::Documents;
 use engine::{
     CancelAnswer, CommandStats, DebugAccess, DurableChannels, EventClass, Host, Loading, LogLevel,
-    MemoryFigures, MemoryLimits, Persistence, Process, Responder, SaveAnswer, SettingsInForce, ShutdownMode,
-    clients::Clients, group::NoGroup, replication::Standalone, users::Users,
+    MemoryFigures, MemoryLimits, Persistence, Process, Responder, SaveAnswer, Session, SettingsInForce,
+    ShutdownMode,
+    clients::{Clients, Connected, Signaller},
+    group::NoGroup,
+    replication::Standalone,
+    users::Users,
 };
 use env::{Clock, SimClock};
 use keyspace::EvictionPolicy;
@@ -47,6 +51,19 @@ pub fn sim_host(
         process: Arc::new(Fixed { event_classes: EventClass::NONE }),
     };
     (host, dead_log)
+}
+
+/// The session of a client that has just connected.
+pub(crate) fn session_of(host: &Host, index: usize, signaller: Signaller) -> Session {
+    let connected = Connected {
+        peer: format!("sim:{index}"),
+        peer_uid: None,
+        local: "sim:0".into(),
+        fd: 0,
+        now_ms: host.clock.unix_ms(),
+        signaller,
+    };
+    Session::new(host.clients.register(connected), true)
 }
 
 /// The host, with keyspace notifications for all changes.

@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex};
 
 use engine::conversation::{Conversation, ConversationState, Round};
 use engine::{
-    Executor, Host, Interests, Row, Session,
-    clients::{Connected, Signal, Signaller},
+    Executor, Host, Interests, Row,
+    clients::{Signal, Signaller},
 };
 use env::{Clock, Prng, SimClock, SimDisk, sim::SimDiskOptions};
 use keyspace::Keyspace;
@@ -17,6 +17,7 @@ use lsn::Lsn;
 use storage::{Durability, Log};
 use wire::{DecodeLimits, Limits, RequestBatch, decode};
 
+use crate::host::session_of;
 use crate::{Recovered, WorldOptions, recover, sim_host};
 
 /// Excluded commands: they concern the process or its group instead of data, or turn the connection into a
@@ -109,7 +110,7 @@ impl SingleServer {
             Executor::new(commands::table(), keyspace.clone(), Arc::<Interests>::default(), stats, 1);
         executor.attach(log.appender());
         let answers = Answers::default();
-        let conversation = conversation(&host, &clock, answers.clone());
+        let conversation = conversation(&host, answers.clone());
         let batch = RequestBatch::new();
         SingleServer { options, clock, disk, keyspace, log, host, executor, batch, conversation, answers }
     }
@@ -151,7 +152,7 @@ impl SingleServer {
             match state {
                 ConversationState::Idle => return,
                 ConversationState::Closing => {
-                    self.conversation = conversation(&self.host, &self.clock, self.answers.clone());
+                    self.conversation = conversation(&self.host, self.answers.clone());
                     return;
                 }
                 ConversationState::Blocked => self.end_wait(),
@@ -245,13 +246,11 @@ fn is_sent(row: &Row) -> bool {
 }
 
 /// A conversation whose signaller puts the answers to a blocked command into `answers`.
-fn conversation(host: &Host, clock: &SimClock, answers: Answers) -> Conversation {
-    let (peer, local) = ("sim:1".to_string(), "sim:0".to_string());
+fn conversation(host: &Host, answers: Answers) -> Conversation {
     let signaller: Signaller = Box::new(move |_, signal| {
         if let Signal::Answer { bytes, gate } = signal {
             answers.lock().expect("no panic under the lock").push((bytes, gate));
         }
     });
-    let connected = Connected { peer, peer_uid: None, local, fd: 0, now_ms: clock.unix_ms(), signaller };
-    Conversation::new(Session::new(host.clients.register(connected), true))
+    Conversation::new(session_of(host, 1, signaller))
 }

@@ -19,10 +19,7 @@ use std::{
 };
 
 use engine::conversation::{Conversation, ConversationState, Round};
-use engine::{
-    Executor, Host, Interests, Session,
-    clients::{Connected, Signal},
-};
+use engine::{Executor, Host, Interests, clients::Signal};
 use env::{Clock, Prng, SimClock, SimDisk};
 use keyspace::{DbId, Keyspace, View, slot_of};
 use lsn::Lsn;
@@ -30,6 +27,7 @@ use recovery::recover::RecoverError;
 use storage::{Flush, Log};
 use wire::{DecodeLimits, Limits, RequestBatch, Value, decode};
 
+use crate::host::session_of;
 use crate::{
     Ledger, Recovered, Sabotage, Violation, WorldOptions, ledger::Element, recover, sim_host, start::WORKERS,
 };
@@ -108,10 +106,7 @@ impl QueueWorld {
     fn connect(&self, index: usize) -> Client {
         let signalled = self.signalled.clone();
         let signaller = Box::new(move |id, signal| signalled.lock().expect("one thread").push((id, signal)));
-        let (peer, local) = (format!("sim:{index}"), "sim:0".to_string());
-        let connected =
-            Connected { peer, peer_uid: None, local, fd: 0, now_ms: self.clock.unix_ms(), signaller };
-        let session = Session::new(self.host.clients.register(connected), true);
+        let session = session_of(&self.host, index, signaller);
         Client::new(Conversation::new(session), index % WORKERS)
     }
 

@@ -14,8 +14,7 @@
 use std::{path::Path, sync::Arc};
 
 use engine::{
-    Executor, Host, Interests, Notice, Session,
-    clients::Connected,
+    Executor, Host, Interests, Notice,
     conversation::{Conversation, ConversationState, Round},
     tick::Action,
 };
@@ -25,6 +24,7 @@ use recovery::recover::RecoverError;
 use storage::{Flush, Log, Prepare};
 use wire::{Limits, RequestBatch};
 
+use crate::host::session_of;
 use crate::{
     Command, DeadLog, LyingDisk, Oracle, Recovered, Sabotage, SimClient, Violation, Workload, WorldOptions,
     content_of,
@@ -98,16 +98,7 @@ impl World {
         };
         let workers = (0..WORKERS).map(worker).collect();
         let client = |index: usize| {
-            let (peer, local) = (format!("sim:{index}"), "sim:0".to_string());
-            let connected = Connected {
-                peer,
-                peer_uid: None,
-                local,
-                fd: 0,
-                now_ms: clock.unix_ms(),
-                signaller: Box::new(|_, _| {}),
-            };
-            let session = Session::new(host.clients.register(connected), true);
+            let session = session_of(&host, index, Box::new(|_, _| {}));
             SimClient::new(Conversation::new(session), index % WORKERS)
         };
         let clients = (0..options.clients).map(client).collect();

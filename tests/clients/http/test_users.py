@@ -382,9 +382,9 @@ def test_attachments_of_refused_changes_are_discarded(admin):
     # As many uploads as a database keeps at once, each larger than what is stored with its document.
     data = base64.b64encode(bytes(256 * 1024 + 1)).decode()
     large = {"_attachments": {"x": {"content_type": "text/plain", "data": data}}}
-    request = json.dumps(_user("bert", "pear") | large).encode()
+    own = f"/_users/{_id('anna')}"
     with Couch(admin.server.http_port, ("anna", "apple")) as anna:
+        refused = json.dumps(anna.ok("GET", own) | large | {"roles": ["admins"]}).encode()
         for _ in range(1025):
-            answer = anna.send("PUT", f"/_users/{_id('bert')}", request)
-            assert answer.told() == (403, "forbidden", "You may only update your own user document.")
-    admin.put("_users", _user("bert", "pear") | large)
+            assert anna.send("PUT", own, refused).told() == (403, "forbidden", "Only _admin may edit roles")
+        assert anna.send("PUT", own, anna.ok("GET", own) | large).status == 201

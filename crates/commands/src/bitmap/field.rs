@@ -110,7 +110,7 @@ fn get_all(cx: &mut Context<'_, '_>, key: &[u8], operations: &[Operation]) -> Re
     Ok(())
 }
 
-/// What an operation has done to its field.
+/// The effect of an operation on its field.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Stored {
     /// It has only read it.

@@ -9,8 +9,8 @@ use wire::{Args, number::parse_i64};
 /// The longest address that a replica may announce, as in Redis: that of a name.
 const ADDRESS_BYTES_MAX: usize = 255;
 
-/// `REPLCONF option value [option value ...]`: what a replica says of itself before PSYNC. Its
-/// acknowledgements (ACK) come on the connection that it has handed over, and are not read here.
+/// `REPLCONF option value [option value ...]`: the properties of a replica, sent before PSYNC. Its
+/// acknowledgements (ACK) come after PSYNC, when its connection has left the worker, and are not read here.
 pub(super) fn replconf(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
     if args.len().is_multiple_of(2) {
         return Err(CommandError::Syntax);

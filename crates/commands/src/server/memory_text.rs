@@ -130,7 +130,7 @@ mod tests {
         assert_eq!(diagnosis(&healthy(), &LIMITS), "Nothing to complain about.\n");
         let empty = Usage { data: MIB, ..Usage::default() };
         assert!(diagnosis(&empty, &LIMITS).starts_with("There is hardly any data"));
-        // What a process that has just started has, and had while it started.
+        // The memory of a process that has just started, and its peak during the start.
         let mut new = Usage { data: 0, ..healthy() };
         (new.figures.resident_bytes, new.figures.resident_bytes_max) = (45 * MIB, 90 * MIB);
         assert!(diagnosis(&new, &LIMITS).starts_with("There is hardly any data"));
