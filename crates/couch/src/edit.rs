@@ -58,8 +58,9 @@ impl Edit {
                 writer.edit(edit).map(DocRev::Tree)
             }
             Edit::User(edit, stored, editor) => {
-                stored.into_iter().for_each(Stored::taken);
+                // If the document is refused, its chunks are discarded with `stored`.
                 editor.check(writer, &edit)?;
+                stored.into_iter().for_each(Stored::taken);
                 writer.edit_user(edit).map(DocRev::Tree)
             }
             Edit::Local { id, rev, deleted: false, body } => {

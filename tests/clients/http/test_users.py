@@ -376,3 +376,15 @@ def test_the_key_of_sessions_and_hashes_of_passwords_are_not_shown(admin):
         assert connection.call("CONFIG", "GET", "http:*") == []
     for secret in ("apple", token, "wrong-password"):
         assert secret not in admin.server.log()
+
+
+def test_attachments_of_refused_changes_are_discarded(admin):
+    # As many uploads as a database keeps at once, each larger than what is stored with its document.
+    data = base64.b64encode(bytes(256 * 1024 + 1)).decode()
+    large = {"_attachments": {"x": {"content_type": "text/plain", "data": data}}}
+    request = json.dumps(_user("bert", "pear") | large).encode()
+    with Couch(admin.server.http_port, ("anna", "apple")) as anna:
+        for _ in range(1025):
+            answer = anna.send("PUT", f"/_users/{_id('bert')}", request)
+            assert answer.told() == (403, "forbidden", "You may only update your own user document.")
+    admin.put("_users", _user("bert", "pear") | large)
