@@ -55,12 +55,21 @@ pub struct RowTotals {
 pub struct Totals {
     /// Keys evicted to make room.
     pub evicted_keys: u64,
-    /// Keys that active expiry has removed.
+    /// Keys that were removed or replaced after their deadline.
     pub expired_keys: u64,
+    /// Fields of hashes that were removed after their deadline.
+    pub expired_fields: u64,
     /// Reads of keys that existed.
     pub keyspace_hits: u64,
     /// Reads of absent keys.
     pub keyspace_misses: u64,
+}
+
+/// What a unit has removed because its time was over.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Expired {
+    pub(crate) keys: u64,
+    pub(crate) fields: u64,
 }
 
 /// The counters of one worker, of one thread for long units, or of the thread that applies a leader's log.
@@ -71,6 +80,7 @@ pub struct WorkerStats {
     rows: Box<[RowStats]>,
     evicted: AtomicU64,
     expired: AtomicU64,
+    expired_fields: AtomicU64,
     hits: AtomicU64,
     misses: AtomicU64,
     hot_keys: Mutex<HotKeys>,
@@ -113,8 +123,12 @@ impl WorkerStats {
         Self::bump(&self.evicted, 1);
     }
 
-    pub(crate) fn expired(&self, keys: u64) {
-        Self::bump(&self.expired, keys);
+    #[inline]
+    pub(crate) fn expired(&self, expired: Expired) {
+        if expired != Expired::default() {
+            Self::bump(&self.expired, expired.keys);
+            Self::bump(&self.expired_fields, expired.fields);
+        }
     }
 
     /// Counts a read of a key as a hit or a miss.
@@ -195,6 +209,7 @@ impl CommandStats {
         Totals {
             evicted_keys: sum(|worker| &worker.evicted),
             expired_keys: sum(|worker| &worker.expired),
+            expired_fields: sum(|worker| &worker.expired_fields),
             keyspace_hits: sum(|worker| &worker.hits),
             keyspace_misses: sum(|worker| &worker.misses),
         }
@@ -225,7 +240,9 @@ impl CommandStats {
         for worker in &self.workers {
             *worker.hot_keys.lock() = HotKeys::default();
             worker.errors.reset();
-            for counter in [&worker.evicted, &worker.expired, &worker.hits, &worker.misses] {
+            for counter in
+                [&worker.evicted, &worker.expired, &worker.expired_fields, &worker.hits, &worker.misses]
+            {
                 counter.store(0, Ordering::Relaxed);
             }
         }
