@@ -1,9 +1,14 @@
 //! The treatment of groups' references to an entry that is removed (KEEPREF, DELREF, ACKED).
 
 use engine::Context;
-use keyspace::{KeyOp, Listed, StreamHead, StreamId, StreamView};
+use keyspace::{GroupView, KeyOp, Listed, StreamHead, StreamId, StreamView};
 
 use super::stream;
+
+/// The maximum size of an id in a record, in bytes.
+const ID_BYTES: usize = 20;
+/// The maximum size of an effect besides its key, its group and its ids, in bytes.
+const EFFECT_BYTES: usize = 64;
 
 /// The treatment of pending entries when their stream entry is removed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -33,6 +38,20 @@ impl References {
     /// Whether all groups have read and acknowledged an entry.
     pub(super) fn none_to(stream: StreamView<'_>, id: StreamId) -> bool {
         stream.groups().all(|(_, group)| id <= group.position().last_id && group.pending(id).is_none())
+    }
+
+    /// An upper bound of the bytes that the removal of so many entries adds to a record, with one more effect
+    /// on the key.
+    pub(super) fn record_bytes_max(self, stream: StreamView<'_>, key: &[u8], entries: usize) -> u64 {
+        let of_group = |(name, group): (&[u8], GroupView<'_>)| match group.pending_len() {
+            0 => 0,
+            pending => EFFECT_BYTES + key.len() + name.len() + pending.min(entries) * ID_BYTES,
+        };
+        let of_groups = match self {
+            References::Deleted => stream.groups().map(of_group).sum(),
+            References::Kept | References::Acknowledged => 0,
+        };
+        (2 * (EFFECT_BYTES + key.len()) + entries * ID_BYTES + of_groups) as u64
     }
 
     /// Removes entries from the pending lists of all groups.
