@@ -58,6 +58,10 @@ impl References {
     pub(super) fn drop_to(cx: &mut Context<'_, '_>, key: &[u8], ids: &[StreamId]) {
         let db = cx.db();
         let Ok(Some(stream)) = stream(cx.unit.peek(db, key)) else { return };
+        // A client may name an id many times; each group lists it once.
+        let mut ids = ids.to_vec();
+        ids.sort_unstable();
+        ids.dedup();
         let mut pending = Vec::new();
         for (name, group) in stream.groups().filter(|(_, group)| group.pending_len() > 0) {
             let ids: Vec<_> = ids.iter().copied().filter(|&id| group.pending(id).is_some()).collect();
