@@ -7,7 +7,7 @@ const COMMIT_DIGITS: usize = 12;
 
 fn main() {
     println!("cargo::rerun-if-env-changed=SHEAF_COMMIT");
-    // Changes with every commit and checkout.
+    // This file changes with every commit and checkout.
     if let Some(log) =
         git(&["rev-parse", "--git-path", "logs/HEAD"]).filter(|log| std::fs::exists(log).unwrap_or(false))
     {

@@ -2,6 +2,7 @@
 that do not acknowledge.
 """
 
+import contextlib
 import json
 import re
 import signal
@@ -14,6 +15,7 @@ from harness.couch import Couch
 from harness.replicas import call, error_of, follower_of, has_role, info, wait_following, wait_same
 from harness.resp import encode
 from harness.server import run_sheaf
+from harness.volume import MIB, Volume
 from harness.waiting import wait_until
 
 pytestmark = pytest.mark.sheaf_only
@@ -205,6 +207,20 @@ def test_all_doors_say_that_replicas_for_acknowledgements_are_missing(new_server
     assert call(leader, "SET", "a", 1) == b"OK"
     replica.kill()
     wait_until("the verdict", lambda: verdicts(leader) == {"too_few_acks"})
+
+
+def test_all_doors_say_that_a_replica_with_a_stalled_disk_acknowledges_nothing(new_server, tmp_path):
+    leader = new_server(extra=("--ack-replicas", "1", "--ack-timeout", "1")).start()
+    with contextlib.closing(Volume(tmp_path, 200 * MIB)) as volume:
+        replica = follower_of(new_server, leader, directory=volume.root / "data")
+        wait_until("the verdict", lambda: verdicts(leader) == {""})
+        with volume.stalled():
+            assert error_of(call(leader, "SET", "a", 1)).startswith("NOREPLICAS")
+            wait_until("the verdict", lambda: verdicts(leader) == {"too_few_acks"})
+            assert info(leader)["connected_slaves"] == "1", "it is heard all the time"
+        wait_until("the verdict", lambda: verdicts(leader) == {""})
+        wait_until("writes to be acknowledged", lambda: call(leader, "SET", "a", 2) == b"OK")
+        replica.kill()
 
 
 def test_all_doors_say_that_the_lead_was_given_up(new_server):

@@ -466,6 +466,15 @@ def test_a_replica_without_data_does_not_fence_the_leader_of_another_group(new_s
     wait_same(other, replica)
 
 
+def test_a_server_that_is_told_to_stop_while_it_changes_its_role_stops(new_server):
+    leader = new_server().start()
+    for _ in range(5):
+        server = new_server().start()
+        assert call(server, "REPLICAOF", "127.0.0.1", leader.port) == b"OK"
+        server.wait_for_log("stopping")
+        assert server.stop() == 0
+
+
 def test_a_replica_restarted_without_its_flag_stays_a_replica(new_server):
     """It remembers its leader; to lead, it must be told so."""
     leader = new_server().start()

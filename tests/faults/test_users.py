@@ -8,7 +8,7 @@ import redis
 
 from harness.couch import Couch
 from harness.groups import group_of, others, wait_leader, wait_voters
-from harness.replicas import call, error_of, follower_of, wait_same
+from harness.replicas import call, error_of, follower_of, wait_following, wait_same
 from harness.resp import Closed, encode
 from harness.server import run_sheaf
 from harness.waiting import wait_until
@@ -424,6 +424,19 @@ def test_passwords_come_from_files(new_server, tmp_path):
         # Redis shows passwords, but has no files for those that nobody may see, and no second door.
         for name in ("requirepass", "masterauth", "primaryauth", "admin-password"):
             assert client.call("CONFIG", "GET", name) == [name.encode(), b""], name
+
+
+def test_a_replica_logs_in_as_a_user_whose_change_waits_for_it(new_server):
+    server = new_server().start()
+    assert call(server, "ACL", "SETUSER", "servers", "on", ">secret", "+replicate") == b"OK"
+    replica = follower_of(new_server, server, extra=AS_SERVERS)
+    for setting in (("ack-timeout", 1), ("ack-replicas", 1)):
+        assert call(server, "CONFIG", "SET", *setting) == b"OK"
+    replica.kill()
+    assert error_of(call(server, "ACL", "SETUSER", "servers", "+info")).startswith("NOREPLICAS")
+    replica.start()
+    wait_following(replica)
+    assert call(server, "SET", "k", "v") == b"OK"
 
 
 def test_an_unacknowledged_change_of_a_user_holds_up_only_that_user(new_server):

@@ -153,6 +153,7 @@ def test_a_demotion_ends_the_waits_and_a_promotion_does_not(pair, new_server):
     assert call(replica, "XADD", "st", "1-1", "a", "b") == b"1-1"
     assert reading.read() == [[b"st", [[b"1-1", [b"a", b"b"]]]]]
     wait_following(leader)
+    wait_applied(replica, leader)
     again = blocked(leader, "XREAD", "BLOCK", 0, "STREAMS", "st", "$")
     assert call(replica, "XADD", "st", "2-1", "a", "b") == b"2-1"
     assert again.read() == [[b"st", [[b"2-1", [b"a", b"b"]]]]]

@@ -205,16 +205,6 @@ class Group:
         return self.times[self.servers.index(server)]
 
 
-@contextlib.contextmanager
-def stalled(volume: Volume) -> Iterator[None]:
-    """No write to the volume ends within the block."""
-    subprocess.run(["fsfreeze", "--freeze", str(volume.root)], check=True)
-    try:
-        yield
-    finally:
-        subprocess.run(["fsfreeze", "--unfreeze", str(volume.root)], check=True)
-
-
 # -- kill -9 -----------------------------------------------------------------------------------------------------
 
 
@@ -395,7 +385,7 @@ def full_disk_of_follower(group: Group) -> None:
 def slow_disk(group: Group, server: Server) -> None:
     """The disk stands still for most of the time."""
     for _ in range(group.random.randrange(4, 10)):
-        with stalled(group.volume(server)):
+        with group.volume(server).stalled():
             group.wait(0.03, 0.3)
         group.wait(0.0, 0.05)
 
@@ -409,13 +399,13 @@ def slow_disk_of_follower(group: Group) -> None:
 
 
 def stalled_disk_of_leader(group: Group) -> None:
-    with stalled(group.volume(group.leader())):
+    with group.volume(group.leader()).stalled():
         group.wait(0.8, 3.0)
 
 
 def stalled_disk_of_follower_while_leader_dies(group: Group) -> None:
     leader, follower = group.leader(), group.random.choice(group.followers())
-    with stalled(group.volume(follower)):
+    with group.volume(follower).stalled():
         leader.kill()
         group.wait(0.3, 2.0)
     leader.start()

@@ -3,6 +3,7 @@
 import contextlib
 import os
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -27,6 +28,15 @@ class Volume:
         )
         if mounted.returncode != 0:
             pytest.skip(f"no loop mount on this machine: {mounted.stderr.strip()}")
+
+    @contextlib.contextmanager
+    def stalled(self) -> Iterator[None]:
+        """No write to the volume ends within the block."""
+        _run("fsfreeze", "--freeze", str(self.root))
+        try:
+            yield
+        finally:
+            _run("fsfreeze", "--unfreeze", str(self.root))
 
     def free_bytes(self) -> int:
         """The free space in bytes."""

@@ -1,8 +1,9 @@
 //! The log of denials: refused calls and failed logins, for ACL LOG.
 //!
 //! What it is: a short list in memory, newest first. A denial with the same reason, context, object and user
-//! as one of the newest entries, within a minute of it, is counted there, so that a client in a loop does not
-//! push out all other entries. What it is not: durable, or shared by the members of a group.
+//! as one of the newest entries, within a minute of that entry's last denial, is counted there, so that a
+//! client in a loop does not push out all other entries. What it is not: durable, or shared by the members of
+//! a group.
 //!
 //! Invariants
 //! - The log has at most as many entries as its limit; a limit of 0 turns it off.
@@ -30,7 +31,7 @@ pub enum Reason {
 }
 
 impl Reason {
-    /// All.
+    /// All reasons.
     pub const ALL: [Reason; 4] = [Reason::Command, Reason::Key, Reason::Channel, Reason::Auth];
 
     /// The name in ACL LOG.
@@ -69,9 +70,9 @@ impl Context {
 /// One denial.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Denial {
-    /// Why.
+    /// The reason of the denial.
     pub reason: Reason,
-    /// Where.
+    /// The context of the denied call or login.
     pub context: Context,
     /// The name of the command, key or channel; for a failed login, the name of the command.
     pub object: Box<[u8]>,

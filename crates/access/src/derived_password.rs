@@ -20,8 +20,8 @@ pub const ITERATIONS_DEFAULT: u32 = 600_000;
 /// The maximum number of iterations.
 pub const ITERATIONS_MAX: u32 = 10_000_000;
 
-/// The maximum bytes of a salt; a derived password with a longer one is refused, also in a record from
-/// elsewhere.
+/// The maximum bytes of a salt; a derived password with a longer one is refused, also in a record of another
+/// server.
 pub const SALT_BYTES_MAX: usize = 256;
 
 /// The bytes of a derived key: at least half of a SHA-256, and no more than a SHA-512.

@@ -8,8 +8,8 @@
 //! user: after the wait the right password is accepted, however many guesses have failed.
 //!
 //! Invariants
-//! - An attempt sets the wait of the next one before its password is looked at, or before the verdict on its
-//!   password counts. So an address with many connections guesses no faster than with one.
+//! - The wait of the next attempt is set before an attempt learns whether its password is right. So an
+//!   address with many connections guesses no faster than with one.
 //! - A success forgets the failures of its own user alone. So the owner of one user cannot guess the password
 //!   of another one without waiting.
 //! - At most [`ADDRESSES_MAX`] addresses are known; the one that has failed longest ago is forgotten first.
@@ -88,7 +88,7 @@ impl Entry {
             None => self.failures.push((name.into(), 1)),
         }
         if self.failures.len() == USERS_MAX {
-            // A count without a name is forgotten for no user's success.
+            // The last count has no name, so that no user's success removes it.
             self.failures[USERS_MAX - 1].0 = Box::default();
         }
     }

@@ -24,7 +24,7 @@ pub enum RuleError {
 }
 
 impl RuleError {
-    /// The text.
+    /// The text of the error, without a prefix.
     pub const fn text(self) -> &'static str {
         match self {
             RuleError::Syntax => "Syntax error",
@@ -54,7 +54,7 @@ pub enum RulesError {
     Rule {
         /// The rule, without passwords.
         rule: Vec<u8>,
-        /// Why.
+        /// The reason of the refusal.
         error: RuleError,
     },
     /// A selector does not end.

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! sheaf backup DEST (fetch)                  server (routes -> session -> storage::CopyPlan)
-//!   POST   /_backup?session=S&resume=LSN -->  take a snapshot if there is none; pin it and the log behind it
+//!   POST   /_backup?session=S&resume=LSN -->  take a snapshot if there is none; pin it and the log after it
 //!   GET    /_backup/S/FILE, Range        -->  a file, up to its length in the copy
 //!   DELETE /_backup/S                    -->  release the pin
 //!   verify every byte, write backup.json
@@ -74,7 +74,8 @@ pub struct Offer {
     pub log_id: String,
     /// Where snapshot and log begin.
     pub begin_lsn: u64,
-    /// The end of the log in the copy: every write acknowledged before the session began lies before it.
+    /// The end of the log in the copy: every write that this server had acknowledged when the session began
+    /// lies before it.
     pub end_lsn: u64,
     /// The chain value at the end of the log, in hex; it stands for the whole log. Earlier servers omit it.
     #[serde(default)]

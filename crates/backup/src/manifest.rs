@@ -6,9 +6,9 @@
 //!
 //! Invariants
 //! - The backup is exactly the data named by the manifest: of each file the first `bytes`, stored as
-//!   `stored_as` if given, else under its name. Bytes behind them, and other files, belong to an unfinished
-//!   increment, or are no longer needed. (Or they belong to a later state of a backup that shares files with
-//!   this one by hard links.)
+//!   `stored_as` if given, else under its name. Later bytes of these files, and other files, belong to an
+//!   unfinished increment, or are no longer needed. (Or they belong to a later state of a backup that shares
+//!   files with this one by hard links.)
 //! - The manifest is replaced atomically; at that moment an increment becomes the backup.
 
 use std::{

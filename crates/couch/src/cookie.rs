@@ -45,8 +45,8 @@ const KEY_BYTES: usize = 32;
 const RENEWED_AT: u64 = 10;
 /// The maximum bytes of a cookie, which holds the name of a user.
 const COOKIE_BYTES_MAX: usize = 4 << 10;
-/// Limit of remembered logouts. At the limit, a further logout makes the server forget the earlier ones and
-/// reject all cookies issued until then.
+/// Limit of remembered logouts. If as many have not expired, a further logout makes the server forget them
+/// and reject all cookies issued until then.
 const LOGGED_OUT_MAX: usize = 1 << 16;
 /// Below this number of logouts, no expired ones are removed.
 const LOGGED_OUT_FEW: usize = 1 << 10;

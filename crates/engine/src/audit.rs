@@ -5,8 +5,8 @@
 //!                                                 -> XSUBSCRIBE __sheaf__:audit, sheaf tail --audit
 //! ```
 //!
-//! What it is: the entries until the server takes them, and their form. What it is not: a judge, or a writer
-//! of the log: that is the server, which puts the entries among its log lines where it may not write.
+//! What it is: the entries until the server takes them, and their form. It does not write: the server writes
+//! the entries to the log or, where it may not write there, to its own log lines.
 //!
 //! Invariants
 //! - No entry has a password: arguments are those that MONITOR shows, and the name of a login that failed is
@@ -29,13 +29,13 @@ use parking_lot::Mutex;
 /// The channel of the entries. No client publishes to it.
 pub const AUDIT_CHANNEL: &[u8] = b"__sheaf__:audit";
 
-/// Entries that wait to be written.
+/// The maximum number of entries that wait to be written.
 const WAITING_MAX: usize = 1024;
-/// Logins that fail and are entries, in a second.
+/// The maximum number of failed logins that become entries in one second.
 const LOGINS_PER_S_MAX: u32 = 20;
-/// Arguments of an action that its entry has.
+/// The maximum number of arguments in an entry; the others are left out.
 const ARGUMENTS_MAX: usize = 16;
-/// Bytes of one of them.
+/// The maximum bytes of one argument in an entry; the rest of the argument is left out.
 const ARGUMENT_BYTES_MAX: usize = 128;
 
 /// What was done, or tried.
@@ -88,18 +88,19 @@ impl Audit {
         self.is_on.load(Relaxed)
     }
 
-    /// Called once, by the server: `wake` is called when there are entries.
+    /// Sets `wake`, to be called after each action or login that is noted. The server calls this once.
     pub fn listen(&self, wake: impl Fn() + Send + Sync + 'static) {
         let _ = self.wake.set(Box::new(wake));
     }
 
-    /// Notes an action with its arguments, which have no secrets.
+    /// Notes an action with its arguments, which must have no secrets. The caller asks [`Audit::is_on`]
+    /// first.
     pub fn note<'a>(&self, action: Action<'_>, arguments: impl Iterator<Item = &'a [u8]>) {
         self.add(&mut self.waiting.lock(), action, arguments);
         self.wake();
     }
 
-    /// Notes that a login has failed.
+    /// Notes that a login has failed, if the audit is on.
     pub fn note_failed_login(&self, action: Action<'_>) {
         if !self.is_on() {
             return;

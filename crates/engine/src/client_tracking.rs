@@ -58,7 +58,7 @@ impl ClientTracking {
         self.interests.tracking().remember(slot, key, &self.tracker, invalidations);
     }
 
-    /// Whether the client that gets the invalidations in its place has disconnected.
+    /// Whether the invalidations are redirected to a client that has disconnected.
     pub fn is_redirect_broken(&self) -> bool {
         self.tracker.is_redirect_broken()
     }

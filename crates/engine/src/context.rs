@@ -224,7 +224,7 @@ impl Context<'_, '_> {
     pub fn handle(&mut self, row: &'static Row, args: Args<'_>) -> Result<bool, Retry> {
         let is_inner = self.in_transaction;
         self.row = Some(row);
-        // It may be the command that ends the audit.
+        // Asked before the command runs, because the command may turn the audit off.
         let is_audited = row.flags.has(Flags::AUDITED) && self.host.users.audit.is_on();
         let result = self.attempt(|cx| {
             if row.flags.has(Flags::WALKS) || args.len() > LONG_ELEMENTS {

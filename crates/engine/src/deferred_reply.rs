@@ -47,7 +47,7 @@ impl DeferredReply {
     #[cold]
     pub fn write(self, reply: &mut ReplyWriter<'_>) {
         let Some(&(first, _)) = self.parts.first() else { return };
-        // The bytes after the first place are keys and headers.
+        // The bytes after the first place are keys and headers only, so this copies little.
         let behind = reply.since(first).to_vec();
         reply.truncate(first);
         let mut done = 0;

@@ -98,7 +98,7 @@ impl EventClass {
         })
     }
 
-    /// Both sets.
+    /// The union of both sets.
     pub const fn or(self, other: EventClass) -> EventClass {
         EventClass(self.0 | other.0)
     }
@@ -237,10 +237,10 @@ impl Event {
 /// The positions that the notices of a unit wait for; [`Lsn::ZERO`]: none.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct NoticeGates {
-    /// What merely shows the unit's changes, to other clients.
+    /// For a notice that merely shows the unit's changes to other clients.
     pub(crate) shown: Lsn,
-    /// A message that is itself in the record of the unit: it is delivered when it is as durable as its
-    /// publisher is told.
+    /// For a message that is itself in the record of the unit: by the server's durability, a reply to its
+    /// publisher waits for the same position.
     pub(crate) logged: Lsn,
 }
 
@@ -281,7 +281,7 @@ impl Events {
         self.pending.borrow_mut().push(Notice::Event(event));
     }
 
-    /// Notes a message, to be published after the unit, and behind the notices noted before.
+    /// Notes a message, to be published after the unit, and after the notices noted before.
     pub(crate) fn note_message(&self, kind: Kind, channel: &[u8], payload: &[u8], is_logged: bool) {
         let (channel, payload) = (channel.into(), payload.into());
         let message = Message { is_logged, kind, channel, payload, gate: Lsn::ZERO };

@@ -16,7 +16,7 @@ use storage::{Appender, Durability};
 use wire::{Args, ReplyWriter};
 
 use crate::{
-    Context, Flags, Host, Interests, Keys, Notice, ReplyMode, Session, Unit,
+    Context, Flags, Host, Interests, Keys, Notice, ReplyMode, Row, Session, Unit,
     blocking::{PendingServe, PendingServes},
     channel_reader,
     context::{ADMITTED_BYTES, Retry, Surroundings},
@@ -70,7 +70,7 @@ pub struct Executor {
     pub(crate) scratch: Scratch,
     pub(crate) clock: AccessClock,
     random: Prng,
-    /// Commands until the next one that is sampled.
+    /// The number of commands up to the next one that is sampled, which is included.
     pub until_sample: u32,
     /// The commands that are timed in this round, besides sampled ones.
     pub watch: Watch,
@@ -85,8 +85,8 @@ pub struct Executor {
     pub(crate) rules: Rules,
     /// The users of this round.
     pub(crate) users: Arc<UserSet>,
-    /// The position of the newest change of users, until it is known to be committed: replies to a user that
-    /// has changed wait for it.
+    /// The position of the newest change of users; [`Lsn::ZERO`] once it is known to be committed. Until
+    /// then, with durability `strict`, replies to a user wait for the newest change of that user.
     users_changed: Lsn,
     pub(crate) bulk_bytes_max: usize,
     /// The Lua machine and the libraries of this worker.
@@ -158,10 +158,15 @@ impl Executor {
         }
     }
 
-    /// Makes a reply that depends on the rights of the session's user wait until that user is committed.
-    pub(crate) fn behind_user(&self, outcome: Outcome, session: &Session) -> Outcome {
+    /// Makes a reply that depends on the rights of the session's user wait until the newest change of that
+    /// user is committed. The commands with which servers connect to each other do not wait: the change may
+    /// be committed only once they follow this leader.
+    #[inline]
+    pub(crate) fn behind_user(&self, outcome: Outcome, row: &Row, session: &Session) -> Outcome {
         match outcome {
-            Outcome::Done { gate } => Outcome::Done { gate: gate.max(self.user_gate(session)) },
+            Outcome::Done { gate } if !row.flags.has(Flags::BETWEEN_SERVERS) => {
+                Outcome::Done { gate: gate.max(self.user_gate(session)) }
+            }
             other => other,
         }
     }
@@ -267,8 +272,8 @@ impl Executor {
         channel_reader::notify(&mut self.channels, session, event, &mut reply);
     }
 
-    /// Delivers notices whose gates are committed, in order. The clients that caused them were held back, if
-    /// at all, after their own rounds.
+    /// Delivers notices whose gates are committed, in order. The back-pressure that this causes is dropped:
+    /// the clients that caused the notices were held back, if at all, after their own rounds.
     pub fn publish_all(&mut self, notices: &[Notice]) {
         notices.iter().for_each(|notice| self.publish(notice));
         self.channels.take_backpressure();
@@ -633,7 +638,8 @@ impl Executor {
             appended.min(host.replication.shown_lsn())
         };
         let seen = if row.flags.has(Flags::READS_ALL) { shown() } else { seen };
-        Ok(Outcome::Done { gate: self.end_unit((seen, wrote), later, session, host, durability) })
+        let gate = self.end_unit((seen, wrote), later, session, host, durability);
+        Ok(self.behind_user(Outcome::Done { gate }, row, session))
     }
 
     /// Ends a client's unit after it has taken its position: notes its write, seals its notices, serves
@@ -656,7 +662,7 @@ impl Executor {
         if !later.is_empty() {
             self.serve_later(later, host);
         }
-        gate(session.effective_durability(durability), wrote, seen).max(self.user_gate(session))
+        gate(session.effective_durability(durability), wrote, seen)
     }
 }
 
@@ -676,7 +682,8 @@ pub(crate) fn notice_gates(durability: Durability, seen: Lsn) -> NoticeGates {
 }
 
 /// The position that must be committed before a reply may leave, if the newest position that the reply could
-/// show is `seen` and its unit `wrote` or did not. [`Lsn::ZERO`]: it may leave at once.
+/// show is `seen` and its unit `wrote` or did not. [`Lsn::ZERO`]: it may leave at once; [`Lsn::MAX`]: the log
+/// has failed, and it never leaves.
 #[inline]
 pub fn gate(durability: Durability, wrote: bool, seen: Lsn) -> Lsn {
     match durability {

@@ -1,7 +1,7 @@
 //! The interface to a group of servers that fails over by itself, as commands see it.
 //!
 //! The server implements it; where there is no group, [`NoGroup`] does. It is not the protocol between
-//! members: of that only the first command, GROUP PEER, passes through the commands.
+//! members, of which only the first message, GROUP PEER, is a command.
 
 use lsn::Lsn;
 
@@ -138,7 +138,7 @@ pub struct JoinRequest {
     pub address: Address,
     /// Where its documents are, on the same host.
     pub http_port: u16,
-    /// It is to keep the log and no data.
+    /// Whether it is to keep the log and no data.
     pub is_witness: bool,
 }
 
@@ -147,9 +147,9 @@ pub trait Group: Send + Sync {
     /// The group as this server sees it; `None` if it belongs to none.
     fn view(&self) -> Option<GroupView>;
 
-    /// Adds a member, as a learner at first. Answers `responder` with the group's id as a simple string once
-    /// the change is committed, or with an error. Where another member leads, the error begins with
-    /// `NOTLEADER`, then with the leader's address if it is known.
+    /// Adds a member, as a learner at first, or records the new address of a member. Answers `responder` with
+    /// the group's id as a simple string once the change is committed, or with an error. Where this server
+    /// does not lead, the error begins with `NOTLEADER`, followed by the leader's address if it is known.
     fn join(&self, request: JoinRequest, responder: Responder);
 
     /// Removes the member with this id; answers `responder` with OK once the change is committed, or with an
@@ -158,7 +158,7 @@ pub trait Group: Send + Sync {
 
     /// Hands the lead over to the member with this id, or to the voter with the most log. Answers `responder`
     /// with OK when that member has everything and its election is about to begin, because no reply leaves
-    /// afterwards; or with an error.
+    /// this server after that; or with an error.
     fn transfer(&self, to: Option<&str>, responder: Responder);
 }
 

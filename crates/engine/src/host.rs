@@ -199,9 +199,9 @@ pub trait SettingsInForce: Send + Sync {
         let _ = setting;
         false
     }
-    /// Sets all or none of the settings. Settings that belong to the data are not set but returned: they are
-    /// in force when [`SettingsInForce::apply_data_settings`] is called after their record has a position.
-    /// The error is the whole error text, prefix included.
+    /// Sets all or none of the settings. Settings that belong to the data are not set but returned: the
+    /// caller records them, and [`SettingsInForce::apply_data_settings`] then puts them in force. The error
+    /// is the whole error text, prefix included.
     ///
     /// # Errors
     /// An unknown or immutable setting, a wrong value, a setting that belongs to the data and may not change

@@ -75,7 +75,8 @@ type Waiters = BTreeMap<(DbId, u64), Arc<Waiter>>;
 #[derive(Debug)]
 pub struct Interests {
     count: AtomicUsize,
-    /// The number of registered waits with a condition.
+    /// The number of registrations of waiters with a condition: one for each key that such a waiter waits
+    /// for.
     conditions: AtomicUsize,
     shards: Box<[Mutex<Shard>]>,
     next_ticket: AtomicU64,

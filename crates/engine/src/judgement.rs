@@ -31,7 +31,7 @@ pub fn judge<'b>(rights: &Rights, found: ResolvedCommand, args: Args<'b>) -> Res
         return judge_one(rights, found, args, usize::MAX);
     }
     judge_one(rights, found, args, 1)?;
-    // A call that wraps nothing is refused elsewhere.
+    // A call that wraps no valid command is refused when it runs.
     match wrapped(found.table(), args) {
         Ok((inner, call)) => judge_one(rights, inner, call, usize::MAX),
         Err(_) => Ok(()),
@@ -113,7 +113,7 @@ impl Context<'_, '_> {
     /// Judges a queued command again: the rights may have changed since it was queued.
     ///
     /// # Errors
-    /// The error for the command's place in the reply of EXEC.
+    /// The error that stands for the command's reply in the reply of EXEC.
     #[inline]
     pub fn judge_queued(&mut self, found: ResolvedCommand, args: Args<'_>) -> Result<(), CommandError> {
         let Some(principal) = self.session.login.principal().filter(|it| !it.rights.are_unrestricted())

@@ -6,8 +6,8 @@ use crate::{
 };
 
 impl Executor {
-    /// Releases the leases of a disconnected client, as one record, within a round. Returns whether this is
-    /// done; `false`: the log or a slot is not available at the moment.
+    /// Releases the leases of a disconnected client, as one record, within a round. Returns `false` if the
+    /// caller must try again, because the log or a slot is not available at the moment.
     pub fn release_leases(&mut self, session: &mut Session, host: &Host) -> bool {
         if !session.holds_leases() {
             return true;

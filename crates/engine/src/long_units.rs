@@ -31,7 +31,8 @@ use crate::CommandError;
 /// A unit with scripts that has run for this long on a worker is long.
 pub const LONG_AFTER_US: u64 = 3_000;
 
-/// How long a transaction with scripts that cannot be offloaded may run.
+/// How long a transaction with scripts that cannot be offloaded may run: a script that takes longer is
+/// stopped, and gets an error.
 pub(crate) const STAYING_US: u64 = 50_000;
 
 /// Work on more elements than this is long: about a millisecond.

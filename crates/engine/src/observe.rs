@@ -45,8 +45,7 @@ pub struct Observer {
 /// The commands that are timed in a round, besides sampled ones.
 ///
 /// Reading the clock twice costs a tenth of a GET. So as long as only slow commands can reach the thresholds,
-/// only one in 32 fast commands is timed. If a worker is stopped for long enough to reach a threshold, the
-/// commands that are timed show that.
+/// only one in 32 fast commands is timed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Watch {
     /// None.

@@ -235,7 +235,7 @@ impl Outbox {
         }
     }
 
-    /// Puts an error in the place of each reply that waits for a gate up to `up_to`: they leave now. Pushes
+    /// Replaces each reply that waits for a gate up to `up_to` by an error; the errors need no gate. Pushes
     /// stay. Returns the number of errors; `None`: the bytes cannot be divided into replies, or a block lies
     /// among them, and nothing has changed.
     pub fn fail_held(&mut self, up_to: Lsn, error: &[u8]) -> Option<u64> {

@@ -96,10 +96,10 @@ impl Executor {
         if matches!(found.row.keys, Keys::Queued) {
             session.end_transaction();
             let refused = refuse(&aborted(&error), self.stats(), session, out);
-            return self.behind_user(refused, session);
+            return self.behind_user(refused, found.row, session);
         }
         let failed = fail(&error, self.stats(), session, out);
-        self.behind_user(failed, session)
+        self.behind_user(failed, found.row, session)
     }
 }
 

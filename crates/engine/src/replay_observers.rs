@@ -55,7 +55,8 @@ impl ReplayObservers {
         let interests = self.executor.interests();
         let tracking = interests.tracking();
         interests.made_ready(effect, |db, key| note_ready(&mut self.ready, db, key));
-        // A StreamPutGroup may have made the key.
+        // A StreamPutGroup keeps the entries, but may have created the key: that is a change for watching
+        // clients.
         let makes_key = matches!(effect, Effect::Key { op: KeyOp::StreamPutGroup { .. }, .. });
         if effect.keeps_entries() && !makes_key {
             return;
@@ -75,7 +76,7 @@ impl ReplayObservers {
         }
     }
 
-    /// The record that ends at `lsn` is applied and its slots are unlocked; nothing behind it is applied.
+    /// The record that ends at `lsn` is applied and its slots are unlocked; no later record is applied yet.
     #[inline]
     pub fn after_record(&mut self, lsn: Lsn, host: &Host) {
         self.applied = lsn;

@@ -1,4 +1,4 @@
-//! The answer channels of replies that another thread writes, long after the command has run (as for SAVE).
+//! Replies that another thread writes, long after the command has run (as for SAVE).
 //!
 //! A responder is in the hands of the thread that does the work. The client runs no command meanwhile; a
 //! disconnected client is not answered. The wait for a key is something else (see `blocking`). A responder
@@ -16,7 +16,7 @@ use crate::clients::Client;
 pub struct Responder {
     client: Arc<Client>,
     protocol: Protocol,
-    /// The client gets no replies (CLIENT REPLY OFF or SKIP).
+    /// Whether the client gets no replies (CLIENT REPLY OFF or SKIP).
     is_silent: bool,
 }
 

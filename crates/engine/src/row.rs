@@ -247,7 +247,7 @@ impl CommandTable {
     /// A table of these groups of rows.
     ///
     /// # Panics
-    /// Two top-level rows have the same name.
+    /// Two top-level rows have the same name, or one has a name longer than `NAME_BYTES_MAX`.
     pub fn new(groups: &[&'static [Row]]) -> CommandTable {
         let mut rows = Vec::new();
         for row in groups.iter().flat_map(|group| group.iter()) {
@@ -291,7 +291,7 @@ impl CommandTable {
         self.find(name).map(|index| self.rows[index as usize])
     }
 
-    /// Finds the row that a call runs: containers resolve to the subcommand.
+    /// Finds the row that a call runs: of a container, the subcommand, if the call names one.
     ///
     /// # Errors
     /// The command or subcommand is unknown.

@@ -19,8 +19,8 @@
 //! Invariants
 //! - A connection is released only when the log is committed up to the gate that it was parked with.
 //! - Notices are released in the order in which they were held, and none before its gate.
-//! - One wake-up is requested from the log, at the first gate. A smaller gate behind it waits for at most one
-//!   flush more.
+//! - One wake-up is requested from the log, at the first gate. A smaller gate later in the queue waits for at
+//!   most one flush more.
 //! - When a tick has ended and something still waits for a position, a wake-up there or before is requested,
 //!   or the next end is due (asserted in release builds too).
 //! - A command that waits for room is resumed at most once per end of a tick.
@@ -71,9 +71,9 @@ pub enum Action<C> {
 pub struct RoundEnd {
     /// Why the publisher's next command is to wait: its messages exceed the receivers' pace.
     pub backpressure: Option<Backpressure>,
-    /// The messages are so many that they must be delivered now.
+    /// Whether the messages are so many that they must be delivered now.
     pub must_deliver: bool,
-    /// The end of the tick has become due: see [`Tick::request_end`].
+    /// Whether the end of the tick has become due: see [`Tick::request_end`].
     pub ends_tick: bool,
 }
 
@@ -86,7 +86,7 @@ pub struct Tick<C> {
     awaiting_room: VecDeque<C>,
     /// Rounds that have published something since messages were last delivered.
     publishing_rounds: usize,
-    /// The end of the tick was requested and has not begun.
+    /// Whether the end of the tick was requested and has not begun.
     is_due: bool,
     step: Step,
     /// Looks taken so far in this gathering.
@@ -109,7 +109,7 @@ enum Step {
     Flush,
     BeginRelease(AfterRelease),
     Release(AfterRelease),
-    /// Notices were published: their messages leave before replies that were parked behind them.
+    /// Notices were published: their messages leave before replies that were parked after them.
     DeliverNotices(AfterRelease),
     AskForRoom,
     /// The number of commands that are still to be resumed.
@@ -213,7 +213,7 @@ impl<C> Tick<C> {
         !std::mem::replace(&mut self.is_due, true)
     }
 
-    /// Published messages were delivered without being asked for.
+    /// Published messages were delivered although no [`Action::Deliver`] asked for that.
     pub fn note_delivered(&mut self) {
         self.publishing_rounds = 0;
     }
@@ -364,7 +364,7 @@ impl<C> Tick<C> {
             if log.wait_for(self.wake_up?) {
                 return None;
             }
-            // It has moved meanwhile.
+            // The log has moved meanwhile.
             self.committed = log.committed_lsn();
         }
     }

@@ -15,9 +15,9 @@
 //! Invariants
 //! - A key is remembered, and forgotten when it changes, under the lock of its slot: no change is missed in
 //!   between.
-//! - The invalidation of a key is pushed behind the replies of the current round of the reader's worker, so
-//!   behind every reply with an older value. It is sent when the change becomes visible to other clients:
-//!   with durability strict, once it is committed.
+//! - The invalidation of a key is pushed after the replies of the current round of the reader's worker, so
+//!   after every reply with an older value. It is sent when the change becomes visible to other clients: with
+//!   durability strict, once it is committed.
 //! - The table holds about `tracking-table-max-keys` keys at most: one more evicts another key of its shard,
 //!   if there is one. The evicted key is invalidated for its readers.
 
@@ -57,7 +57,7 @@ pub enum Mode {
 #[derive(Debug)]
 pub struct Tracker {
     client: Arc<Client>,
-    /// The client that gets the invalidations in its place.
+    /// The client that gets the invalidations instead of the tracking client.
     pub redirect: Option<u64>,
     /// Whether it gets no invalidations for its own changes.
     pub noloop: bool,
@@ -70,7 +70,7 @@ impl Tracker {
         Tracker { client, redirect, noloop, redirect_broken: AtomicBool::new(false) }
     }
 
-    /// Whether the client that gets the invalidations in its place has disconnected.
+    /// Whether the client of `redirect` was found to have disconnected.
     pub(crate) fn is_redirect_broken(&self) -> bool {
         self.redirect_broken.load(Relaxed)
     }

@@ -91,7 +91,10 @@ pub struct Principal {
     pub rights: Rights,
     /// Whether it may run every command of administrators, and so give itself any right: the role `_admin`.
     pub is_admin: bool,
-    /// The newest record that it may follow from: a reply that depends on it waits until that is committed.
+    /// Whether it may run any command of replicas and members: they may log in as this user.
+    pub may_be_server: bool,
+    /// The position of the newest record from which this user may follow: a reply that depends on the user
+    /// waits until this position is committed.
     pub lsn: Lsn,
     /// Its record; `None`: it has none.
     record: Option<Box<[u8]>>,
@@ -102,7 +105,11 @@ impl Principal {
         let rights = Rights::new(&user, table.commands());
         let mut of_admins = table.commands().iter().filter(|(_, it)| it.categories.has(Category::Admin));
         let is_admin = rights.are_unrestricted() || of_admins.all(|(id, _)| rights.allow(id));
-        Principal { name: name.into(), user, rights, is_admin, lsn, record: record.map(Box::from) }
+        let may_be_server = table.commands().iter().zip(table.rows()).any(|((id, _), row)| {
+            row.flags.has(Flags::BETWEEN_SERVERS) && !row.flags.has(Flags::NO_AUTH) && rights.allow(id)
+        });
+        let record = record.map(Box::from);
+        Principal { name: name.into(), user, rights, is_admin, may_be_server, lsn, record }
     }
 
     fn of_record(name: &[u8], (record, lsn): (&[u8], Lsn), table: &CommandTable) -> Principal {
@@ -137,7 +144,7 @@ struct Origin {
 pub struct UserSet {
     /// Rises with every change of a user.
     pub generation: u64,
-    /// The newest record that the users follow from.
+    /// The position of the newest record from which the users follow.
     pub lsn: Lsn,
     by_name: BTreeMap<Box<[u8]>, Arc<Principal>>,
     origin: Origin,
@@ -240,7 +247,7 @@ pub struct Users {
     pub password_checks: PasswordChecks,
     /// The actions of administrators, and logins that failed, that are to be written down.
     pub audit: Audit,
-    /// How often something was denied.
+    /// The numbers of denials, by reason.
     pub counts: DenialCounts,
 }
 
@@ -305,8 +312,9 @@ impl Users {
         }
     }
 
-    /// The users that follow from the present data and settings. The caller that finds them changed closes
-    /// the connections of deleted users, and has the connections reviewed that may have lost a channel.
+    /// The users that follow from the present data and settings. The first call after a change of users also
+    /// closes the connections of deleted users, and has the connections reviewed that may have lost a
+    /// channel.
     #[cold]
     pub fn refresh(&self, keyspace: &Keyspace, clients: &Clients) -> Arc<UserSet> {
         let mut current = self.current.lock();

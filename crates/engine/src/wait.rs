@@ -13,7 +13,7 @@ pub enum Wait {
     Responder,
     /// For the answer of the thread of durable channels: see [`Executor::notify`](crate::Executor::notify).
     Channels {
-        /// The client gets no replies (CLIENT REPLY OFF or SKIP).
+        /// Whether the client gets no replies (CLIENT REPLY OFF or SKIP).
         is_silent: bool,
     },
 }

@@ -44,7 +44,8 @@ pub struct Known {
 pub struct Seen {
     /// The roster or the members in force have changed, so connections to members may have to change as well.
     pub is_news: bool,
-    /// To be passed to the machine of the votes: these are the members, up to this position.
+    /// To be passed to the machine of the votes: the members, and the position up to which they include
+    /// every change.
     pub configure: Option<(Members, Lsn)>,
 }
 
@@ -94,10 +95,10 @@ impl Known {
         (self.recorded_at, self.is_exact) = (at, true);
     }
 
-    /// Puts a new roster in force once it is committed. `applied` returns the position up to which the log is
-    /// in the data. It is called before and after the data is read, and may be behind the data: an elected
-    /// member applies its whole log before it reports that. With `is_tick`, the votes also learn the position
-    /// up to which the members are known.
+    /// Puts a new roster in force once it is committed. `applied`, which is called before and after the data
+    /// is read, returns a position up to which the log is in the data. The data may have more: an elected
+    /// member applies its whole log before it reports a new position. With `is_tick`, the votes also learn
+    /// the position up to which the members are known.
     ///
     /// # Errors
     /// If the members cannot be saved: those before stay in force.
@@ -108,7 +109,7 @@ impl Known {
         applied: impl Fn() -> Lsn,
         is_tick: bool,
     ) -> (Seen, io::Result<()>) {
-        // Called before the data is looked at, because the data may be newer.
+        // The position is taken before the data is read, so that the data has everything up to it.
         let applied_before = applied();
         let (data, recorded_at) = look_at_data();
         let mut seen = Seen { is_news: !Arc::ptr_eq(&data, &self.data), configure: None };

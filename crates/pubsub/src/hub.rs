@@ -98,7 +98,7 @@ impl Hub {
         Name { bytes, hash: rapidhash_v3_seeded(bytes, &self.secrets) as u32 }
     }
 
-    /// Counts a worker that gets its first subscriber of a topic, or loses its last one.
+    /// Updates `key_listeners` for a worker that gets its first subscriber of a topic, or loses its last one.
     pub(crate) fn note_listening(&self, kind: Kind, name: &[u8], begins: bool) {
         let hears = match kind {
             Kind::Channel => name.starts_with(KEY_CHANNELS),

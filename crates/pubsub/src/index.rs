@@ -5,8 +5,7 @@
 //! subscriber of the name, and leaves it with its last.
 //!
 //! Changes are applied at once, unlike changes of patterns, which may wait until the end of a round. A change
-//! copies nothing and wakes no worker. Entering and leaving take about a fifth of the time of a SUBSCRIBE and
-//! an UNSUBSCRIBE together.
+//! copies nothing and wakes no worker.
 
 use std::hash::{BuildHasher, Hash, Hasher};
 

@@ -13,8 +13,8 @@
 //! ```
 //!
 //! The crate has the presence index ([`Hub`]), which all workers read without locks, and the tables of each
-//! worker ([`Local`]). It owns no socket and no thread, knows no commands and delays no message: the caller
-//! publishes a message that must be durable first only when it is durable.
+//! worker ([`Local`]). It owns no socket and no thread, knows no commands and delays no message: if a message
+//! must be durable before its delivery, the caller publishes it only once it is durable.
 //!
 //! Invariants
 //! - A PUBLISH that begins after a SUBSCRIBE was confirmed reaches that subscriber: the worker's bit is set

@@ -312,7 +312,8 @@ impl Local {
     }
 
     /// Hands messages over to other workers and publishes changed patterns. To be called at the end of a
-    /// round, before the replies of the round are sent. Returns whether this worker has anything to deliver.
+    /// round, before the replies of the round are sent. Returns whether this worker has own messages to
+    /// deliver, or deliveries that were not taken; messages from other workers do not count.
     pub fn flush_mailboxes(&mut self) -> bool {
         self.publish_patterns();
         for worker in std::mem::take(&mut self.receivers).iter() {

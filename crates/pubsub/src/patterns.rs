@@ -175,8 +175,8 @@ impl Affixes {
     }
 }
 
-/// The shard of an affix. If clients choose only affixes of one shard, copies of their own patterns take
-/// longer, and nothing else.
+/// The shard of an affix. If clients choose affixes that all fall into one shard, its copies take longer;
+/// lookups do not.
 fn shard_of(affix: &[u8]) -> usize {
     (rapidhash::v3::rapidhash_v3(affix) >> 32) as usize % SHARDS
 }

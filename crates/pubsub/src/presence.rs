@@ -8,8 +8,8 @@
 //!   changes the bit: it sets the bit after it has counted its first subscriber, and clears it before it
 //!   uncounts its last one.
 //! - A presence without subscribers can be retired, once. A retired presence never gets a subscriber again: a
-//!   worker that finds it removes it from the index and enters a new presence. So two workers never enter
-//!   different presences of a name, neither of which is retired.
+//!   worker that finds it removes it from the index and enters a new presence. So of the presences of one
+//!   name that workers have entered, at most one is not retired.
 //! - `behind <= count`, except while both change.
 
 use crate::sync::{

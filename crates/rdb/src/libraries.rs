@@ -1,5 +1,5 @@
-//! DUMP payloads of function libraries: for each library the opcode that files use and its source, then the
-//! footer of payloads.
+//! DUMP payloads of function libraries: for each library the opcode that files use, and the source of the
+//! library; then the footer of payloads.
 
 use crate::input::{Input, Reader};
 use crate::opcodes;

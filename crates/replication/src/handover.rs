@@ -89,8 +89,8 @@ impl Handover {
             return HandoverStep::GiveUp(reason);
         }
         let has_all = replica.is_some_and(|replica| replica.flushed >= log.appended);
-        // A replica applies nothing that is not committed, and not all of the log has to be committed: a
-        // hand-over needs no other replica.
+        // Not `log.appended`: a replica applies only what is committed, and the end of the log may stay
+        // uncommitted, because a hand-over waits for no other replica.
         let wanted = log.committed.min(log.appended);
         if has_all && replica.is_some_and(|replica| replica.applied >= wanted) {
             return HandoverStep::Promote;

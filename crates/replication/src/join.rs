@@ -155,7 +155,7 @@ pub fn decide<H: History>(
         return Ok(Decision::Refuse(Refusal::Version(claim.version)));
     }
     if claim.log_id != log_id {
-        // The epochs that the replica has seen belong to another log.
+        // The epochs that the replica has seen belong to another log, so they are not compared.
         let empty = end == Lsn::ZERO;
         return Ok(if empty { Decision::Full(Reason::Empty) } else { Decision::Refuse(Refusal::OtherLog) });
     }

@@ -7,8 +7,8 @@
 //! ```
 //!
 //! It holds the next position, the highest epoch, the leader's commit position, and the time of the next ack.
-//! It is not the log: the caller appends each batch to the log, which verifies every record, before it asks
-//! for the next; if the log refuses a batch, the connection ends.
+//! It is not the log: an [`Intake`] appends batches to the log, which verifies every record, before the next
+//! batches are processed; if the log refuses a batch, the connection ends.
 //!
 //! Invariants
 //! - Batches arrive without a gap, from the agreed position on, or not at all.
@@ -77,7 +77,7 @@ pub trait Intake {
 /// Why [`Receiver::take_in`] failed.
 #[derive(Debug)]
 pub enum TakeError<E> {
-    /// The connection must be closed, after [`Receiver::farewell`] was sent.
+    /// The connection must be closed. The caller sends [`Receiver::farewell`] before that.
     Close(Close),
     /// The error of the [`Intake`].
     Intake(E),
@@ -138,7 +138,7 @@ impl Receiver {
     /// The next whole batches for the log here, if any.
     ///
     /// # Errors
-    /// If the connection must be closed, after [`Receiver::farewell`] was sent.
+    /// If the connection must be closed. The caller sends [`Receiver::farewell`] before that.
     pub fn next(&mut self, now_ms: u64) -> Result<Option<LogBytes<'_>>, Close> {
         while let Some((frame, payload)) = self.inbox.next()? {
             let (epoch, own) = (frame.epoch(), self.epoch);

@@ -249,9 +249,9 @@ impl Relay {
     ) -> Result<(), RelayError<S::Error>> {
         let mut left = self.options.round_bytes_max;
         while left > 0 && self.position < moment.shippable {
-            // A leader makes a change of members only after the change before it is committed. Each frame
-            // carries the commit position of this moment. Without batches from after this moment, a follower
-            // that gets a change therefore knows that the change before it is committed.
+            // A leader makes a change of members only after the previous change is committed, and a follower
+            // that gets the change must know that. Its frame carries the commit position of `moment`, so no
+            // batch is read that may be newer than this position: none after `moment.shippable`.
             let Some(chunk) = source.read(left, moment.shippable).map_err(RelayError::Source)? else { break };
             assert_eq!(chunk.start, self.position, "the source follows the relay");
             let bytes = chunk.end.bytes_since(chunk.start);

@@ -1,13 +1,13 @@
 //! The part of the log that is kept for replicas: those connected, and those that may return soon.
 //!
-//! It holds a position per replica and the time of its disconnection. It does not pin the log; the server
-//! pins the position that it computes, and asks again as the log grows.
+//! It holds a position per replica and the time of its disconnection. It does not pin the log: the server
+//! pins the position that `keep_from` returns, and asks again as the log grows.
 //!
 //! Invariants
 //! - No replica causes more than `bytes_max` of log to be kept: one that is further behind is dropped, and
 //!   may need a full sync.
-//! - The log is kept for a disconnected replica for `away_ms_max`, and only for the last [`AWAY_MAX`] of
-//!   them.
+//! - The log is kept for a disconnected replica for `away_ms_max`, and only for the [`AWAY_MAX`] replicas
+//!   that disconnected last.
 
 use std::collections::BTreeMap;
 
@@ -44,7 +44,7 @@ impl Retention {
         (self.bytes_max, self.away_ms_max) = (bytes_max, away_ms_max);
     }
 
-    /// Notes that a replica, which has not left, needs the log from `position` on.
+    /// Notes that a connected replica needs the log from `position` on.
     pub fn note(&mut self, id: ReplicaId, position: Lsn) {
         self.needs.insert(id, Need { position, left_ms: None });
     }

@@ -36,8 +36,8 @@ pub struct Remembered<A> {
     pub leader: Option<A>,
     /// The highest epoch of the leaders followed.
     pub seen_epoch: u32,
-    /// The epoch that has begun elsewhere, or may have since a replica was to be told to lead, so that this
-    /// server takes no writes; 0 for none.
+    /// The epoch of another server because of which this server takes no writes; 0 for none. It has begun, or
+    /// may have begun, because a replica was about to be told to lead.
     pub fenced_by: u32,
     /// The log may hold more than any leader has committed.
     pub is_unconfirmed: bool,
@@ -58,7 +58,7 @@ impl<A> Remembered<A> {
             self.seen_epoch = 0;
             self.is_unconfirmed = true;
         }
-        // A leader's own log is confirmed.
+        // A server that follows nobody has no leader that could confirm its log.
         self.is_unconfirmed &= leader.is_some();
         self.leader = leader;
         self.fenced_by = 0;
@@ -172,7 +172,7 @@ impl<A: PartialEq> Role<A> {
         self.is_handing_over
     }
 
-    /// Whether another server leads in a higher epoch, or may since it was to be told to.
+    /// Whether another server leads in a higher epoch, or may lead, because it was about to be told to.
     pub fn is_fenced(&self) -> bool {
         self.remembered.fenced_by > 0
     }

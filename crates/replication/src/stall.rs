@@ -5,7 +5,7 @@
 //! [`PROMOTION_STALL_MS`] during a promotion.
 //!
 //! What it is: the decision when these scripts are ended.
-//! What it is not: the scripts.
+//! What it is not: how they are ended.
 //!
 //! Invariants
 //! - An applier that has nothing to apply is not stalled, however long.

@@ -1,6 +1,5 @@
 //! `math.random` and `math.randomseed`, with the same numbers as in Redis, which are the numbers of POSIX'
-//! `lrand48`. Each run of a script begins with a seed of its own, so that its results are reproducible, also
-//! in simulations.
+//! `lrand48`. The caller seeds each run of a script, so that a simulation repeats its results.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 

@@ -17,8 +17,8 @@ use crate::{
 /// Maximum nesting of tables in a reply.
 const DEPTH_MAX: usize = 128;
 
-/// The maximum number of elements that are examined to find whether a table has only elements. Looking up all
-/// fields takes about as long.
+/// The maximum number of elements that are examined to find whether a table has only elements. It takes about
+/// as long to look up the special fields (`err`, `ok` and so on) instead.
 const SHORT_LIST_MAX: usize = 16;
 
 /// The value that a script returned.

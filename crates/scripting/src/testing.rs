@@ -6,8 +6,8 @@ use wire::{Args, DecodeLimits, OwnedArgs, Protocol, ReplyWriter, Value, decode};
 
 use crate::{Calls, Ended, LibraryId, Limits, LogLevel, Refusal, Sha, Stop, Vm};
 
-/// A host with the commands SET, GET, ECHO3, which replies with its first argument unchanged, and AGAIN,
-/// which stops the script.
+/// A host with the commands SET, GET, RAW, whose reply is its argument unchanged, and AGAIN, which stops the
+/// script.
 #[derive(Default)]
 pub(crate) struct TestCalls {
     pub(crate) strings: BTreeMap<Vec<u8>, Vec<u8>>,

@@ -115,7 +115,8 @@ impl Access {
         passwords.find(|password| !password.is_empty()).map(str::to_owned)
     }
 
-    /// The user of this name, as HTTP knows it, if it may log in.
+    /// The user of this name, as HTTP knows it, if it is enabled: for one who has logged in before. While the
+    /// data are loaded, only admins of the settings are known.
     pub(crate) fn http_account(&self, name: &str) -> Option<Account> {
         if let Some(password) = self.http_admin_password(name) {
             return Some(admin_of_settings(&password));
@@ -178,7 +179,8 @@ impl Access {
     /// The user with this name and password, if it may log in and use the resource.
     ///
     /// # Errors
-    /// If it takes time to find out: [`LogIn::Begins`] or [`LogIn::Later`].
+    /// If that cannot be told at once: [`LogIn::Begins`] or [`LogIn::Later`] for a password whose check takes
+    /// long, [`LogIn::Loading`] while the data are loaded.
     fn judge(
         &self,
         name: &str,

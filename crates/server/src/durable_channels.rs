@@ -2,7 +2,7 @@
 //! messages to the workers.
 //!
 //! ```text
-//! workers -- requests --> thread: place in the log -> Readers::step over LogMessages -> WorkerOrder::Feed
+//! workers -- requests --> thread: position in log -> Readers::step over LogMessages -> WorkerOrder::Feed
 //!    ^   '-- Flow: sent bytes (wakes it) -^------ log has moved (wakes it)                      |
 //!    '------------------------------------------------------------------------------------------'
 //! ```
@@ -77,8 +77,8 @@ impl Inbox {
 }
 
 impl DurableChannels {
-    /// Starts the thread, once the log is open.
-    /// A forced recovery has dropped all messages before `lost_before`.
+    /// Starts the thread, once the log is open. If a forced recovery has dropped messages, `lost_before` is
+    /// the position before which all are lost.
     pub(crate) fn start(
         self: &Arc<Self>,
         log: &Log,

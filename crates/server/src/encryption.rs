@@ -5,8 +5,9 @@
 //!    -> tls::Loaded, checked -> tls::Acceptor of each door
 //! ```
 //!
-//! What it is: what decides when the files are read, and says what came of it. What it is not: a reader of
-//! files or a judge of certificates (crate `tls`), or a door: listeners and handshakes ask it for sessions.
+//! What it is: the decision when the files are read, and the report of the outcome. What it is not: a reader
+//! of files or a judge of certificates (crate `tls`), or a door: listeners and handshakes ask it for
+//! sessions.
 //!
 //! Invariants
 //! - A server with a door for TLS starts only with a set of files that can be used, and keeps one.
@@ -129,7 +130,7 @@ impl Encryption {
     /// reason.
     pub(crate) fn check(settings: &Settings, changed: &[Key]) -> Result<(), (Key, String)> {
         let Some(key) = changed.iter().find(|key| OF_SESSIONS.contains(key)) else { return Ok(()) };
-        // The set as a whole: a certificate and its key come together.
+        // All settings are checked together, because a certificate and its key change together.
         for door in Door::ALL.into_iter().filter(|door| door.is_open(settings)) {
             door.load(settings).map_err(|error| (*key, error.to_string()))?;
         }
@@ -137,7 +138,7 @@ impl Encryption {
     }
 
     /// Follows a change of the settings in force: if it concerns sessions, new sessions begin by it, provided
-    /// that its files can be used.
+    /// that its files can be used. If it does not, the files are read again if they have changed.
     pub(crate) fn follow(&self, settings: &Settings) {
         self.report(self.doors.iter().filter_map(|(door, acceptor)| {
             let policy = door.policy(settings).ok()?;

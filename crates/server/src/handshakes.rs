@@ -7,10 +7,10 @@
 //!
 //! Invariants
 //! - A client is served by a worker only after its handshake; until then it has no place among the clients.
-//! - A thread has at most [`UNFINISHED_MAX`] handshakes, fewer if few places for clients are left: their
-//!   descriptors are those of clients to come. With so many, new clients wait in the backlog of the listener;
-//!   but a handshake that goes on for [`PATIENCE`] gives way to a new one, so that silent peers keep nobody
-//!   out.
+//! - A thread has at most [`UNFINISHED_MAX`] handshakes, fewer if few places for clients are left, because
+//!   each occupies the descriptor of a client to come. At this limit, new clients wait in the backlog of the
+//!   listener; but a handshake that goes on for [`PATIENCE`] gives way to a new one, so that silent peers
+//!   keep nobody out.
 //! - A handshake ends after [`HANDSHAKE_TIMEOUT`].
 
 use std::{
@@ -37,8 +37,8 @@ use crate::{encryption::Encryption, listen::RoundRobin, repeated::Repeated};
 
 /// The maximum number of handshakes of one thread at a time.
 const UNFINISHED_MAX: usize = 512;
-/// That maximum is never lowered below this, even if all places are taken: clients who find none are to be
-/// told so.
+/// The handshakes that one thread may have at a time even if no places for clients are left: a client can be
+/// told that there is none only after its handshake.
 const UNFINISHED_MIN: usize = 4;
 /// The maximum number of accepted connections that wait for one thread.
 const WAITING_MAX: usize = 4;
@@ -163,7 +163,7 @@ impl HandshakeThread {
                 thread.shake_hands(newcomer).await;
                 thread.forget(id);
             });
-            // The task does not run before this function waits.
+            // The task does not run before this function waits, so it is listed here before it can end.
             let unfinished = Unfinished { begun: Instant::now(), task: task.abort_handle() };
             self.unfinished.borrow_mut().insert(id, unfinished);
             self.shared.encryption.figures.unfinished.fetch_add(1, Relaxed);

@@ -48,8 +48,8 @@ pub(crate) struct Http {
 }
 
 impl Http {
-    /// Starts as many threads as there are workers, up to a limit: each takes one of the appenders of the
-    /// log.
+    /// Starts as many threads as there are workers, up to a limit, because each takes one of the appenders of
+    /// the log, whose number is limited.
     ///
     /// # Errors
     /// If the OS refuses a thread.
@@ -97,8 +97,8 @@ impl Http {
         let _ = self.threads[turn].send(HttpOrder::Connect { stream, peer, permit });
     }
 
-    /// Returns when every thread has been between two tasks: writes that were permitted before are in the
-    /// log.
+    /// Returns when every thread has been between two tasks since the call: writes that were permitted before
+    /// the call are in the log then.
     pub(crate) fn settle(&self) {
         let finished = self.tell_all(HttpOrder::Report);
         // A thread that has ended drops its sender.

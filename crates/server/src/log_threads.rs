@@ -80,7 +80,7 @@ impl LogThreads {
     /// Wakes the flusher if records need it. Does not wait for the flush.
     #[inline]
     pub fn wake_if_needed(&self) {
-        // The flag is read after the check: a flusher that clears it then sees the records.
+        // The flag is read after the records were appended: a flusher that clears it after that writes them.
         let is_gathering =
             || self.shared.gathering.load(SeqCst) && self.log.unwritten_bytes() < GATHER_BYTES_MAX;
         if self.log.needs_flusher() && !is_gathering() {

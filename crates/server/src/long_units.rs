@@ -86,7 +86,7 @@ impl LongUnits {
             let _ = env::thread::set_nice(NICE);
             running.run(free);
         };
-        // The new thread waits for the lock held here.
+        // The new thread waits for the lock held here, so it finds this entry.
         state.running[free] = Some(state.begun);
         match std::thread::Builder::new().name(format!("long-{free}")).spawn(run) {
             Ok(_) => VecDeque::new(),

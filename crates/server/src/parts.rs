@@ -110,7 +110,7 @@ impl Parts {
         (settings, files): (Settings, Arc<Mutex<Lasting>>),
         startup: StartupInfo,
         node: Arc<Node>,
-        encryption: Option<Arc<Encryption>>,
+        (encryption, stop): (Option<Arc<Encryption>>, Arc<Stop>),
         clock: Arc<dyn Clock>,
         entropy: Arc<dyn Entropy + Send + Sync>,
     ) -> Parts {
@@ -170,7 +170,7 @@ impl Parts {
                 config.clone(),
                 log.clone(),
             )),
-            stop: Arc::default(),
+            stop,
             mailboxes: OnceLock::new(),
             startup,
             clock,
@@ -192,7 +192,7 @@ impl Parts {
         parts
     }
 
-    /// Has the parts that keep copies of settings follow them.
+    /// Makes the parts that keep copies of settings follow them.
     fn observe_settings(&self) {
         let (interests, keyspace) = (self.data.interests.clone(), self.data.keyspace.clone());
         let (observer, scripts) = (self.observer.clone(), self.scripts.clone());

@@ -62,7 +62,7 @@ pub(crate) enum ReadOnly {
     TooFewReplicas,
     /// Fewer replicas are connected than a reply waits for (`ack-replicas`).
     TooFewAcks,
-    /// The disk has no room for the log.
+    /// The next segment of the log cannot be created, usually because the disk is full.
     DiskFull,
     /// Damaged data was left out at the start, and the operator has not confirmed that yet.
     Unconfirmed,

@@ -137,6 +137,8 @@ pub(crate) struct Node {
     owes_settings: AtomicBool,
     /// Fewer replicas are connected than `ack-replicas`.
     lacks_acks: AtomicBool,
+    /// Replies have waited for replicas longer than `ack-timeout`, and still do.
+    acks_overdue: AtomicBool,
     unconfirmed: AtomicU64,
     lacks_replicas: AtomicBool,
     /// The votes of the group; `None` without a group.
@@ -236,6 +238,7 @@ impl Node {
             has_left_group,
             owes_settings: false.into(),
             lacks_acks: false.into(),
+            acks_overdue: false.into(),
             unconfirmed: role.unconfirmed().get().into(),
             role: Mutex::new(role),
             promotion: Mutex::new(()),

@@ -19,6 +19,7 @@ mod failure;
 mod incarnation;
 mod loading;
 mod reopening;
+mod signals;
 
 use std::{
     net::SocketAddr,
@@ -36,10 +37,11 @@ use recovery::{
 };
 use replication::ProcessId;
 use settings::{Key, Lasting, OPTIONS, Settings, unknown_variables};
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::Notify;
 
 use crate::{
-    config::possible_clients, encryption::Encryption, http::issuers, listen, logging, unix_door::UnixDoor,
+    config::possible_clients, encryption::Encryption, http::issuers, listen, logging, stop::Stop,
+    unix_door::UnixDoor,
 };
 use incarnation::Next;
 
@@ -62,7 +64,7 @@ const UNUSED_KEPT_MS: u16 = 250;
 /// Why the server did not start or had to stop; the message says what to do.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
-    /// Another server uses the directory, or it cannot be locked.
+    /// Another process uses the directory, or it cannot be locked.
     #[error(transparent)]
     Lock(#[from] env::LockError),
     /// The directory is not for a server.
@@ -155,6 +157,9 @@ struct Process {
     /// The socket of `unixsocket`.
     unix: Option<UnixDoor>,
     disk: HeldDisk,
+    stop: Arc<Stop>,
+    /// Notified by SIGHUP.
+    hangups: Arc<Notify>,
 }
 
 impl Process {
@@ -164,7 +169,7 @@ impl Process {
         let disk = HeldDisk::new(lock(&dir)?);
         refuse_unfinished(&RealDisk, &dir)?;
         backup::refuse_backup(&RealDisk, &dir)?;
-        // Before anybody can connect: a password may be among them.
+        // This comes before anybody can connect: a password may be among the lost settings.
         refuse_lost_settings(&RealDisk, &dir)?;
         let unusable = |error: tls::LoadError| ServeError::Setting(std::io::Error::other(error));
         let encryption = Encryption::open(settings).map_err(unusable)?.map(Arc::new);
@@ -176,8 +181,9 @@ impl Process {
         // Sockets are made within a runtime, and outlive it.
         let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
         let _entered = runtime.enter();
-        // From here on SIGHUP does not end the process.
-        let _ = signal(SignalKind::hangup());
+        // From here on, no signal ends the process at once.
+        let stop = Arc::<Stop>::default();
+        let hangups = signals::listen(stop.clone())?;
         let port_of = |key: Key| settings.integer(key) as u16;
         let (port, http_port) = (port_of(Key::Port), port_of(Key::HttpPort));
         if port == http_port && port != 0 {
@@ -241,6 +247,8 @@ impl Process {
             encryption,
             unix,
             disk,
+            stop,
+            hangups,
         })
     }
 }

@@ -272,7 +272,7 @@ impl Snapshots {
     pub(crate) fn stop(&self, at_stop: AtStop) {
         let mut state = self.state.lock();
         state.stop = Some(at_stop);
-        // Under the lock: a snapshot that is given up finds the reason.
+        // This is set under the lock, so that a snapshot that is given up finds the reason in `stop`.
         self.cancelled.store(true, Relaxed);
         drop(state);
         self.wake.notify_one();
@@ -481,9 +481,9 @@ impl Snapshots {
 
     /// The position at which a snapshot begins, for keys and documents alike; `None`: at the end of the log.
     ///
-    /// Documents are saved first, as far as the replicas have acknowledged them. If some of them wait for a
-    /// replica, which may itself wait for a snapshot to copy, the snapshot begins at the last position up to
-    /// which documents are saved.
+    /// Documents are saved first, as far as they are committed. If some of them wait for a replica, which may
+    /// itself wait for a snapshot to copy, the snapshot begins at the last position up to which documents are
+    /// saved.
     fn begin_lsn(&self, log: &Log) -> Result<Option<Lsn>, Failure> {
         let Sources { node, saver, .. } = &self.sources;
         let begin_lsn = node.snapshot_begin()?;

@@ -1,7 +1,7 @@
 //! The request to stop the server, by SHUTDOWN or a signal.
 
 use parking_lot::Mutex;
-use tokio::sync::Notify;
+use tokio::sync::watch;
 
 /// Whether the server takes a snapshot when it stops.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -12,26 +12,33 @@ pub(crate) enum AtStop {
     Leave,
 }
 
+/// The request, which holds from then on for all incarnations of the process.
 pub(crate) struct Stop {
-    requested: Notify,
+    requested: watch::Sender<bool>,
     at_stop: Mutex<AtStop>,
 }
 
 impl Default for Stop {
     fn default() -> Stop {
-        Stop { requested: Notify::new(), at_stop: Mutex::new(AtStop::IfWorthIt) }
+        Stop { requested: watch::Sender::new(false), at_stop: Mutex::new(AtStop::IfWorthIt) }
     }
 }
 
 impl Stop {
     /// Requests the stop.
     pub(crate) fn request(&self) {
-        self.requested.notify_one();
+        self.requested.send_replace(true);
     }
 
     /// Completes when the stop was requested.
     pub(crate) async fn requested(&self) {
-        self.requested.notified().await;
+        // It fails only without a sender, and this is one.
+        let _ = self.requested.subscribe().wait_for(|is_requested| *is_requested).await;
+    }
+
+    /// Whether the stop was requested.
+    pub(crate) fn is_requested(&self) -> bool {
+        *self.requested.borrow()
     }
 
     /// Chooses whether the stop takes a snapshot.

@@ -11,7 +11,7 @@
 //! Invariants
 //! - A tunnel ends as a whole: when either end closes, both do.
 //! - It keeps no more than a piece for each direction, the records of one write, and what the kernel buffers.
-//!   A side that takes nothing is felt on the other one.
+//!   While one side takes nothing, the other side soon cannot send.
 
 use std::{io, net::TcpStream, os::unix::net::UnixStream, thread, time::Duration};
 

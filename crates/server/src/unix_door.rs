@@ -76,7 +76,7 @@ impl UnixDoor {
                         continue;
                     }
                 };
-                // Without its user, nobody could say who it is.
+                // A peer whose user is unknown is not served.
                 let Ok(peer) = stream.peer_cred() else { continue };
                 let Ok(stream) = stream.into_std() else { continue };
                 reception.receive_unix(stream, UnixPeer { path: path.clone(), uid: peer.uid() });

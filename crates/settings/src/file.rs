@@ -141,7 +141,7 @@ pub(super) struct Change<'p> {
     path: &'p Path,
     text: String,
     mode: u32,
-    /// The values that it then has.
+    /// The values of the file once it is written.
     pub(super) lines: Vec<Line>,
 }
 
@@ -189,8 +189,8 @@ fn cannot_write(path: &Path, reason: &str) -> String {
     format!("cannot write {}: {reason}", path.display())
 }
 
-/// Sets values in a file, and removes settings whose value is `None`; nothing is written yet. A file with
-/// `header` is sealed, and has the header after the seal.
+/// Prepares a file in which values are set, and settings whose value is `None` are removed; nothing is
+/// written yet. A file with `header` is sealed, and has the header after the seal.
 ///
 /// # Errors
 /// The text for a client.

@@ -129,7 +129,7 @@ impl ConfigError {
         matches!(self, ConfigError::Damaged { .. })
     }
 
-    /// The message for a client: it sets with CONFIG SET what an administrator sets with a flag.
+    /// The message for a client, who sets with CONFIG SET what an administrator sets with a flag.
     pub fn for_client(&self) -> String {
         let ConfigError::Unknown { name } = self else { return self.to_string() };
         match (foreign::for_client(name), nearest(name, OPTIONS.iter().map(|option| option.name))) {

@@ -32,7 +32,7 @@ pub struct SimClient {
 }
 
 impl SimClient {
-    /// Creates a client that has just connected.
+    /// A client that has sent nothing, on a new conversation.
     pub fn new(conversation: Conversation, worker: usize) -> SimClient {
         SimClient {
             conversation,

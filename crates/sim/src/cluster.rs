@@ -165,7 +165,8 @@ impl Cluster {
         }
     }
 
-    /// Whether clients begin scripts: not if another defect is to be found, which some runs would then miss.
+    /// Whether clients begin endless scripts. Not if the run must detect another defect: scripts would hide
+    /// it in some runs.
     fn has_scripts(&self) -> bool {
         use FaultInjection::{EndNoScript, HandOverUnapplied};
         matches!(self.options.fault, None | Some(EndNoScript | HandOverUnapplied))

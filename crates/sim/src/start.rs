@@ -76,7 +76,7 @@ pub struct WorldOptions {
     /// The number of threads that apply the log in recovery; 0 applies it on the caller's thread, the only
     /// mode that is reproducible step by step.
     pub appliers: usize,
-    /// The probability, per thousand steps, of starting a snapshot when none is running.
+    /// The probability, in thousandths, that a step starts a snapshot when none is running.
     pub snapshots_permille: u64,
     /// The deliberate defect, if any.
     pub sabotage: Option<Sabotage>,

@@ -1,8 +1,8 @@
 //! The workload of simulated clients: random commands on few keys, so that they conflict.
 //!
 //! Every string that is written names its writer and a sequence number, with a checksum: no two of a workload
-//! are equal, and a string assembled from parts of others is detectable. So do some of the elements of
-//! collections and values of fields; the others repeat.
+//! are equal, and a string assembled from parts of others is detectable. Some elements of collections, and
+//! some values of fields, are such strings, too; the others repeat.
 
 mod collections;
 
@@ -20,7 +20,7 @@ pub struct WorkloadOptions {
     pub dbs: u8,
     /// The maximum number of commands per pipeline, except that a transaction that is begun is completed.
     pub pipeline_max: u64,
-    /// The padding behind the name and checksum of an ordinary value is shorter than this number of bytes.
+    /// The padding after the name and checksum of an ordinary value is shorter than this number of bytes.
     pub value_bytes_max: u64,
     /// The percentage of large values.
     pub large_percent: u64,

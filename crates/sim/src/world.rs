@@ -249,7 +249,7 @@ impl World {
                 let bytes = if self.prng.chance(70) { all } else { 1 + self.prng.below(all as u64) as usize };
                 self.receive(index, bytes)
             }
-            // The end of a tick resumes it.
+            // The end of a tick resumes the conversation.
             ConversationState::WaitForLog => Ok(()),
             _ => self.resume(index),
         }

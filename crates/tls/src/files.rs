@@ -74,7 +74,7 @@ impl Named<'_> {
         for path in files_of(self.path).map_err(|error| self.unreadable(&error))? {
             let file = Named { name: self.name, path: &path };
             match file.add_authorities(authorities) {
-                // Other files may lie there too.
+                // The directory may also have files that hold no certificate.
                 Ok(()) | Err(LoadError::Unusable { .. }) => {}
                 Err(error) => return Err(error),
             }

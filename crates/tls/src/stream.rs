@@ -59,7 +59,7 @@ pub async fn handshake(socket: &TcpStream, session: &mut Session) -> io::Result<
         match session.read_from(&mut Ready(socket)) {
             Err(error) if error.kind() == ErrorKind::WouldBlock => socket.readable().await?,
             Err(error) => {
-                // The alert says why.
+                // Sends the alert, which tells the other side the reason.
                 let _ = session.write_to(&mut Ready(socket));
                 return Err(error);
             }

@@ -2,7 +2,7 @@
 //! at once.
 //!
 //! Invariants
-//! - No file is ever replaced: if one of the names is taken, nothing is written.
+//! - No file is ever replaced: if one of the names is taken at the start, nothing is written.
 //! - Keys are readable by their owner alone, from their first byte on.
 
 use std::{
@@ -41,7 +41,7 @@ pub struct Options {
 /// Why there are no certificates.
 #[derive(Debug, thiserror::Error)]
 pub enum CertsError {
-    /// A file is there.
+    /// A file with one of the names exists.
     #[error("{} exists, and is not replaced: choose another directory, or remove it", .0.display())]
     Exists(PathBuf),
     /// A file cannot be written.

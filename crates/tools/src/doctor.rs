@@ -1,12 +1,14 @@
 //! `sheaf doctor`: looks at a machine and a data directory, and says what to change before a server runs
 //! there.
 //!
-//! Module `look` collects the figures; module `judge` judges them and does no I/O. The command verifies no
-//! data (that is `sheaf check`) and changes nothing: a file that it writes to measure the disk is removed.
+//! Module `look` judges settings, variables and the directory, and collects the figures of all other checks;
+//! module `judge` judges those and does no I/O. The command verifies no data (that is `sheaf check`) and
+//! changes nothing: a file that it writes to measure the disk is removed.
 //!
 //! Invariants
-//! - One line per check. Advice is given only where it applies to this server: it does not fork, so what
-//!   Redis says of overcommit and huge pages mostly does not.
+//! - One line per check; the variables have one only if one of them is no setting. Advice is given only where
+//!   it applies to this server: the server does not fork, so what Redis says of overcommit and huge pages
+//!   mostly does not apply.
 
 mod judge;
 mod look;

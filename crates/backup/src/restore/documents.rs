@@ -7,7 +7,7 @@
 //!
 //! Invariants
 //! - The source is only read.
-//! - The new directory then holds the saved state at the target; its log begins behind that state.
+//! - The new directory then holds the saved state at the target; its log begins after that state.
 
 use std::{io, path::Path, sync::Arc};
 
@@ -58,7 +58,7 @@ pub(super) fn restore(
 
 /// Starts the replay where the document files need it.
 fn start(recovery: &mut Recovery, source: &Place<'_>, from: Option<Lsn>) -> Result<(), RestoreError> {
-    // Without a catalog, no snapshot had a database: any of them will do.
+    // Without a catalog, no database existed at any snapshot, so any snapshot will do.
     let from = from.unwrap_or(recovery.until());
     if !recovery.needs_snapshot() && from >= recovery.start() {
         return Ok(());

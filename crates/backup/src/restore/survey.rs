@@ -36,7 +36,8 @@ impl std::fmt::Display for Range {
 /// The oldest restorable state.
 struct Oldest {
     lsn: Lsn,
-    /// The time of that state; `None`: that at which the first batch that ends there or later was closed.
+    /// The time of that state; `None`: the time at which the first batch was closed that ends at `lsn` or
+    /// later.
     unix_ms: Option<u64>,
 }
 
@@ -116,8 +117,8 @@ impl From<storage::Error> for Search {
 }
 
 /// The end of the first record that removes all keys; the end of the log if there is none. A log that was cut
-/// and needs no snapshot was cut for a FLUSHALL shortly behind its begin, which makes the changes by the
-/// records before the FLUSHALL void.
+/// and needs no snapshot was cut for a FLUSHALL, which is shortly after its begin and makes the changes by
+/// the records before the FLUSHALL void.
 fn first_flush(source: &Place<'_>) -> Result<Lsn, storage::Error> {
     let mut recovery = Recovery::open_to_read(source.disk.clone(), source.dir)?;
     let search = |lsn, mut payload: &[u8]| {

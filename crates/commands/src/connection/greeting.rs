@@ -151,7 +151,10 @@ fn authenticate(
     }
     let users = cx.host.users.current();
     let known = users.get(user);
-    cx.unit.note_seen(known.map_or(users.lsn, |principal| principal.lsn));
+    if !known.is_some_and(|principal| principal.may_be_server) {
+        // A server does not wait: the newest change of its user may be committed only once it has logged in.
+        cx.unit.note_seen(known.map_or(users.lsn, |principal| principal.lsn));
+    }
     let nobody = User::initial(false);
     let Some(accepts) = accepts(cx, known.map_or(&nobody, |it| &it.user), password) else {
         return later(PAUSE_MS, cx.in_transaction);
@@ -196,7 +199,8 @@ fn authenticate_while_loading(
     let users = cx.host.users.current();
     let Some(known) = cx.host.users.of_settings(user) else { return Err(CommandError::Loading) };
     if known.is_enabled && known.needs_no_password {
-        // Such a user admits everybody, so its login proves nothing: the client is as before a login.
+        // Such a user admits everybody, and the records may yet give it a password: the client counts as not
+        // logged in until they are loaded.
         cx.session.log_out(&users);
         return Ok(());
     }

@@ -16,7 +16,7 @@ pub(super) struct Options<'a> {
     /// The elements keep the order that they have, because there is a BY without an asterisk, even if another
     /// BY follows it.
     pub(super) unsorted: bool,
-    /// From the greatest to the least.
+    /// From the greatest to the least; with `unsorted`, a list or a sorted set from its end.
     pub(super) descending: bool,
     /// Members of an unsorted set come in the order of their bytes, not in that of memory: for STORE and for
     /// scripts.

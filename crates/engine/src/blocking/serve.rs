@@ -7,9 +7,10 @@
 //! ```
 //!
 //! A waiter that is served in the unit that filled the key is part of that unit's record: no other client and
-//! no crash comes in between. BLMOVE into a slot that is not locked is served right afterwards, if no other
-//! client has taken the element meanwhile. The waiters behind it wait until then, and so do the waiters of
-//! keys that were made ready later: a client may wait for both keys, and the earlier one serves it.
+//! no crash comes in between. A BLMOVE into a slot that is not locked is served right after the unit, if no
+//! other client has taken the element meanwhile. The waiters that follow it at its key wait until then, and
+//! so do the waiters of keys that were made ready later: a client that waits for several of these keys must
+//! be served from the key that was made ready first.
 //!
 //! The loops end: each iteration serves a waiter, which is then no longer waiting, or goes on to the next
 //! one. Serving BLMOVE makes a key ready, to which the same applies.
@@ -40,7 +41,7 @@ use crate::{
 /// grow without bound.
 const RECORD_BYTES_MAX: usize = 1 << 20;
 
-/// Keys that may serve waiters as soon as their slots are free, for another executor.
+/// Keys that may serve waiters as soon as their slots are free. One executor hands them to another.
 #[derive(Default)]
 pub struct PendingServes(pub(crate) VecDeque<PendingServe>);
 
@@ -58,7 +59,7 @@ pub struct PendingServe {
     /// The slot that the first waiter needs besides the slot of the key; `None`: it needs none, or nobody has
     /// looked yet.
     needs: Option<SlotId>,
-    /// Whether room must be made in memory before.
+    /// Whether room must be made in memory before the waiter is served.
     needs_room: bool,
 }
 
@@ -140,7 +141,8 @@ impl<'k> Surroundings<'_, 'k> {
             if !unit.exists(db, &key) && !interests.awaits_condition(db, &key, waiter.ticket) {
                 break;
             }
-            // An ended waiter stays registered until its worker removes it; no slot is locked for it.
+            // An ended waiter stays registered until its worker removes it; skipping it here avoids a unit of
+            // its own that would serve nobody.
             if waiter.has_ended() || !is_ready(waiter.as_ref(), &unit, db, &key) {
                 continue;
             }
@@ -180,8 +182,8 @@ impl<'k> Surroundings<'_, 'k> {
         let mut cx = Context {
             row: Some(waiter.row),
             in_transaction: true,
-            // The popped element is in memory already. Its record is small, or waits for the log as a
-            // transaction's record does.
+            // The popped element is in memory already. As in a transaction, no change can wait for room in
+            // the log any more.
             admitted_bytes: EVERYTHING_ADMITTED,
             ..Context::new(unit, *self, &mut session, reply)
         };
@@ -220,7 +222,8 @@ impl Executor {
         let mut later = std::mem::take(&mut self.later);
         while let Some(next) = later.pop_front() {
             if self.rules.read_only {
-                // The leader, or the new incarnation of this server, decides about the data.
+                // Nobody is served while the server is read-only: its leader, or its next incarnation,
+                // decides about the data.
                 later.push_front(next);
                 break;
             }
@@ -230,7 +233,7 @@ impl Executor {
                     later.push_front(next);
                     break;
                 }
-                // A command that finds no room now is refused.
+                // Room was made as far as possible: a waiter that adds data and still finds none is refused.
                 rules.limits.policy = EvictionPolicy::NoEviction;
             }
             let clock = self.next_clock();

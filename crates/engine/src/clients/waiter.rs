@@ -76,7 +76,7 @@ pub struct Waiter {
     pub(crate) db: DbId,
     pub(crate) protocol: Protocol,
     pub(crate) durability: Option<Durability>,
-    /// The client gets no replies (CLIENT REPLY OFF or SKIP).
+    /// Whether the client gets no replies (CLIENT REPLY OFF or SKIP).
     pub(crate) is_silent: bool,
     pub(crate) args: OwnedArgs,
     pub(crate) awaited: Awaited,
@@ -100,8 +100,8 @@ impl Waiter {
         matches!(self.awaited.wants, Wants::Condition(_))
     }
 
-    /// Whether it is also served when its key is removed: its command would write to the key (XREADGROUP),
-    /// and then fails.
+    /// Whether it is also served when its key is removed: a command that writes to its key (XREADGROUP) then
+    /// gets an error.
     pub(crate) fn hears_of_removal(&self) -> bool {
         self.has_condition() && self.row.flags.has(Flags::WRITE)
     }

@@ -103,7 +103,8 @@ impl Executor {
             position
         };
         self.until_sample -= count as u32;
-        Merged { count, gate: self.end_unit(position, later, session, host, durability) }
+        let gate = self.end_unit(position, later, session, host, durability);
+        Merged { count, gate: gate.max(self.user_gate(session)) }
     }
 
     /// How many of these commands, from the first on, are ordinary and may run now. The checks come before

@@ -32,12 +32,12 @@ impl Resolved {
             .is_some_and(|it| it.row.flags.has(Flags::RUNS_SCRIPTS) || matches!(it.row.keys, Keys::Queued))
     }
 
-    /// Whether the command may run on a place that is kept for other servers.
+    /// Whether the command may run on a [place](crate::Place) that is kept for other servers.
     pub fn is_between_servers(&self) -> bool {
         self.found.is_some_and(|it| it.row.flags.has(Flags::BETWEEN_SERVERS))
     }
 
-    /// The row of the command; `None` if it has not been looked up.
+    /// The command in the table; `None` if it was not looked up, or is unknown.
     pub fn found(&self) -> Option<ResolvedCommand> {
         self.found
     }

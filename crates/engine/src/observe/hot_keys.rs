@@ -99,7 +99,7 @@ impl HotKeys {
         let mut elapsed_ms = now_ms.saturating_sub(self.at_ms);
         while elapsed_ms >= HALVED_EVERY_MS {
             if self.total == 0 {
-                // All counts are 0; the remaining time only adds silence.
+                // All counts are 0: the sketch begins anew, and one period without samples counts as covered.
                 *self = HotKeys { covered_ms: HALVED_EVERY_MS, at_ms: now_ms, ..HotKeys::default() };
                 return;
             }

@@ -18,12 +18,13 @@ pub struct Treatment {
     pub may_wait: fn(Args<'_>) -> bool,
     /// Whether the argument at this index is a secret, which SLOWLOG and MONITOR do not show.
     pub is_secret: fn(Args<'_>, usize) -> bool,
-    /// The command never replies BUSY: a client that ignores the reply would go on without what it asked for.
+    /// Whether the command never replies BUSY: a client that ignores the reply would go on without what it
+    /// asked for.
     pub is_never_busy: bool,
-    /// The command also runs while clients are paused: it begins or ends a pause.
+    /// Whether the command also runs while clients are paused, because it begins or ends a pause.
     pub is_never_paused: bool,
-    /// The command only asks whether the process is alive, so it is also answered where data may not be
-    /// shown.
+    /// Whether the command only asks whether the process is alive: it is then also answered where data may
+    /// not be shown.
     pub asks_for_life: bool,
     /// How the command's first argument names the script or function that the command runs; `None`: it runs
     /// none.

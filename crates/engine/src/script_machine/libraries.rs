@@ -178,7 +178,7 @@ impl WorkerLibraries {
 /// The services for a library while it is loaded: the log of the process, and the time.
 pub struct Loading<'h> {
     host: Option<&'h Host>,
-    /// The library was loaded before: its log messages were written then.
+    /// Whether the library was loaded before: its log messages were written then.
     is_known: bool,
     deadline_us: u64,
 }

@@ -15,7 +15,7 @@ struct Running {
     meter: Meter,
     /// `None` for a script.
     function: Option<RunningFunction>,
-    /// Taken by [`RunningScripts::take_slow`].
+    /// Whether [`RunningScripts::take_slow`] has reported it.
     is_reported: bool,
 }
 

@@ -60,7 +60,7 @@ impl ScriptSettings {
         self.rolls_back.store(rolls_back, Relaxed);
     }
 
-    /// Whether it is rolled back; see [`ScriptSettings::set_rolls_back`].
+    /// Whether a script that fails is rolled back; see [`ScriptSettings::set_rolls_back`].
     pub fn rolls_back(&self) -> bool {
         self.rolls_back.load(Relaxed)
     }

@@ -1,4 +1,4 @@
-//! The log as a tick sees it. The simulation puts a broken view in its place.
+//! The log as a tick sees it. The simulation can replace this view by a broken one.
 
 use lsn::Lsn;
 use storage::{Appender, Durability};

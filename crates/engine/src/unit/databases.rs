@@ -5,9 +5,9 @@
 //!   for no database.
 //! - The documents that the commands of the unit name are read once before the first of them runs, so that an
 //!   unreadable file usually refuses the commands before any change.
-//! - If a file cannot be read later, the command that needs it fails. The changes of its database are then in
-//!   no record: a transaction is undone by its first failing command on documents, and other units have only
-//!   one such command.
+//! - If a file cannot be read while the commands run, the command that needs it fails. The changes of its
+//!   database are then in no record: a transaction is undone by its first failing command on documents, and
+//!   other units have only one such command.
 
 use std::sync::Arc;
 

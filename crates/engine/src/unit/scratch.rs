@@ -1,5 +1,5 @@
-//! The buffers of a worker, which its units use one after the other, and the settings with which a unit
-//! reads.
+//! The buffers of a worker, which its units use one after the other, and the clock and the access stamps of a
+//! unit (`UnitAccess`).
 //!
 //! Invariants
 //! - A unit begins with no effects: [`Scratch::seal`] has cleared the effects of the unit before.

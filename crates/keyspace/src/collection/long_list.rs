@@ -29,7 +29,8 @@ use super::element::Element;
 use buffer::{BODY_BYTES_MAX, Buffer, CAPACITY_MIN};
 pub(crate) use range::Range;
 
-/// Removed chunks with at least this many bytes are not freed at once, but returned to the caller.
+/// If the chunks that a removal at an end takes out have at least this many bytes together, they are not
+/// freed at once, but returned to the caller.
 const LAZY_BYTES_MIN: usize = 64 << 10;
 
 /// The minimum room of the deque, in chunks: it grows by at least this many, and does not shrink below it.

@@ -108,7 +108,8 @@ impl Local {
         (self.fan_out.by_channel, self.fan_out.in_turn) = (by_channel, in_turn);
     }
 
-    /// Delivers to subscribers with one subscription, and marks the messages that other subscribers may get.
+    /// Delivers to subscribers whose only subscription is a channel, and marks the messages that others may
+    /// get.
     fn deliver_by_channel(&mut self, batch: &Batch, by_channel: &mut Vec<u32>, in_turn: &mut Vec<bool>) {
         let Local { audiences, subscribers, due, fan_out, .. } = self;
         let entry = |index: &u32| &batch.entries[*index as usize];

@@ -7,8 +7,8 @@ use crate::{CRC, Error};
 
 /// The maximum bytes of one read.
 const BUFFER_BYTES: usize = 256 << 10;
-/// The first step in which the memory of a long string is allocated. Each further step follows when the
-/// memory is filled.
+/// The memory of a long string is allocated in steps, each once the memory before is filled. The first step
+/// has this many bytes.
 const STEP_BYTES: usize = 1 << 20;
 
 /// An [`Input`] over a file.

@@ -68,7 +68,8 @@ pub enum Verdict {
     },
 }
 
-/// Why a leader is not followed; formatted as the rest of a sentence that begins with its address.
+/// Why a leader is not followed. Formatted as the rest of a sentence that begins with the leader's address,
+/// except for [`JoinError::Log`], which has the text of the error of the log here.
 #[derive(Debug, thiserror::Error)]
 pub enum JoinError<E> {
     /// Its answer is an error, is not understood, or is for another position.

@@ -38,8 +38,8 @@ impl Probe {
         Probe { next: end, has_asked: false, is_at_start: false }
     }
 
-    /// The next step after the leader's answer: the newest mark that it has, or `None`. Before the first
-    /// request the answer is `None` too.
+    /// The next step. `answer`: the newest mark of the last request that the leader has; `None` if it has
+    /// none of them, or before the first request.
     ///
     /// # Errors
     /// If the log here cannot be read.

@@ -1,7 +1,7 @@
 //! Writes the entries of the audit to the log, as messages of its durable channel, soon after they are noted.
 //!
-//! No action waits for its entry, which is written a moment later. Where the server may not write, because it
-//! follows another one or its disk is full, its own log lines have the entries.
+//! No action waits for its entry, which is written a moment later. While the server may not write, for
+//! example because it follows another one or its disk is full, its log lines have the entries instead.
 
 use std::{sync::Arc, time::Duration};
 

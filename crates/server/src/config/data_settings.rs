@@ -48,7 +48,7 @@ impl DataSettingsState {
 }
 
 impl Config {
-    /// Has a leader record the values given at its start.
+    /// Makes a leader record the values given at its start.
     pub(crate) fn give_to_data(&self) {
         let given = {
             let (lasting, settings) = (self.files.lock(), self.current());
@@ -117,12 +117,13 @@ impl Config {
         self.append(log, slot, &record)
     }
 
-    /// Appends a record of settings to the log; they were applied in this slot. Returns its position.
+    /// Appends a record of settings, which were applied in this slot, to the log. Returns its position;
+    /// `None` if the record is empty, or the log is poisoned.
     pub(super) fn append(&self, log: &Log, slot: SlotGuard<'_>, record: &[u8]) -> Option<Lsn> {
         self.append_marked(log, slot, record, false)
     }
 
-    /// As [`Config::append`]; the mark says whether the record has messages to durable channels.
+    /// As [`Config::append`]; `has_messages`: whether the record has messages to durable channels.
     pub(super) fn append_marked(
         &self,
         log: &Log,

@@ -63,7 +63,7 @@ impl Config {
         default.admits_everybody() && default.rights.are_unrestricted()
     }
 
-    /// Has the users follow the data and the settings.
+    /// Makes the users follow the data and the settings.
     pub(crate) fn follow_users(&self) {
         self.users.refresh(&self.keyspace, &self.clients);
     }

@@ -120,8 +120,8 @@ impl Connection {
         self.keeping_up.get().is_behind
     }
 
-    /// Ends the wait of publishers for this subscriber when the subscriber's patience is used up. Called from
-    /// time to time during such a wait.
+    /// Ends the wait of publishers for this subscriber when the patience with this subscriber is used up.
+    /// Called from time to time during such a wait.
     pub(crate) fn end_overlong_waits(&self) {
         self.check_pace(self.refused.get());
     }

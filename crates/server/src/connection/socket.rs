@@ -213,7 +213,7 @@ impl Encrypted {
         if session.is_closed() {
             return Poll::Ready(Ok(0));
         }
-        // The buffer of the worker: the memory is there from its first encrypted connection on.
+        // This buffer belongs to the worker: it grows once, at the worker's first encrypted connection.
         encrypted.resize(plain.len() - RECORD_BYTES_MAX, 0);
         let read = ready!(poll_read(&self.stream, cx, encrypted))?;
         if read == 0 {
@@ -223,8 +223,9 @@ impl Encrypted {
         let received = session.receive(&encrypted[..read], plain);
         drop(session);
         if !holds_replies {
-            // Sends an alert, or an answer of the protocol itself. What the socket does not take leaves
-            // later.
+            // Sends what TLS itself has to say: an alert, or the answer to a message. While encrypted replies
+            // wait, nothing is sent here, because only `send` may send these. What the socket does not take
+            // leaves with the next `send`; the rest of an alert is lost, because the connection ends.
             let _ = self.flush();
         }
         match received {

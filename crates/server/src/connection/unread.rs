@@ -3,17 +3,18 @@
 //! Many clients send all commands of a pipeline before they read the first reply. If the server stopped at
 //! the first mebibyte of replies, both sides would wait for each other for ever. So:
 //!
-//! - Above [`OUTBOX_BYTES_MAX`] unsent bytes, commands wait until all is sent. A client that reads meanwhile
-//!   is allowed no more.
+//! - Above [`OUTBOX_BYTES_MAX`] unsent bytes, commands wait until all is sent. For a client that reads
+//!   meanwhile, this limit stays.
 //! - If the peer acknowledges nothing for [`READ_ON_AFTER_MS`] while its commands wait, the client may have
 //!   [`GROWTH`] times as much unsent, and so on, up to the hard limit of its class
 //!   (`client-output-buffer-limit normal`), until all is sent.
 //! - All clients together have at most [`UNREAD_BYTES_MAX`] unsent beyond the first mebibyte of each.
-//! - A client that is allowed no more, and whose peer acknowledges nothing for [`STALLED_MS_MAX`] while its
-//!   commands wait, is disconnected. While other clients are refused more bytes, every client that waits or
-//!   is allowed more, and whose peer is silent for so long, is disconnected as well.
+//! - A client whose limit cannot be raised further, and whose peer acknowledges nothing for
+//!   [`STALLED_MS_MAX`] while its commands wait, is disconnected. While other clients are refused more bytes,
+//!   every client that waits or has a raised limit, and whose peer is silent for so long, is disconnected as
+//!   well.
 //!
-//! Clients that are not logged in, and subscribers, are allowed no more.
+//! The limit of clients that are not logged in, and of subscribers, is never raised.
 //!
 //! A client that has sent nothing more may leave its replies unread, unless other clients are refused more
 //! bytes.

@@ -11,7 +11,7 @@
 //!
 //! Invariants
 //! - One save at a time.
-//! - What a forced recovery has left is not saved before it is confirmed, and then by the confirmation.
+//! - What a forced recovery has left is not saved before the operator confirms it; the confirmation saves it.
 //! - Files hold only what is committed: a log whose tail is cut goes on with them.
 //! - The log before a snapshot's begin is given up only if documents are saved up to there: recovery begins
 //!   at a snapshot for keys and documents alike.
@@ -111,8 +111,8 @@ impl Saver {
         self.failures.load(Relaxed)
     }
 
-    /// Saves everything logged so far. Returns the position after which documents still need the log; `None`
-    /// without documents. Blocks.
+    /// Saves everything applied so far, unless the log is frozen. Returns the position after which documents
+    /// still need the log; `None` without documents. Blocks.
     ///
     /// # Errors
     /// I/O errors, or records to be saved are not committed yet; the log has all of them.
@@ -120,8 +120,8 @@ impl Saver {
         self.save(log, true, COMMIT_PATIENCE_US)
     }
 
-    /// As [`Saver::save_all`], but waits only briefly for replicas. Returns whether everything is saved:
-    /// `false` if some changes are not committed yet.
+    /// As [`Saver::save_all`], but waits only briefly until changes are committed. Returns whether everything
+    /// is saved: `false` if some changes are not committed yet.
     ///
     /// # Errors
     /// I/O errors.
@@ -185,8 +185,8 @@ impl Saver {
         saved.map(|()| documents.saved_lsn())
     }
 
-    /// Waits until the commit policy has acknowledged `lsn`. Returns false after `until_us`, or if the log
-    /// has failed or the thread is to end.
+    /// Waits until `lsn` is committed. Returns false after `until_us`, or if the log has failed or the thread
+    /// is to end.
     fn await_commit(&self, log: &Log, lsn: Lsn, until_us: u64) -> bool {
         while lsn > self.node.committed(log) {
             let is_over = log.poison_reason().is_some() || self.state.lock().stopping;

@@ -306,7 +306,7 @@ impl Group {
     }
 
     /// Closes the connections of removed members that connected while this server had no lease, and so could
-    /// not know of their removal. They connect again, and are told.
+    /// not be sure of their removal. They connect again, and are told that they were removed.
     pub(super) fn close_removed(&self) {
         let Some(peers) = self.peers.get() else { return };
         peers.unlisted().into_iter().filter(|&id| self.has_removed(id)).for_each(|id| peers.close_of(id));
@@ -315,8 +315,9 @@ impl Group {
     /// Whether this server leads, and has removed the member with this id or never had it.
     pub(super) fn has_removed(&self, id: MemberId) -> bool {
         let Some(votes) = &self.votes else { return false };
-        // Within its lease this server is the only leader, so no other one can have added the member. The
-        // data is read later.
+        // Within its lease this server is the only leader, and its data has every change of members before
+        // that. The data is read after this check: read before, it could lack a member that an earlier
+        // leader has added.
         let now_us = votes.now_us();
         let leads_alone = |member: &Member| member.has_committed() && member.lease_until_us() > now_us;
         let in_force = votes.look(|member| leads_alone(member).then(|| member.members().clone())).flatten();

@@ -136,7 +136,7 @@ impl Group {
         Err(last)
     }
 
-    /// Has the roster show the present address of this member, if the address has changed since the last
+    /// Makes the roster show the present address of this member, if the address has changed since the last
     /// start.
     pub(super) fn renew_listing(self: &Arc<Self>) {
         let Some(own) = self.own.get() else { return };
@@ -212,7 +212,7 @@ fn explained(line: &str) -> String {
     format!("{reason}{advice}")
 }
 
-/// Has the leader list the present address of this member, which may be the leader itself.
+/// Makes the leader, which may be this member, list the present address of this member.
 fn renew(group: &Group) -> Result<(), String> {
     let (Some(own), Some(votes)) = (group.own.get(), &group.votes) else { return Ok(()) };
     if votes.look(Member::leads) != Some(true) {

@@ -6,8 +6,8 @@
 //! ```
 //!
 //! A message that cannot be written at once is lost, with its connection, and so is one that the other host
-//! does not acknowledge within [`ANSWER_TIMEOUT`]: votes are made for that, and not for messages that a
-//! healed network delivers seconds late. The log has connections of its own.
+//! does not acknowledge within [`ANSWER_TIMEOUT`]: the votes tolerate lost messages better than messages that
+//! a healed network delivers seconds late. The log has connections of its own.
 //!
 //! Invariants
 //! - A connection of another group, of another version or to another member is refused with the reason. A
@@ -16,7 +16,7 @@
 //!   once a minute at most, whatever strangers name.
 //! - A member has one connection to each other member; strangers share a few places here ([`Inboxes`]).
 //! - A server that has joined no group yet knows no id of one: it lets a connection in, and hears nothing on
-//!   it. So the leader finds out who is at an address before it lists it.
+//!   it. So the leader finds out who answers at an address before it lists a member there.
 
 use std::{
     collections::BTreeMap,
@@ -171,8 +171,8 @@ impl Peers {
         *self.group_id.lock() = group_id.into();
     }
 
-    /// Connects to the members of this roster, and to nobody else. Until the roster is in force, the members
-    /// that it removes are still connected.
+    /// Connects to the members of this roster, and to nobody else. Until the roster is in force, the
+    /// connections to the members that it removes are kept as well.
     pub(super) fn follow(self: &Arc<Self>, roster: &Roster, is_in_force: bool) {
         let leaving = if is_in_force { &[][..] } else { &roster.leaving };
         let all: Vec<&Listed> = roster.members.iter().chain(leaving).collect();
@@ -184,7 +184,7 @@ impl Peers {
                 gone.extend(peers.remove(&id));
             }
             if listed.is_none() {
-                // It connects again, and is told.
+                // The removed member connects again, and is told of its removal.
                 self.close_of(id);
             }
         }
@@ -301,7 +301,7 @@ impl Peers {
         }
     }
 
-    /// If this cause is to be logged now, returns how often it was not logged lately.
+    /// If this cause is to be logged now, returns how often it was suppressed since it was last logged.
     fn note(&self, cause: Cause) -> Option<u64> {
         self.logged.lock().note(&format!("{cause:?}"), self.votes.now_us() / 1000)
     }
@@ -326,7 +326,7 @@ impl Peers {
         read
     }
 
-    /// Has the connection to this member made again, if it has ended.
+    /// Makes the thread of the connection to this member look at it now, and connect again if it has ended.
     fn look_at(&self, id: MemberId) {
         if let Some(peer) = self.peers.lock().get(&id) {
             peer.wake();

@@ -1,7 +1,7 @@
 //! A witness: a voter that keeps the log of its group and has no data.
 //!
 //! ```text
-//! start:   the roster from its log, or from group.json -> into memory, where members look for it
+//! start:   the roster from its log, or from group.json -> into memory, where other members have it, too
 //! a tick:  the roster in force -> group.json;  log that all members have -> forgotten
 //! elected: a voter with data has all of the log -> it is handed the lead
 //! ```

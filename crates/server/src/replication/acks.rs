@@ -17,6 +17,7 @@ impl Node {
             self.overdue.lock().look(self.now_ms(), log.shippable_lsn(), log.committed_lsn(), timeout_ms)
         };
         let overdue = look();
+        self.acks_overdue.store(overdue.is_some(), SeqCst);
         if overdue.is_none() {
             self.logs_ack_timeouts.store(true, SeqCst);
         }

@@ -4,8 +4,8 @@
 //!
 //! A batch that is already committed when it arrives may be old; an uncommitted one was just written. A batch
 //! from the future shows in any case that a clock is wrong: so a start, too, looks at the end of the log. The
-//! time in the log never goes back: a leader whose clock is behind stamps its batches with the time of the
-//! one before, and its followers notice that when a minute has passed.
+//! time in the log never goes back: a leader whose clock is behind repeats the time of the batch before, and
+//! its followers notice that once this time is a minute ago by their clocks.
 
 use lsn::Lsn;
 use parking_lot::Mutex;

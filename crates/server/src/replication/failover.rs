@@ -8,12 +8,12 @@
 //! Invariants
 //! - The replica is promoted only when nothing more is appended here and the replica has everything that was
 //!   appended, also in memory, unless FORCE allows the loss of the rest. "Everything" includes the batch that
-//!   ends this log: that batch is written before, so that the log here holds nothing that the new leader
-//!   lacks.
-//! - Any failure before the promotion command is sent leaves this server leading. If it is unknown whether
-//!   the replica leads, this server takes no writes, not even after a restart: two leaders are worse than
-//!   none. This server leads on if a new process of the replica shows that the replica has not led
-//!   ([`Unanswered`]).
+//!   ends this log: it is written before the wait for the replica begins, so that the log here holds nothing
+//!   that the new leader lacks.
+//! - Any failure before the promotion command is sent leaves this server leading, unless another server has
+//!   fenced it. If it is unknown whether the replica leads, this server takes no writes, not even after a
+//!   restart: two leaders are worse than none. This server leads on if a new process of the replica shows
+//!   that the replica has not led ([`Unanswered`]).
 
 use std::{
     sync::{
@@ -234,8 +234,9 @@ fn gave_up(node: &Node, handover: &Running) -> Option<GaveUp> {
     }
 }
 
-/// Waits until the replica has everything that was appended here, and has applied what is committed. At the
-/// timeout it fails; with FORCE it succeeds, and the rest is lost.
+/// Waits until the replica has everything that was appended here, and has applied what is committed. Fails
+/// at an abort, if this server is fenced, and at the timeout; but with FORCE it succeeds at the timeout, and
+/// the rest is lost.
 fn wait_for(
     node: &Node,
     log: &Log,

@@ -52,8 +52,8 @@ pub(crate) struct FollowingParts {
 }
 
 impl FollowingParts {
-    /// Begins to follow at the end of the log. All of the log is in memory, except for the incomplete
-    /// payloads in `chains`.
+    /// Begins to follow at the end of the log. All of the log must have been applied to memory, except for
+    /// the incomplete payloads in `chains`.
     ///
     /// # Errors
     /// If the OS refuses a thread.

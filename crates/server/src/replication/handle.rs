@@ -51,7 +51,7 @@ impl Availability for ReplicationHandle {
     }
 
     fn lacks_acks(&self) -> bool {
-        self.0.lacks_acks.load(SeqCst)
+        self.0.lacks_acks.load(SeqCst) || self.0.acks_overdue.load(SeqCst)
     }
 
     fn is_stale(&self) -> bool {

@@ -272,7 +272,8 @@ fn join(
 ) -> Result<(), String> {
     let text = |error: io::Error| error.to_string();
     socket.set_nonblocking(false).map_err(text)?;
-    // This fails at the end of a tunnel, which knows no such delay.
+    // Over TLS, this is the plain end of a tunnel: a Unix socket, which delays nothing and refuses the
+    // option.
     let _ = socket.set_nodelay(true);
     socket.set_write_timeout(Some(WRITE_TIMEOUT)).map_err(text)?;
     let own_socket = socket.try_clone().map_err(text)?;

@@ -125,7 +125,7 @@ pub(crate) fn connect_within(
     Err(failed)
 }
 
-/// The plain end of a connection that is encrypted from now on.
+/// Encrypts the connection through a tunnel. Returns the plain end of the tunnel.
 fn encrypted(
     tunnels: &Tunnels,
     files: &ClientFiles,
@@ -141,7 +141,7 @@ fn encrypted(
     Ok(stream)
 }
 
-/// Has the system probe the other host of an idle connection, and close the connection if no host answers.
+/// Makes the system probe the other host of an idle connection, and close the connection if no host answers.
 ///
 /// # Errors
 /// Those of the socket.
@@ -151,9 +151,9 @@ pub(crate) fn keep_alive<'a>(socket: impl Into<SockRef<'a>>) -> io::Result<()> {
     socket.into().set_tcp_keepalive(&probes)
 }
 
-/// Has the system close the connection if the other host has not acknowledged for `timeout` what was sent.
-/// Otherwise the system goes on repeating it for a quarter of an hour, after longer and longer pauses: after
-/// a partition, everything on the connection then waits for the end of such a pause.
+/// Makes the system close the connection if the other host has not acknowledged for `timeout` what was sent.
+/// Without this limit, the system repeats the unacknowledged bytes for a quarter of an hour, after longer and
+/// longer pauses: after a partition, everything on the connection waits for the end of such a pause.
 ///
 /// # Errors
 /// Those of the socket.

@@ -57,7 +57,7 @@ impl Node {
     }
 
     /// Whether this member of a group has not applied all that the group has committed for so long that its
-    /// data is old: its disk is full, or the connection for the log fails.
+    /// data is old, for example because its disk is full, or because it has no connection to the leader.
     pub(super) fn lags_far_behind(&self) -> bool {
         let is_behind = || self.following().is_some_and(|it| it.behind_ms(self.now_ms()) > SHOWN_AGE_MS_MAX);
         self.votes.is_some() && is_behind()

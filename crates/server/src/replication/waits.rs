@@ -192,8 +192,8 @@ impl Node {
     pub(super) fn wait(self: &Arc<Self>, awaited: Awaited, timeout_ms: Option<u64>, responder: Responder) {
         let number = self.waits.add(awaited, responder);
         self.settle_waits();
-        // If this server was demoted after the command was checked, the demotion has failed this wait, or the
-        // role shows it here.
+        // If this server was demoted after the command was checked, the demotion has failed this wait, or
+        // this check finds the demotion.
         if !self.role.lock().leads() {
             self.waits.fail_flushed();
         }

@@ -20,10 +20,7 @@ use recovery::{
 };
 use settings::{Key, Settings};
 use storage::{Cut, Log, cut_log, cut_log_alone};
-use tokio::{
-    net::TcpListener,
-    signal::unix::{SignalKind, signal},
-};
+use tokio::{net::TcpListener, sync::Notify};
 
 use super::{Process, ServeError, failure, loading, reopening};
 use crate::{
@@ -97,7 +94,7 @@ pub(super) async fn run(process: &Process, next: Next) -> Result<Option<Next>, S
     for (listener, tls) in plain.chain(encrypted) {
         tokio::spawn(http.clone().accept(TcpListener::from_std(listener.try_clone()?)?, tls));
     }
-    tokio::spawn(watch_signals(parts.clone()));
+    tokio::spawn(reload_at_hangups(parts.clone(), process.hangups.clone()));
 
     let (log, mirrored, documents) = loading::recover_in_background(&parts, process, mode, feeds).await?;
     let indexes = Arc::new(loading::open_indexes(process, &documents)?);
@@ -170,6 +167,8 @@ pub(super) async fn run(process: &Process, next: Next) -> Result<Option<Next>, S
     log_threads.stop();
     tracing::info!(target: "server", lsn = %log.durable_lsn(), "stopped in order");
     let settings = parts.config.current().clone();
+    // A request that came since ends the process: what a restart is for is done by the next start as well.
+    let is_over = is_over || parts.stop.is_requested();
     Ok((!is_over).then(|| Next {
         settings,
         mode: Mode::Newest,
@@ -281,8 +280,8 @@ fn new_parts(settings: Settings, process: &Process, node: Arc<Node>, clock: Arc<
         unix_socket: process.unix.as_ref().map(|door| door.path().to_owned()),
     };
     let settings = (settings, process.lasting.clone());
-    let encryption = process.encryption.clone();
-    Arc::new(Parts::new(settings, startup, node, encryption, clock, Arc::new(RealEntropy)))
+    let of_process = (process.encryption.clone(), process.stop.clone());
+    Arc::new(Parts::new(settings, startup, node, of_process, clock, Arc::new(RealEntropy)))
 }
 
 fn start_workers(
@@ -393,32 +392,21 @@ fn show_banner(
     banner.show();
 }
 
-async fn watch_signals(parts: Arc<Parts>) {
-    let signals =
-        (signal(SignalKind::terminate()), signal(SignalKind::interrupt()), signal(SignalKind::hangup()));
-    let (Ok(mut terminate), Ok(mut interrupt), Ok(mut hangup)) = signals else {
-        tracing::warn!(target: "server", "cannot listen for signals; use SHUTDOWN to stop");
-        return;
-    };
+/// Reads settings, certificates and keys of issuers again at each SIGHUP.
+async fn reload_at_hangups(parts: Arc<Parts>, hangups: Arc<Notify>) {
     loop {
-        tokio::select! {
-            _ = terminate.recv() => break,
-            _ = interrupt.recv() => break,
-            _ = hangup.recv() => {
-                let (config, encryption) = (parts.config.clone(), parts.encryption.clone());
-                let issuers = parts.access.issuers.clone();
-                let reload = move || {
-                    config.reload();
-                    issuers.follow(&config.current());
-                    if let Some(encryption) = encryption {
-                        encryption.reload(true);
-                    }
-                };
-                let _ = tokio::task::spawn_blocking(reload).await;
+        hangups.notified().await;
+        let (config, encryption) = (parts.config.clone(), parts.encryption.clone());
+        let issuers = parts.access.issuers.clone();
+        let reload = move || {
+            config.reload();
+            issuers.follow(&config.current());
+            if let Some(encryption) = encryption {
+                encryption.reload(true);
             }
-        }
+        };
+        let _ = tokio::task::spawn_blocking(reload).await;
     }
-    parts.stop.request();
 }
 
 async fn every_second(parts: &Parts, log: &Log) {

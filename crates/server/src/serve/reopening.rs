@@ -45,7 +45,7 @@ pub(super) async fn requested(node: &Arc<Node>, log: &Log, mailboxes: &[Mailbox]
 
 /// Fails only for lack of room: every other error shows when the log is closed.
 async fn look_for_room(node: &Arc<Node>, log: &Log) -> Result<(), Error> {
-    // What is cut off is kept in a file.
+    // What is cut off is kept in a file, which needs room.
     let kept_bytes = node.diverged_at().map_or(0, |at| log.appended_lsn().get().saturating_sub(at.get()));
     let (log, dir) = (log.clone(), node.dir().to_path_buf());
     let look = move || match log.require_room_to_reopen(kept_bytes) {

@@ -5,8 +5,8 @@
 //! - Subscribers hold a publisher back for [`HELD_BACK_US_MAX`] at most; then the next message is published
 //!   however far behind they are. A full mailbox holds a publisher back until it is no longer full: the
 //!   worker that empties it never waits for a publisher.
-//! - A worker with held publishers has registered itself with the channels, and checks the reasons once more
-//!   after that.
+//! - A worker with held publishers has registered itself with the channels, which wake it when a reason may
+//!   have ended. After the registration it checks the reasons once more, so that it misses no end.
 
 use std::{
     cell::{Cell, RefCell},

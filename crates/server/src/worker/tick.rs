@@ -71,7 +71,7 @@ impl Worker {
         ended.backpressure
     }
 
-    /// Has the tick end once the connections that are ready have been served.
+    /// Makes the tick end once the connections that are ready have been served.
     pub(super) fn end_tick_later(&self) {
         if self.tick.borrow_mut().request_end() {
             self.wake_up.notify_one();

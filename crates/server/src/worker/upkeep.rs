@@ -88,7 +88,7 @@ impl Worker {
         self.parts.inventory.figures();
     }
 
-    /// Has the connection looked at until its client reads again.
+    /// Makes the worker look at the connection until its client reads again.
     pub(crate) fn watch_unread(&self, connection: &Rc<Connection>) {
         self.unread.borrow_mut().push(connection.clone());
     }

@@ -111,7 +111,7 @@ fn page(command: &Command) -> io::Result<(String, Vec<u8>)> {
     man.render_title(&mut page)?;
     man.render_name_section(&mut page)?;
     match matches!(command.get_name(), "sheaf" | "serve") {
-        // The names of all settings on end would tell nobody anything.
+        // A synopsis with the names of all settings would be too long to be of use.
         true => page.write_all(SERVE_SYNOPSIS)?,
         false => man.render_synopsis_section(&mut page)?,
     }

@@ -59,7 +59,7 @@ pub(super) fn refused(error: clap::Error, arguments: &[String], tools: &[String]
 }
 
 fn foreign(error: &clap::Error, arguments: &[String], tools: &[String]) -> Option<Vec<String>> {
-    // After a flag, a second value (`--save 900 1`) is a subcommand that conflicts with it.
+    // clap takes a second value after a flag (`--save 900 1`) for a subcommand that conflicts with the flag.
     let is_usage = matches!(
         error.kind(),
         ErrorKind::UnknownArgument | ErrorKind::InvalidSubcommand | ErrorKind::ArgumentConflict
@@ -88,7 +88,7 @@ fn foreign(error: &clap::Error, arguments: &[String], tools: &[String]) -> Optio
     let lines: Vec<String> =
         arguments.iter().skip(1).filter_map(|it| name(it)).filter(is_asked).filter_map(answer).collect();
     match lines.is_empty() {
-        // `-couch_ini`, `admins`.
+        // The argument does not begin with `--`: `-couch_ini`, `admins`.
         true => {
             instead_of(&unknown_name).map(|answer| vec![format!("{unknown} is not known here: {answer}")])
         }

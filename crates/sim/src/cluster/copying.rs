@@ -3,7 +3,7 @@
 //! Invariants
 //! - The replica's present directory stays valid until the new one is complete: its control file is written
 //!   last.
-//! - The leader keeps the files while they are fetched; if it fails, the copy starts again.
+//! - The leader keeps the files while they are fetched; if the leader fails, the copy starts again.
 
 use std::{
     io,

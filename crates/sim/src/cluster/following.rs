@@ -67,7 +67,7 @@ pub(super) struct Following {
     backoff: Backoff,
     /// The highest commit position that a leader has told this server; at the start, the end of its log.
     committed: Lsn,
-    /// A script of a client holds slots that the applier needs, until it is ended.
+    /// Whether a script of a client holds slots that the applier needs. It holds them until it is ended.
     is_held_up: bool,
     stall: Stall,
 }

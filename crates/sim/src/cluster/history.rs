@@ -12,7 +12,7 @@ use super::FaultInjection;
 /// The view of a log that a join needs.
 pub(crate) struct JudgedHistory<'l> {
     log: LogHistory<'l>,
-    /// Sabotage: uses positions in place of chain values.
+    /// Whether positions are used instead of chain values, as a sabotage.
     by_position: bool,
 }
 

@@ -91,8 +91,8 @@ pub(super) struct Node {
     pub(super) incarnation: u64,
     /// Whether a disk fault is injected: failures are then expected.
     pub(super) is_troubled: bool,
-    /// Whether the server counts among those that must have all committed records, for the operator. It does
-    /// not from the loss of its disk until it has caught up.
+    /// Whether the operator may count on the server to have what it has acknowledged: not from the loss of
+    /// its disk until it has caught up.
     pub(super) is_witness: bool,
     /// The number of the newest data directory; each full copy makes one.
     home: u64,

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! Content -- leader gone, or at random --> Holding: no commit is possible, as too few replicas have a leader
-//!    ^                                       | all of them are up: the one with the newest log leads
+//!    ^                                       | all held servers are up: the one with the newest log leads
 //!    '---------------------------------------'
 //! ```
 //!

@@ -140,9 +140,9 @@ impl GroupWorld {
         Ok(())
     }
 
-    /// Has a leader change its roster, as its own act.
+    /// Has a leader change its roster for a server that joins.
     fn wish(&mut self, leader: NodeId, change: impl FnOnce(&mut Roster) -> Result<(), String>) {
-        // What fails there shows at the next act of that server.
+        // A failed disk shows at the leader's next act.
         let now_us = self.now_us;
         self.servers[leader].sync_clock(now_us);
         let _ = self.change_roster(leader, change);

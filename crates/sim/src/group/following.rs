@@ -65,7 +65,7 @@ pub(super) struct Following {
     pub(super) named: Option<(Option<Link>, NodeId)>,
     /// The position that is known to be committed.
     committed: Lsn,
-    /// All data here may be shown.
+    /// Whether all data here may be shown.
     is_up: bool,
     copies_anew: bool,
 }

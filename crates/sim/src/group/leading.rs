@@ -33,7 +33,7 @@ impl Reply {
 pub(super) struct HandingOver {
     pub(super) to: consensus::MemberId,
     pub(super) until_us: u64,
-    /// The election has begun.
+    /// Whether the election has begun.
     pub(super) has_begun: bool,
 }
 

@@ -15,7 +15,7 @@ pub enum GroupFault {
     AnswersBeforeCommit,
     /// A leader's replies leave without a lease.
     AnswersWithoutLease,
-    /// A follower that has to cut its log cuts more than that, also of what is committed.
+    /// A follower that has to cut its log cuts more than it has to, even committed batches.
     CutsCommitted,
     /// A follower shows records that no leader has committed.
     ShowsUncommitted,

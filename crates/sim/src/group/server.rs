@@ -62,7 +62,7 @@ pub(super) struct Running {
     pub(super) keyspace: Arc<Keyspace>,
     pub(super) votes: Arc<Votes>,
     pub(super) known: Known,
-    /// It takes part in votes; else it asks to join.
+    /// Whether it is a member, which takes part in votes; otherwise it asks to join.
     pub(super) is_member: bool,
     pub(super) decided: Arc<Mutex<Decided>>,
     /// Reads the log, to tell the votes which batches are durable.
@@ -74,7 +74,7 @@ pub(super) struct Running {
     pub(super) mirror: Option<Mirror>,
     pub(super) appenders: Option<[Appender; 2]>,
     pub(super) has_led: bool,
-    /// The server leads no more, and restarts once a leader is known, or after a while.
+    /// Whether the server leads no more, and will restart once a leader is known, or after a while.
     pub(super) is_deposed: bool,
     pub(super) knows_leader: bool,
     /// Leaderships that the thread "group-role" has not seen yet.
@@ -97,15 +97,15 @@ pub(super) struct Server {
     pub(super) incarnation: u64,
     pub(super) running: Option<Running>,
     pub(super) paused_until_us: u64,
-    /// Its disk is slow until then.
+    /// The time until which its disk is slow.
     pub(super) slow_until_us: u64,
-    /// A fault of its disk is injected: failures are expected.
+    /// Whether a fault of its disk is injected: failures are then expected.
     pub(super) is_troubled: bool,
     /// The position at which the log is cut at the next start within the process.
     pub(super) diverged_at: Option<Lsn>,
     pub(super) copies_anew: bool,
     pub(super) is_removed: bool,
-    /// Founds the group; others join.
+    /// Whether the server founds the group; the others join it.
     founds: bool,
     /// Its id, once it has one that others know.
     pub(super) id: Option<MemberId>,
@@ -158,7 +158,7 @@ impl Server {
         self.clock.monotonic_us() / 1000
     }
 
-    /// Real microseconds in which its clock goes on by so many.
+    /// The real microseconds in which its clock goes on by `own_us`.
     pub(super) fn real_us(&self, own_us: u64) -> u64 {
         own_us * 1000 / self.speed
     }

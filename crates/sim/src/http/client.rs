@@ -33,7 +33,7 @@ pub(super) struct HttpClient {
     /// The cookie of a session that the client has ended: the server must refuse it.
     ended_cookie: Option<String>,
     has_database: bool,
-    /// The server cannot write any more; it is about to stop.
+    /// Whether the server has failed to write: its machine is about to stop.
     has_failed: bool,
     log_ins: u64,
     next_number: u64,

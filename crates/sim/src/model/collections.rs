@@ -51,8 +51,8 @@ impl Model {
         }
     }
 
-    /// Puts a modified collection back at its key; it keeps its deadline. An unmodified collection counts as
-    /// no change.
+    /// Puts a modified collection back at its key, which keeps its deadline. An unmodified collection counts
+    /// as no change.
     pub(super) fn put_back(&mut self, key: Key, value: Stored, now_ms: u64) {
         if self.live(&key, now_ms).is_none_or(|entry| entry.value != value) {
             self.write_back(key, value, now_ms);

@@ -31,7 +31,7 @@ pub(super) struct Client {
 }
 
 impl Client {
-    /// Creates a client that has just connected.
+    /// A client without requests, on a new conversation.
     pub(super) fn new(conversation: Conversation, worker: usize) -> Client {
         Client {
             conversation,

@@ -26,7 +26,7 @@ const CONTROL_BYTES: u64 = 64;
 struct Sound {
     options: WorldOptions,
     world: World,
-    /// The content of the newest snapshot and the log behind it.
+    /// The content of the newest snapshot and the log after it.
     newest: Content,
     /// Its content before the last batch.
     before_last: Content,

@@ -23,9 +23,9 @@ const LIVES: u64 = 9;
 /// One of each kind of damage.
 const LIVES_MIN: u64 = 3;
 const STEPS: usize = 150;
-/// So many fill a segment.
+/// The number of steps that fill a segment.
 const STEPS_OF_SEGMENTS: usize = 500;
-/// As many flips until one of them is refused.
+/// The maximum number of flips until the server refuses one.
 const FLIPS_MAX: u64 = 20;
 const BLOCK_BYTES: u64 = 4096;
 
@@ -79,7 +79,7 @@ impl Damaged {
             }
             Damage::LastSegment => {
                 let mut segments = damaged.segments();
-                // The spare segments behind the log are empty.
+                // The spare segments after the end of the log are empty.
                 while let Some(name) = segments.pop() {
                     damaged.disk.remove(&Path::new(DIR).join(name)).expect("a file");
                     damaged.disk.sync_dir(Path::new(DIR)).expect("a sound disk");

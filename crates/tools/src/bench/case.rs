@@ -54,7 +54,7 @@ pub(super) struct Measured {
     pub(super) latencies: Latencies,
 }
 
-/// What is asked before the cases.
+/// What the server says about itself before the cases.
 pub(super) struct Server {
     pub(super) holds_keys: bool,
     /// As its setting has it; servers of Redis have none.

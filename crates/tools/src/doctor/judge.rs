@@ -9,8 +9,8 @@ use crate::disk_sync::{rank, shown};
 const MIB: u64 = 1 << 20;
 /// Above this, a client that waits for each reply writes less than 100 times a second.
 const SLOW_SYNC_US: u64 = 10_000;
-/// Below this, no disk has answered: flash with a protected cache takes 20 us and more.
-/// The distance to that is a margin.
+/// Below this, no disk has answered: flash with a protected cache takes at least 20 µs. The difference is a
+/// margin.
 const IMPLAUSIBLE_SYNC_US: u64 = 8;
 
 /// The limit of open files, which the server raises as far as it may.

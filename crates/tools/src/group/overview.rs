@@ -8,7 +8,8 @@ use super::plain;
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Overview {
     pub(super) name: String,
-    /// The role of the server that is asked; `None` from a server of an earlier version.
+    /// The standing of the asked server in its group, such as `joining`; `None` from a server of an earlier
+    /// version.
     pub(super) state: Option<String>,
     pub(super) term: i64,
     /// The id and the address of the leader; `None`: none is known.

@@ -46,8 +46,9 @@ impl LogWriter {
         LogWriter { log, appender, record: Vec::with_capacity(RECORD_BYTES) }
     }
 
-    /// Removes every key, and writes these function libraries and settings again, which that removes, too.
-    /// Then removes the log before that, unless `may_have_documents`: their changes may be in that log alone.
+    /// Removes every key by an effect that removes function libraries and settings, too, and writes these
+    /// libraries and settings again. Then removes the log before that effect, unless `may_have_documents`:
+    /// changes of documents may be in that part of the log alone.
     pub(super) fn forget_keys(
         &mut self,
         libraries: &Libraries,

@@ -8,7 +8,8 @@
 //! ```
 //!
 //! A source sends only writes that it has executed, so their conditions held and are not needed. It sends
-//! `XADD s MAXLEN ~ 7 LIMIT 9` with the exact length that it came to, and a LIMIT that no client may give.
+//! `XADD s MAXLEN ~ 7 LIMIT 9` with the exact length that resulted, but keeps the LIMIT, which no client may
+//! give together with an exact length.
 
 use wire::{Args, number::parse_i64};
 
@@ -83,7 +84,7 @@ fn without_limit(args: Args<'_>) -> Option<Commands> {
     let is = |at: usize, word: &[u8]| args.get(at).is_some_and(|found| found.eq_ignore_ascii_case(word));
     let mut kept: Vec<&[u8]> = vec![args.at(0), args.get(1)?];
     let mut at = kept.len();
-    // The id of XADD ends the options: a field may have the name of one.
+    // The options end at the id of XADD: after it, a field may have the name of an option.
     while at < args.len() {
         let words = match () {
             () if is(at, b"limit") => 2,

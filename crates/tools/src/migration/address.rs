@@ -73,7 +73,8 @@ impl FromStr for Address {
     }
 }
 
-/// The server at the socket of this path, which begins with a slash, behind a user and a password if any.
+/// The server at a Unix socket. `text` is its path, which begins with a slash; before it may stand a user and
+/// a password.
 fn of_socket(text: &str) -> Result<Address, AddressError> {
     let begin = text.find('/').ok_or(AddressError::Host)?;
     let (credentials, path) = text.split_at(begin);

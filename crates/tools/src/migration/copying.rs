@@ -126,7 +126,7 @@ impl<'a> Copy<'a> {
         if !self.left_out.is_empty() && !self.into.skips_unsupported {
             return Err(MigrationError::Unsupported(self.left_out.to_string().trim_end().into()));
         }
-        // A separate one, because `load` borrows all of `self`.
+        // A separate [`Interruption`], because `load` borrows all of `self`.
         let mut interruption = Interruption::new()?;
         let loading = self.load(&spool, position.offset, bars);
         tokio::select! {

@@ -28,7 +28,7 @@ pub(super) enum End {
         /// Whether this is all that the source had when the user ended the copy, as far as is known.
         is_whole: bool,
     },
-    /// The source no longer has the writes behind this offset.
+    /// The source no longer has the writes after this offset.
     Forgotten {
         /// The offset.
         offset: u64,
@@ -58,14 +58,14 @@ impl Following {
     fn has_everything(&self) -> bool {
         let Some((asked, _)) = self.stop else { return false };
         let PollResults { times, offset } = self.watch.seen();
-        // The source may have sent the first reply after the user's stop before that stop, but not the
-        // second.
+        // The source may have sent the first reply that arrived after the user's stop before that stop. The
+        // second reply answers a query made after the stop.
         times >= asked + 2 && offset.is_none_or(|goal| self.stream.boundary() >= goal)
     }
 }
 
 impl Copy<'_> {
-    /// Forwards the writes behind a position.
+    /// Forwards the writes after a position.
     pub(super) async fn follow(
         &mut self,
         mut source: Source,

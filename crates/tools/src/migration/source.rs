@@ -33,8 +33,9 @@ pub(super) struct Source {
 }
 
 impl Source {
-    /// Connects as a replica without data, or with all data up to `from`. Returns the position of the RDB
-    /// file that follows or, if the stream continues behind `from`, that position.
+    /// Connects as a replica without data, or with all data up to `from`. Returns the source's answer: the
+    /// position of an RDB file that follows, or that the writes after `from` follow, perhaps under a new id
+    /// of the stream.
     pub(super) async fn open(
         address: &Address,
         from: Option<&Position>,

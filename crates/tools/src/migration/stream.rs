@@ -77,7 +77,7 @@ impl Stream {
         self.parser.reset();
     }
 
-    /// Passes the first commands of `buffer`, which must begin behind the consumed bytes, to `show`. Returns
+    /// Passes the first commands of `buffer`, which must begin after the consumed bytes, to `show`. Returns
     /// the number of bytes consumed; 0 if there is no complete command.
     pub(super) fn take(
         &mut self,

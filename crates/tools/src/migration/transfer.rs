@@ -10,7 +10,7 @@
 //! RDB.
 //!
 //! Invariants
-//! - The division of the bytes into reads never changes the result. Bytes behind the file are not consumed.
+//! - The division of the bytes into reads never changes the result. Bytes after the file are not consumed.
 //! - Between two calls it holds at most the header, or less than a mark.
 
 const MARK_BYTES: usize = 40;

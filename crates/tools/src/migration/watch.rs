@@ -1,7 +1,7 @@
 //! Asks the source for its replication offset, once a second on a separate connection, to compute the lag and
 //! the end of the copy.
 //!
-//! The copy also works if the source does not report it (INFO may be forbidden).
+//! The copy also works if the source does not report its offset (INFO may be forbidden).
 
 use std::{sync::Arc, time::Duration};
 

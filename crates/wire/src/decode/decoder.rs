@@ -161,7 +161,7 @@ impl Decoder {
         }))
     }
 
-    /// The line behind the type byte, up to the next CR LF. A single CR or LF is an error.
+    /// The line after the type byte, up to the next CR LF. A single CR or LF is an error.
     fn line<'b>(&mut self, window: &'b [u8]) -> Result<Option<&'b [u8]>, DecodeError> {
         let rest = &window[self.progress.at + 1..];
         let Some(offset) = memchr::memchr2(b'\r', b'\n', &rest[self.progress.scanned..]) else {

@@ -96,8 +96,8 @@ impl Copying<'_> {
         earlier.all(|step| step.kept() > 0).then_some(Lsn::new(before.end_lsn))
     }
 
-    /// Verifies the document files behind the bytes reused from the earlier backup. If one is damaged, the
-    /// new data of all of them is removed.
+    /// Verifies the document files, except for the bytes reused from the earlier backup. If one is damaged,
+    /// the new data of all of them is removed.
     fn verify_documents(&self, view: &dyn Disk, steps: &[Step<'_>]) -> Result<(), BackupError> {
         let (mut first, mut stopped) = (None, None);
         let below = documents::directory(Path::new(""));

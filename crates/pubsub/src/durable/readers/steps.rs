@@ -1,5 +1,5 @@
-//! One step of the durable channel thread: passes a piece of the log to the readers at the tail, and another
-//! piece to the next reader that has not caught up with it.
+//! One step of the durable channel thread: passes a piece of the log to the readers at the tail, and other
+//! pieces to readers that have not caught up.
 
 use std::mem;
 

@@ -87,7 +87,7 @@ impl ApplyParts {
         observers.tell(host);
         self.parts.reaper.free(self.replayer.take_freed());
         self.following.note_applied(applied, self.replayer.needed_from());
-        // The votes report commits also while there is no connection for the log.
+        // Needs no connection to the leader: the votes of a group report commits, too.
         if !self.following.is_draining() && !self.node.is_stale() {
             self.following.show_committed(&self.parts.log);
         }
@@ -124,7 +124,7 @@ impl FollowedSettings {
 #[cold]
 fn put_in_force(keyspace: &Keyspace, host: &Host) {
     host.config.apply_data_settings();
-    // Perhaps no client is there to notice.
+    // The next command of a client would do this, too, but perhaps none comes.
     host.users.refresh(keyspace, &host.clients);
 }
 

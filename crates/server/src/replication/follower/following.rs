@@ -40,7 +40,7 @@ pub(crate) struct Following {
     as_of_ms: AtomicU64,
     /// When following began, in monotonic milliseconds.
     began_ms: u64,
-    /// How often the link was woken from its pause between two attempts, and the condition that wakes it.
+    /// The number of wake-ups so far, and the condition that ends the link's pause between two attempts.
     pause: (Mutex<u64>, Condvar),
 }
 

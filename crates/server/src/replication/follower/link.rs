@@ -90,7 +90,7 @@ impl LinkParts {
                 _ if self.following.is_stopping() => break,
                 Ok(LinkEnd::Retry(reason)) | Err(reason) => {
                     let wait = Duration::from_millis(backoff.wait_ms(self.node.random_u64()));
-                    // Another leader, or another term of the same one: the same reason is news.
+                    // For another leader, or another term of the same one, the same reason is logged again.
                     let of = self.node.to_follow();
                     if logged_of != of {
                         (logged, logged_of) = (Repeated::default(), of);
@@ -210,6 +210,8 @@ impl LinkParts {
                     self.node.copy_anew();
                     return Ok(None);
                 }
+                // It is of this server's own log.
+                Err(JoinError::Log(error)) => return Err(error.to_string()),
                 Err(error) => return Err(format!("{leader} {error}")),
             };
             asked += 1;
@@ -282,8 +284,8 @@ impl LinkParts {
         };
         let taken = receiver.take_in(now_ms, &mut intake);
         if intake.lacks_accepted() {
-            // The votes count on batches that are not in the log here: after a restart they begin with the
-            // batches that are.
+            // The votes count on batches that the log here lacks. A restart corrects that: the votes then
+            // begin with the batches of the log.
             self.node.request_restart();
         }
         match taken {
