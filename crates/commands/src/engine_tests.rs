@@ -9,6 +9,7 @@ mod execute;
 mod long_units;
 mod merging;
 mod replay;
+mod room;
 mod table;
 mod tracking;
 mod undo;

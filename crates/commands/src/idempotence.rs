@@ -167,10 +167,16 @@ fn has_room(record_bytes: usize, key: &[u8], reply: &[u8]) -> bool {
     record_bytes + key.len() + reply.len() + EFFECT_BYTES_BESIDE_ARGS <= CHAIN_BYTES_MAX
 }
 
-/// Whether a reply can be about as long as the data that the command reads. The other commands that IDEMP
-/// runs reply with a status or with numbers, at most one for each argument. Unless there are very many, such
-/// a reply is short enough to be kept, so nothing is copied to undo these commands.
+/// The maximum length of a number in a reply, in bytes.
+const NUMBER_BYTES_MAX: usize = 24;
+
+/// Whether a reply can be too long to be kept: it can be about as long as the data that the command reads, or
+/// there are very many arguments. The other commands that IDEMP runs reply with a status or with numbers, at
+/// most one for each argument, so nothing is copied to undo them.
 fn replies_at_length(row: &Row, call: Args<'_>) -> bool {
+    if call.len() >= REPLY_BYTES_MAX / NUMBER_BYTES_MAX {
+        return true;
+    }
     match row.name {
         // With options, of which one may be GET.
         "set" => call.len() > 3,

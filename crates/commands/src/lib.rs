@@ -80,6 +80,15 @@ fn gather<'s, 'a>(args: Args<'a>, slices: &'s mut Slices<'a>) -> Items<'s> {
     Items::Slices(slices)
 }
 
+/// The maximum bytes in a record of one effect that consists of these arguments: a key, and names or values.
+fn effect_bytes_max(args: Args<'_>) -> u64 {
+    /// The opcode, the database, a deadline.
+    const HEADER_BYTES: usize = 16;
+    /// The length of an element.
+    const LENGTH_BYTES: usize = 5;
+    (HEADER_BYTES + args.size_bytes() + (args.len() + 1) * LENGTH_BYTES) as u64
+}
+
 /// The Redis version that clients see: commands and error texts are compatible with it.
 pub const REDIS_VERSION: &str = "7.2.4";
 

@@ -284,6 +284,15 @@ impl TestServer {
         self.executor.share_thread(Arc::new(look));
     }
 
+    /// Evicts a key that was sampled before.
+    pub(crate) fn evict(&mut self, victim: &keyspace::Candidate) -> bool {
+        self.executor.begin_round(self.clock.unix_ms(), &self.services, self.bulk_bytes_max);
+        let evicted = self.executor.evict(victim, &self.services).expect("no slot is held");
+        self.executor.end_round(&self.services);
+        self.take_told();
+        evicted
+    }
+
     /// Runs a long command as the server does: on another executor.
     fn execute_elsewhere(&mut self, call: Call<'_>, out: &mut Vec<u8>) -> Lsn {
         let unit = self.executor.offload(call, &mut self.session);

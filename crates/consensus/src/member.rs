@@ -491,6 +491,12 @@ impl Member {
         self.engine.store().end_of(committed.min(self.durable)).unwrap_or(Lsn::ZERO)
     }
 
+    /// The number of batches of the log here that this member does not know to be committed.
+    pub fn uncommitted_batches(&self) -> u64 {
+        let log = &self.engine.raft.raft_log;
+        log.last_index().saturating_sub(log.committed) + self.unproposed.len() as u64
+    }
+
     /// Whether the log here, which ends at `end`, has all that this member has ever proposed or accepted, and
     /// all of it is committed. Every leader then has all of it, so it will never be cut.
     pub fn has_committed_all(&self, end: Lsn) -> bool {

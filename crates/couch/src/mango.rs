@@ -9,8 +9,8 @@ use bytes::Bytes;
 use documents::{
     BodyHash, DESIGN_PREFIX, Database, DocError, EditRequest, Found, History, Pick, Snapshot,
     mango::{
-        ALL_DOCS_INDEX, FindRequest, IndexDefinition, IndexSnapshot, Indexes, Indexing, Plan, Query,
-        QueryError, Value, WithoutIndex, explain as explained,
+        ALL_DOCS_INDEX, FindRequest, IndexDefinition, IndexSnapshot, IndexUpdate, Indexes, Indexing, Plan,
+        Query, QueryError, Value, WithoutIndex, explain as explained,
     },
 };
 use http::StatusCode;
@@ -114,8 +114,9 @@ async fn up_to_date(
     mut snapshot: Snapshot,
     index: &IndexDefinition,
 ) -> Result<(Snapshot, IndexSnapshot), Failure> {
+    let update = IndexUpdate::default();
     loop {
-        match call.thread.indexes().step(&snapshot, index)? {
+        match call.thread.indexes().step(&update, &snapshot, index)? {
             Indexing::Ready(index) => return Ok((snapshot, index)),
             Indexing::Working(_) => tokio::task::yield_now().await,
             Indexing::Behind => snapshot = call.snapshot(database).await?,

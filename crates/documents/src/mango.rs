@@ -31,7 +31,7 @@ pub use explain::explain;
 pub use field::{FieldPath, Fields, Reached};
 pub use find::{Bookmark, FIND_LIMIT_DEFAULT, FindRequest, IndexHint, Sort};
 pub use index_file::IndexSnapshot;
-pub use indexes::{IndexProgress, Indexes, Indexing, STEP_DOCUMENTS};
+pub use indexes::{IndexProgress, IndexUpdate, Indexes, Indexing, STEP_DOCUMENTS};
 pub use key::{INDEX_KEY_BYTES_MAX, put_key};
 pub use plan::{KeyRange, Plan};
 pub use query::Query;

@@ -498,14 +498,14 @@ impl Conversation {
                 return (index, Some(self.interruption(executor).unwrap_or(ConversationState::WaitForLog)));
             }
             index += merged.max(1);
+            if let Some(flush_alone) = round.flush_alone {
+                flush_alone();
+            }
             if merged == 0 && resolved[index - 1].may_take_long() {
                 self.turn_ends_us.get_or_insert_with(|| round.host.monotonic_us() + SCRIPTS_PER_TURN_US);
                 if !self.is_away && index < count && self.is_turn_over(round.host) {
                     return (index, Some(ConversationState::More));
                 }
-            }
-            if let Some(flush_alone) = round.flush_alone {
-                flush_alone();
             }
         }
         (count, None)

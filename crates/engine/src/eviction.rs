@@ -3,7 +3,7 @@
 //! Eviction is not expiry: it removes live keys because memory is short. Commands that only free memory never
 //! run it. Data above a lowered limit is evicted without waiting for a command ([`Executor::evict_excess`]).
 
-use keyspace::{EvictionPolicy, KeyOp};
+use keyspace::{Candidate, EvictionPolicy, KeyOp};
 use storage::Admission;
 
 use crate::{CommandError, EventClass, Executor, Host, observe::LatencyEvent, unit::LockPolicy};
@@ -18,7 +18,8 @@ impl Executor {
     /// could be evicted; a later call tries again.
     pub fn evict_excess(&mut self, host: &Host) -> bool {
         let (limits, bytes) = (self.rules.limits, self.keyspace().bytes());
-        let is_idle = limits.memory_bytes_max == 0 || bytes <= limits.memory_bytes_max;
+        let is_idle =
+            limits.memory_bytes_max == 0 || bytes <= limits.memory_bytes_max || self.rules.keeps_all();
         if is_idle || limits.policy == EvictionPolicy::NoEviction || self.admit(0) != Admission::Go {
             return false;
         }
@@ -54,8 +55,8 @@ impl Executor {
         Err(CommandError::OutOfMemory)
     }
 
-    /// Evicts a key; `false`: no key can be evicted. Fails if a long unit holds the slot, as every attempt to
-    /// lock does.
+    /// Evicts a key, unless another worker removes it first; `false`: no key can be evicted. Fails if a long
+    /// unit holds the slot, as every attempt to lock does.
     fn evict_one(
         &mut self,
         policy: EvictionPolicy,
@@ -69,11 +70,26 @@ impl Executor {
         let Some(victim) = keyspace.sample_for_eviction(lock, seed, samples, policy, clock.now_ms)? else {
             return Ok(false);
         };
+        self.evict(&victim, host).map(|_| true)
+    }
+
+    /// Evicts a key that was sampled; `false`: it is gone by now, because the slot was unlocked meanwhile. An
+    /// expired key counts as expired.
+    ///
+    /// # Errors
+    /// A long unit holds the slot.
+    pub fn evict(&mut self, victim: &Candidate, host: &Host) -> Result<bool, CommandError> {
+        let mut is_evicted = false;
         self.run_on_slot(keyspace::slot_of(&victim.key), host, |unit| {
+            is_evicted = unit.exists(victim.db, &victim.key);
             unit.apply(&KeyOp::Delete.on(victim.db, &victim.key));
-            unit.notify(EventClass::EVICTED, "evicted", victim.db, &victim.key);
+            if is_evicted {
+                unit.notify(EventClass::EVICTED, "evicted", victim.db, &victim.key);
+            }
         })?;
-        self.stats().evicted();
-        Ok(true)
+        if is_evicted {
+            self.stats().evicted();
+        }
+        Ok(is_evicted)
     }
 }

@@ -18,7 +18,7 @@ impl Executor {
     /// many keys. Stops early when the log cannot take more.
     pub fn expire_due(&mut self, from: SlotId, to: SlotId, keys_max: usize, host: &Host) -> usize {
         // On a replica, the leader's log removes expired keys.
-        if self.rules.read_only || host.clients.has_import_source() || self.rules.pause.is_some() {
+        if self.rules.keeps_all() || host.clients.has_import_source() || self.rules.pause.is_some() {
             return 0;
         }
         let keyspace = self.keyspace().clone();
@@ -31,7 +31,6 @@ impl Executor {
             // A slot that a long unit holds is skipped; a later cycle handles it.
             let _ = self.run_on_slot(slot, host, |unit| removed += unit.remove_due(KEYS_PER_SLOT_MAX));
         }
-        self.stats().expired(removed as u64);
         let usec = host.monotonic_us().saturating_sub(started_us);
         host.observer.latency.took(LatencyEvent::ExpireCycle, usec, now_ms);
         removed

@@ -52,7 +52,8 @@ impl Rules {
             read_only,
             refusal,
             read_refusal: replication.refuses_reads(),
-            redirects: refusal == Some(WriteRefusal::Replica) && host.config.emulates_cluster(),
+            redirects: matches!(refusal, Some(WriteRefusal::Replica | WriteRefusal::HandingOver))
+                && host.config.emulates_cluster(),
             pause: host.clients.pause().at(now_ms),
         }
     }
@@ -64,6 +65,12 @@ pub(crate) fn admit(appender: Option<&Appender>, bytes: u64) -> Admission {
 }
 
 impl Rules {
+    /// Whether the server removes no keys by itself, expired or evicted ones: another server writes the log,
+    /// or no majority takes what this one writes.
+    pub(crate) fn keeps_all(&self) -> bool {
+        self.read_only || self.refusal == Some(WriteRefusal::NotCommitted)
+    }
+
     /// Asks the log whether a write may be executed; `false`: not now.
     pub(crate) fn admit_write(&self, appender: Option<&Appender>, bytes: u64) -> Result<bool, CommandError> {
         if let Some(refusal) = self.refusal {

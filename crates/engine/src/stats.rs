@@ -72,12 +72,21 @@ impl RowTotals {
 pub struct Totals {
     /// Keys evicted to make room.
     pub evicted_keys: u64,
-    /// Keys that active expiry has removed.
+    /// Keys that were removed or replaced after their deadline.
     pub expired_keys: u64,
+    /// Fields of hashes that were removed after their deadline.
+    pub expired_fields: u64,
     /// Reads of keys that existed.
     pub keyspace_hits: u64,
     /// Reads of absent keys.
     pub keyspace_misses: u64,
+}
+
+/// What a unit has removed because its time was over.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Expired {
+    pub(crate) keys: u64,
+    pub(crate) fields: u64,
 }
 
 /// The counters of one worker, of one thread for long units, or of the thread that applies a leader's log.
@@ -87,6 +96,7 @@ pub struct WorkerStats {
     rows: Box<[RowStats]>,
     evicted: AtomicU64,
     expired: AtomicU64,
+    expired_fields: AtomicU64,
     hits: AtomicU64,
     misses: AtomicU64,
     hot_keys: Mutex<HotKeys>,
@@ -129,8 +139,12 @@ impl WorkerStats {
         Self::bump(&self.evicted, 1);
     }
 
-    pub(crate) fn expired(&self, keys: u64) {
-        Self::bump(&self.expired, keys);
+    #[inline]
+    pub(crate) fn expired(&self, expired: Expired) {
+        if expired != Expired::default() {
+            Self::bump(&self.expired, expired.keys);
+            Self::bump(&self.expired_fields, expired.fields);
+        }
     }
 
     /// Counts a read of a key as a hit or a miss.
@@ -232,6 +246,7 @@ impl CommandStats {
         Totals {
             evicted_keys: sums.evicted_keys - before.evicted_keys,
             expired_keys: sums.expired_keys - before.expired_keys,
+            expired_fields: sums.expired_fields - before.expired_fields,
             keyspace_hits: sums.keyspace_hits - before.keyspace_hits,
             keyspace_misses: sums.keyspace_misses - before.keyspace_misses,
         }
@@ -244,6 +259,7 @@ impl CommandStats {
         Totals {
             evicted_keys: sum(|worker| &worker.evicted),
             expired_keys: sum(|worker| &worker.expired),
+            expired_fields: sum(|worker| &worker.expired_fields),
             keyspace_hits: sum(|worker| &worker.hits),
             keyspace_misses: sum(|worker| &worker.misses),
         }

@@ -34,7 +34,7 @@ use crate::{
     event::Events,
     interest::{Change, Interests},
     long_units::HeldSlots,
-    stats::WorkerStats,
+    stats::{Expired, WorkerStats},
     tracking::Invalidations,
 };
 pub use databases::{Databases, Named};
@@ -65,6 +65,8 @@ pub struct Unit<'k> {
     as_of_ms: u64,
     touches: bool,
     flushes_all: bool,
+    /// What the unit has removed because its time was over.
+    expired: Expired,
     /// Whether the reply repeats an earlier write; see [`Unit::note_repeated`].
     repeats: bool,
     /// The number of messages in the record.
@@ -106,6 +108,7 @@ impl<'k> Unit<'k> {
             as_of_ms,
             touches,
             flushes_all: false,
+            expired: Expired::default(),
             repeats: false,
             messages: 0,
             stats,
@@ -294,9 +297,12 @@ impl<'k> Unit<'k> {
     #[inline]
     pub fn apply(&mut self, effect: &Effect<'_>) -> Applied {
         if let Effect::Key { db, key, ref op } = *effect
-            && !matches!(op, KeyOp::Put { .. } | KeyOp::Delete)
+            && self.has_expired(db, key)
         {
-            self.remove_if_expired(db, key);
+            self.expired.keys += 1;
+            if !matches!(op, KeyOp::Put { .. } | KeyOp::Delete) {
+                self.apply_alone(&KeyOp::Delete.on(db, key));
+            }
         }
         self.apply_alone(effect)
     }
@@ -308,15 +314,18 @@ impl<'k> Unit<'k> {
         self.locked.slot(self.hash(key).slot()).has_due(self.as_of_ms)
     }
 
+    /// Whether a key has expired and is not removed yet.
     #[inline]
-    fn remove_if_expired(&mut self, db: DbId, key: &[u8]) {
+    fn has_expired(&self, db: DbId, key: &[u8]) -> bool {
         let hash = self.hash(key);
         let slot = self.locked.slot(hash.slot());
-        if slot.has_due(self.as_of_ms)
+        slot.has_due(self.as_of_ms)
             && slot.get_raw(db, &hash, key).is_some_and(|entry| entry.is_expired(self.as_of_ms))
-        {
-            self.apply_alone(&KeyOp::Delete.on(db, key));
-        }
+    }
+
+    /// Counts fields of hashes that a command has removed because their time was over.
+    pub fn count_expired_fields(&mut self, fields: u64) {
+        self.expired.fields += fields;
     }
 
     #[inline]
@@ -493,11 +502,13 @@ impl<'k> Unit<'k> {
             let fields: Vec<&[u8]> = fields.iter().map(Vec::as_slice).collect();
             let applied =
                 self.apply_alone(&KeyOp::HashRemove { fields: Items::Slices(&fields) }.on(*db, key));
+            self.expired.fields += applied.removed;
             self.notify(EventClass::HASH, "hexpired", *db, key);
             if applied.key_removed {
                 self.notify(EventClass::GENERIC, "del", *db, key);
             }
         }
+        self.expired.keys += due.len() as u64;
         due.len()
     }
 
@@ -549,6 +560,7 @@ impl<'k> Unit<'k> {
     pub fn commit(&mut self, appender: Option<&mut Appender>, flushing: Option<&Host>) -> (Lsn, bool) {
         let Unit { effects, locked, messages, databases, .. } = self;
         let mut databases = databases.take();
+        self.stats.expired(self.expired);
         if let Some(databases) = &mut databases {
             databases.encode_into(effects);
         }

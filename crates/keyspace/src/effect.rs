@@ -499,6 +499,9 @@ pub enum EffectError {
     /// The entries of a stream are malformed.
     #[error("effect holds a malformed block of a stream")]
     MalformedBlock,
+    /// A list, set, sorted set or hash without elements: no key holds one.
+    #[error("effect holds an empty collection")]
+    EmptyCollection,
 }
 
 #[cfg(test)]

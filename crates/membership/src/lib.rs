@@ -21,5 +21,5 @@ mod votes;
 
 pub use known::{Known, Seen, changed_roster};
 pub use roster::{Listed, MEMBERS_MAX, OF_GROUP, ROSTER, Roster};
-pub use start::{Started, references, start};
+pub use start::{Started, references, refuses_writes, start};
 pub use votes::{Reports, Votes};

@@ -8,9 +8,24 @@ use storage::{BatchInfo, Chains, CursorRead, Error, Log};
 use crate::{Known, OF_GROUP, ROSTER, Votes};
 
 /// The maximum number of batches of the log that are looked at when a member starts; all earlier ones count
-/// as committed. A leader whose log no majority takes refuses writes after `ack-timeout`, and normally has
-/// written far fewer batches by then.
+/// as committed. A leader has never written so many that are not: see [`refuses_writes`].
 const BATCHES_AT_START: usize = 1 << 16;
+
+/// A leader with so many batches that are not committed refuses writes after [`PATIENCE_US`], whatever
+/// `ack-timeout` is. The rest up to [`BATCHES_AT_START`] is for what is written until then, and for the few
+/// records of the server's own after that.
+const UNCOMMITTED_BATCHES_MAX: u64 = BATCHES_AT_START as u64 / 4;
+
+/// A new leader does not know yet what is committed, and knows soon: only a wait of so many microseconds
+/// shows that no majority takes the log.
+const PATIENCE_US: u64 = 1_000_000;
+
+/// Whether a leader refuses writes because no majority takes its log: nothing was committed for `timeout_ms`
+/// (0: however long that takes), or too many batches are not committed.
+pub fn refuses_writes(awaited_us: u64, uncommitted_batches: u64, timeout_ms: u64) -> bool {
+    let is_late = timeout_ms > 0 && awaited_us / 1000 >= timeout_ms;
+    is_late || awaited_us >= PATIENCE_US && uncommitted_batches >= UNCOMMITTED_BATCHES_MAX
+}
 
 /// The maximum bytes of the log in one read.
 const READ_BYTES: usize = 1 << 20;
@@ -101,4 +116,18 @@ fn recorded_at(log: &Log, from: Lsn) -> Result<Option<Lsn>, Error> {
         }
     }
     Ok(newest)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_leader_refuses_writes_long_before_a_start_would_take_its_batches_for_committed() {
+        let most = UNCOMMITTED_BATCHES_MAX;
+        assert!(most * 2 < BATCHES_AT_START as u64);
+        assert!(!refuses_writes(u64::MAX, most - 1, 0) && refuses_writes(PATIENCE_US, most, 0));
+        assert!(!refuses_writes(PATIENCE_US - 1, most, 0), "a new leader");
+        assert!(!refuses_writes(999_999, 5, 1000) && refuses_writes(1_000_000, 5, 1000));
+    }
 }

@@ -314,6 +314,11 @@ impl Votes {
         oldest.map_or(0, |durable_us| self.now_us().saturating_sub(durable_us))
     }
 
+    /// The number of batches of the log here that are not known to be committed.
+    pub fn uncommitted_batches(&self) -> u64 {
+        self.look(|member| member.uncommitted_batches()).unwrap_or(0)
+    }
+
     /// Whether the ballot in memory could not be saved, so that this member takes part in no votes.
     pub fn is_unsaved(&self) -> bool {
         self.is_unsaved.load(SeqCst)

@@ -105,16 +105,39 @@ pub enum RecoverError {
 }
 
 impl RecoverError {
-    /// A sentence about `--force-recovery`, if the log is damaged or a record meets a value of another type;
+    /// A sentence about `--force-recovery`, if it gets past the error and the error itself does not say so;
     /// otherwise empty.
     pub fn last_resort(&self) -> &'static str {
         match self {
             RecoverError::Storage(storage::Error::Corrupt(_) | storage::Error::Inconsistent { .. })
+            | RecoverError::Apart { .. }
+            | RecoverError::Moved { .. }
             | RecoverError::WrongType { .. } => {
                 ". If nothing can be restored, --force-recovery leaves out what is damaged, reports it, and is read-only until \
                  you confirm"
             }
             _ => "",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_that_a_forced_recovery_gets_past_say_so() {
+        let (lsn, io) = (Lsn::new(4096), || std::io::Error::other("no"));
+        let apart = RecoverError::Apart { saved: lsn, begin: lsn, end: lsn };
+        for (error, is_told) in [
+            (apart, true),
+            (RecoverError::Moved { lsn }, true),
+            (RecoverError::WrongType { lsn }, true),
+            (RecoverError::NoDocuments { begin: lsn }, false),
+            (RecoverError::Report(io()), false),
+            (RecoverError::Thread(io()), false),
+        ] {
+            assert_eq!(error.last_resort().contains("--force-recovery"), is_told, "{error}");
         }
     }
 }

@@ -71,11 +71,11 @@ impl Acks {
         Acks { floor, ..Acks::default() }
     }
 
-    /// Restarts without replicas and without a commit position, because a leader begins to wait for replicas.
-    /// Nothing is committed before `floor`, the end of a batch of the leader's epoch. Earlier connections
-    /// remain distinguishable from later ones.
-    pub fn begin_at(&mut self, floor: Lsn) {
-        *self = Acks { sessions: self.sessions, ..Acks::from(floor) };
+    /// Restarts without replicas, because a leader begins to wait for replicas. `committed` was committed
+    /// without them; nothing after it is before `floor`, the end of a batch of the leader's epoch. Earlier
+    /// connections remain distinguishable from later ones.
+    pub fn begin_at(&mut self, floor: Lsn, committed: Lsn) {
+        *self = Acks { sessions: self.sessions, commit: committed, ..Acks::from(floor) };
     }
 
     /// Adds a connected replica, in place of an older connection of the same replica.
@@ -163,13 +163,24 @@ mod tests {
     fn a_connection_of_an_earlier_epoch_does_not_end_a_later_one() {
         let mut acks = Acks::default();
         let old = acks.join(id(1), acked(5, 5));
-        acks.begin_at(Lsn::new(4));
+        acks.begin_at(Lsn::new(4), Lsn::ZERO);
         assert_eq!(acks.replicas().len(), 0);
         assert_eq!(acks.commit(Lsn::new(3), 0), Lsn::ZERO, "the first batch of the epoch is not durable yet");
         acks.join(id(1), acked(7, 7));
         acks.leave(old);
         acks.note(old, acked(9, 9));
         assert_eq!((acks.replicas().len(), acks.flushed_by(1)), (1, Lsn::new(7)));
+    }
+
+    #[test]
+    fn what_was_committed_without_replicas_stays_committed() {
+        let mut acks = Acks::default();
+        acks.begin_at(Lsn::new(12), Lsn::new(8));
+        assert_eq!(acks.commit(Lsn::new(12), 1), Lsn::new(8));
+        acks.join(id(1), acked(5, 5));
+        assert_eq!(acks.commit(Lsn::new(12), 1), Lsn::new(8));
+        acks.join(id(1), acked(14, 12));
+        assert_eq!(acks.commit(Lsn::new(16), 1), Lsn::new(14));
     }
 
     #[test]

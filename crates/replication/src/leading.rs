@@ -41,10 +41,10 @@ impl Leading {
         self.retention.set_limits(bytes_max, away_ms_max);
     }
 
-    /// Begins to wait for replicas: nothing is committed before `floor`, the end of a batch of this leader's
-    /// epoch. Acknowledgements on earlier connections no longer count.
-    pub fn begin_at(&mut self, floor: Lsn) {
-        self.acks.begin_at(floor);
+    /// Begins to wait for replicas: nothing after `committed` is committed before `floor`, the end of a batch
+    /// of this leader's epoch. Acknowledgements on earlier connections no longer count.
+    pub fn begin_at(&mut self, floor: Lsn, committed: Lsn) {
+        self.acks.begin_at(floor, committed);
     }
 
     /// Notes that a replica has sent this claim. The caller pins the log ([`Leading::keep_from`]) before it
@@ -182,7 +182,7 @@ mod tests {
     fn a_new_epoch_commits_nothing_before_its_first_batch_and_ends_the_sessions() {
         let mut leading = Leading::new(1 << 20, 1_000);
         let old = leading.join(claim(1, 0).replica, acked(4096));
-        leading.begin_at(Lsn::new(8192));
+        leading.begin_at(Lsn::new(8192), Lsn::ZERO);
         leading.note(old, acked(8192));
         assert_eq!(leading.commit(Lsn::new(8192), 1), Lsn::ZERO, "its connection has ended");
         let session = leading.join(claim(1, 0).replica, acked(4096));

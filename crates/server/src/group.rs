@@ -376,7 +376,7 @@ impl Group {
                 }
                 self.keep_log_alone(votes);
                 self.close_removed();
-                self.node.note_majority_awaited(votes.majority_awaited_us());
+                self.node.note_majority_awaited(votes.majority_awaited_us(), votes.uncommitted_batches());
                 // This happens under the lock of the votes, so that nothing else changes the leadership.
                 votes.look(|member| {
                     let leadership = self.as_heard(votes, member.leadership());

@@ -258,6 +258,7 @@ fn stats(parts: &Parts, _: &Figures, out: &mut String) {
         "rejected_connections": parts.access.rejected_connections.load(Relaxed),
         "long_units": parts.long_units.begun(),
         "expired_keys": totals.expired_keys,
+        "expired_subkeys": totals.expired_fields,
         "evicted_keys": totals.evicted_keys,
         "keyspace_hits": totals.keyspace_hits,
         "keyspace_misses": totals.keyspace_misses,

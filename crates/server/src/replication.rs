@@ -303,7 +303,7 @@ impl Node {
         self.leader.set_limits(retained_bytes_max, away_ms_max);
         self.redis.set_limits(retained_bytes_max, away_ms_max);
         if let Some(log) = self.log.get().filter(|log| !log.is_mirror()) {
-            self.ask_for_acks(log, !log.awaits_acks());
+            self.count_acks(log);
         }
         self.look_for_replicas();
     }
@@ -393,7 +393,7 @@ impl Node {
                 tracing::info!(target: "replication", %up_to, "data is shown once the leader has committed all of the log here");
             }
         } else {
-            self.ask_for_acks(&log, true);
+            self.begin_to_count_acks(&log);
         }
         let _ = self.log.set(log);
         let _ = self.runtime.set(tokio::runtime::Handle::current());

@@ -6,7 +6,7 @@ use wire::{Args, number::parse_i64};
 
 use super::{
     OFFSET, bit_offset,
-    integer::{Encoding, Overflow},
+    integer::{BYTES_MAX, Encoding, Overflow},
 };
 use crate::string::string;
 
@@ -53,6 +53,10 @@ pub(super) fn bitfield(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), C
         Some(entry) => string(entry)?.len() as u64,
         None => 0,
     };
+    // Each write is an effect, which holds the whole key.
+    let writes = operations.iter().filter(|operation| operation.action != Action::Get).count();
+    let patch = KeyOp::SetRange { offset: end, bytes: &[0; BYTES_MAX] }.on(db, key);
+    cx.require_room((writes + 1) as u64 * patch.encoded_len() as u64)?;
     // Nothing fails from here on. As in Redis, the string grows even if no number fits, but the event needs a
     // number that was stored, and a change.
     let grows = len < end;

@@ -2,7 +2,7 @@
 //! alignment, and the handling of overflow. The commands are in `field`.
 
 /// The maximum number of bytes that an integer touches: 64 bits that start within a byte.
-const BYTES_MAX: usize = 9;
+pub(super) const BYTES_MAX: usize = 9;
 
 /// The type of a field: `u1` to `u63`, `i1` to `i64`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

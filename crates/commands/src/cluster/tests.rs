@@ -132,6 +132,24 @@ fn a_replica_without_a_group_names_its_leader() {
 }
 
 #[test]
+fn a_leader_that_hands_over_asks_clients_of_a_cluster_to_try_again() {
+    let mut server = server();
+    server.run("set k old");
+    server.host.replication.is_handing_over.store(true, Relaxed);
+    let again = "-CLUSTERDOWN The lead is being handed over to another server. Try again.";
+    server.check(&[
+        ("set k v", again),
+        ("eval 'return 1' 1 k", again),
+        ("get k", "\"old\""),
+        ("ssubscribe k", "[\"ssubscribe\", \"k\", :1]"),
+    ]);
+    server.host.emulates_cluster.store(false, Relaxed);
+    assert!(server.run("set k v").starts_with("-READONLY"));
+    server.host.replication.is_handing_over.store(false, Relaxed);
+    server.check(&[("set k v", "+OK")]);
+}
+
+#[test]
 fn a_follower_sends_clients_to_the_leader() {
     let mut server = follower();
     server.check(&[

@@ -282,6 +282,67 @@ fn evicted_keys_are_told() {
 }
 
 #[test]
+fn a_key_that_is_gone_before_its_eviction_is_not_evicted() {
+    let mut server = server("EAx");
+    server.run("set old 1");
+    server.run("set late 1 px 10");
+    let keyspace = server.executor.keyspace().clone();
+    let mut victims = Vec::new();
+    for seed in 0..100 {
+        let lock = |slot| Ok::<_, ()>(keyspace.lock(slot));
+        let sampled =
+            keyspace.sample_for_eviction(lock, seed, 1, EvictionPolicy::AllKeysRandom, server.clock_ms());
+        victims.extend(sampled.expect("no lock fails"));
+    }
+    server.check(&[("del old", ":1"), ("after 10", "")]);
+    server.events();
+    for (key, events, counts) in [("old", "", (0, 0)), ("late", "expired late", (0, 1)), ("late", "", (0, 1))]
+    {
+        let victim = victims.iter().find(|victim| victim.key == key.as_bytes()).expect("sampled");
+        assert!(!server.evict(victim), "{key}");
+        assert_eq!(server.events().join(", "), events, "{key}");
+        let totals = server.host.stats.keyspace_totals();
+        assert_eq!((totals.evicted_keys, totals.expired_keys), counts, "{key}");
+    }
+}
+
+#[test]
+fn keys_and_fields_count_as_expired_whoever_removes_them() {
+    let mut server = TestServer::new();
+    for (line, keys, fields) in [
+        ("set a 2", 1, 0),
+        ("append b x", 1, 0),
+        ("get c", 0, 0),
+        ("set new 1", 0, 0),
+        ("hset h f 2", 0, 1),
+        ("hdel h f g", 0, 2),
+        ("hget h f", 0, 0),
+        ("eval \"redis.call('append', 'a', 'x')\" 1 a", 1, 0),
+    ] {
+        for key in ["a", "b", "c"] {
+            server.run(&format!("set {key} 1 px 10"));
+        }
+        server.run("hset h f 1 g 1 other 1");
+        server.run("hpexpire h 10 fields 2 f g");
+        server.check(&[("after 10", "")]);
+        let before = server.host.stats.keyspace_totals();
+        server.run(line);
+        let after = server.host.stats.keyspace_totals();
+        let counted =
+            (after.expired_keys - before.expired_keys, after.expired_fields - before.expired_fields);
+        assert_eq!(counted, (keys, fields), "{line}");
+    }
+    let before = server.host.stats.keyspace_totals();
+    let expired = server.executor.expire_due(SlotId::FIRST, SlotId::LAST, 100, &server.services);
+    assert!(expired >= 2);
+    let after = server.host.stats.keyspace_totals();
+    assert!(
+        after.expired_keys >= before.expired_keys + 2 && after.expired_fields == before.expired_fields + 2
+    );
+    server.assert_replays();
+}
+
+#[test]
 fn a_transaction_notifies_at_its_end_and_failed_commands_notify_nothing() {
     let mut server = server("EAm");
     server.run("set s x");

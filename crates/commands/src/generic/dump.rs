@@ -7,7 +7,7 @@ mod stream;
 pub use stream::stream_effect;
 
 use engine::{CommandError, Context, EventClass};
-use keyspace::{DbId, Items, ItemsBuf, KeyOp, ScoredItemsBuf, Value, View};
+use keyspace::{DbId, Effect, Items, ItemsBuf, KeyOp, ScoredItemsBuf, Value, View};
 use rdb::{Output, PayloadError, Writer};
 use wire::{Args, number::parse_i64};
 
@@ -192,12 +192,17 @@ fn put(
         rdb::Value::Stream(stream) => return stream::put(cx, db, key, stream, expire_at_ms),
     };
     let effect = KeyOp::Put { value, expire_at_ms }.on(db, key);
-    cx.require_room(effect.encoded_len() as u64 + deadlines.len() as u64 * (64 + key.len() as u64))?;
-    cx.unit.apply(&effect);
-    for (name, deadline_ms) in deadlines {
-        let fields = Items::Slices(&[name]);
-        cx.unit.apply(&KeyOp::HashSetExpiry { fields, expire_at_ms: Some(deadline_ms) }.on(db, key));
-    }
+    let each_effect = |visit: &mut dyn FnMut(&Effect<'_>)| {
+        visit(&effect);
+        for &(name, deadline_ms) in &deadlines {
+            let fields = Items::Slices(&[name]);
+            visit(&KeyOp::HashSetExpiry { fields, expire_at_ms: Some(deadline_ms) }.on(db, key));
+        }
+    };
+    let mut bytes = 0;
+    each_effect(&mut |effect| bytes += effect.encoded_len() as u64);
+    cx.require_room(bytes)?;
+    each_effect(&mut |effect| _ = cx.unit.apply(effect));
     Ok(())
 }
 

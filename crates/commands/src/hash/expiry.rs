@@ -7,7 +7,10 @@ use keyspace::{HashField, Items, KeyOp};
 use wire::{Args, ArgsIter, number::parse_i64};
 
 use super::{hash, set::notify_removed};
-use crate::{Slices, deadline::Form, expiry_condition::Conditions, expiry_option::ExpiryOption, gather};
+use crate::{
+    Slices, deadline::Form, effect_bytes_max, expiry_condition::Conditions, expiry_option::ExpiryOption,
+    gather,
+};
 
 /// Reply: the field does not exist.
 const NO_FIELD: i64 = -2;
@@ -70,11 +73,15 @@ fn live<'u>(cx: &'u Context<'_, '_>, key: &[u8], name: &[u8]) -> Result<Option<H
 }
 
 /// Removes the expired ones among the named fields, so that the effects of the command do not depend on the
-/// time of a replay.
+/// time of a replay. `bytes_after` is the maximum size of the effects that follow.
+///
+/// # Errors
+/// As [`Context::require_room`]; nothing has changed then.
 pub(super) fn remove_expired<'a>(
     cx: &mut Context<'_, '_>,
     key: &[u8],
     names: impl Iterator<Item = &'a [u8]>,
+    bytes_after: u64,
 ) -> Result<(), CommandError> {
     if !cx.unit.has_due(key) {
         return Ok(());
@@ -84,7 +91,10 @@ pub(super) fn remove_expired<'a>(
     let expired = |name: &&[u8]| hash.field(name).is_some_and(|field| field.is_expired(as_of_ms));
     let expired: Slices<'_> = names.filter(expired).collect();
     if !expired.is_empty() {
-        let applied = cx.apply(key, KeyOp::HashRemove { fields: Items::Slices(&expired) });
+        let removal = KeyOp::HashRemove { fields: Items::Slices(&expired) };
+        cx.require_room(removal.on(db, key).encoded_len() as u64 + bytes_after)?;
+        let applied = cx.apply(key, removal);
+        cx.unit.count_expired_fields(applied.removed);
         notify_removed(cx, "hexpired", key, applied);
     }
     Ok(())
@@ -135,7 +145,7 @@ fn set_deadlines(
     let conditions = Conditions::parse(words.take(has_condition.into()))?;
     let no_number = "ERR Parameter `numFields` should be greater than 0";
     let names = parse_fields(words.skip(has_condition.into()), 1, no_number, UNEQUAL)?;
-    remove_expired(cx, key, names.iter())?;
+    remove_expired(cx, key, names.iter(), effect_bytes_max(args))?;
     cx.reply.array(names.len());
     // A field that is named again has the new deadline already, or is gone.
     let (mut changed, mut seen) = (Slices::new(), BTreeSet::new());
@@ -267,7 +277,7 @@ pub(super) fn hgetdel(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Co
     hash(cx.unit.get(db, key))?;
     let names = parse_names(args.skip(2))?;
     reply_values(cx, key, names, true)?;
-    remove_expired(cx, key, names.iter())?;
+    remove_expired(cx, key, names.iter(), effect_bytes_max(args))?;
     let mut slices = Slices::new();
     remove(cx, key, gather(names, &mut slices));
     Ok(())
@@ -325,7 +335,7 @@ pub(super) fn hgetex(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Com
     }
     let names = parse_names(names)?;
     reply_values(cx, key, names, deadline_ms.is_some_and(|deadline_ms| deadline_ms <= as_of_ms))?;
-    remove_expired(cx, key, names.iter())?;
+    remove_expired(cx, key, names.iter(), effect_bytes_max(args))?;
     let mut slices = Slices::new();
     let fields = gather(names, &mut slices);
     match (expiry, deadline_ms) {
@@ -378,7 +388,12 @@ pub(super) fn hsetex(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Com
             return Ok(());
         }
     }
-    remove_expired(cx, key, names.iter().copied())?;
+    // The fields are put, and then get the deadline or are removed.
+    let own_bytes = effect_bytes_max(args) * if deadline_ms.is_some() { 2 } else { 1 };
+    if deadline_ms.is_some() {
+        cx.require_room(own_bytes)?;
+    }
+    remove_expired(cx, key, names.iter().copied(), own_bytes)?;
     let fields = Items::Slices(&names);
     let mut slices = Slices::new();
     let pairs = gather(pairs, &mut slices);

@@ -26,11 +26,18 @@ pub(super) fn hincrby(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Co
     };
     let sum = value.checked_add(increment).ok_or(CommandError::IncrementOverflow)?;
     let mut digits = itoa::Buffer::new();
-    let pairs = [name, digits.format(sum).as_bytes()];
-    remove_expired(cx, key, std::iter::once(name))?;
-    cx.apply(key, KeyOp::HashUpdate { pairs: Items::Slices(&pairs) });
+    put(cx, key, [name, digits.format(sum).as_bytes()])?;
     cx.notify(EventClass::HASH, "hincrby", key);
     cx.reply.integer(sum);
+    Ok(())
+}
+
+/// Stores a field with its value, and keeps its deadline unless that has passed.
+fn put(cx: &mut Context<'_, '_>, key: &[u8], pair: [&[u8]; 2]) -> Result<(), CommandError> {
+    let update = KeyOp::HashUpdate { pairs: Items::Slices(&pair) };
+    let update_bytes = update.on(cx.db(), key).encoded_len() as u64;
+    remove_expired(cx, key, std::iter::once(pair[0]), update_bytes)?;
+    cx.apply(key, update);
     Ok(())
 }
 
@@ -52,8 +59,7 @@ pub(super) fn hincrbyfloat(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(
             AddError::NotFinite => CommandError::NotFinite,
         })?;
     }
-    remove_expired(cx, key, std::iter::once(name))?;
-    cx.apply(key, KeyOp::HashUpdate { pairs: Items::Slices(&[name, &sum]) });
+    put(cx, key, [name, &sum])?;
     cx.notify(EventClass::HASH, "hincrbyfloat", key);
     cx.reply.bulk(&sum);
     Ok(())

@@ -5,7 +5,7 @@ use keyspace::{Applied, Items, KeyOp};
 use wire::Args;
 
 use super::{expiry::remove_expired, hash};
-use crate::{Slices, gather};
+use crate::{Slices, effect_bytes_max, gather};
 
 /// `HSET key field value [field value ...]`
 pub(super) fn hset(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
@@ -26,7 +26,7 @@ fn put(cx: &mut Context<'_, '_>, args: Args<'_>, name: &'static str) -> Result<A
     if !pairs.len().is_multiple_of(2) {
         return Err(CommandError::WrongArity(name));
     }
-    remove_expired(cx, key, pairs.iter().step_by(2))?;
+    remove_expired(cx, key, pairs.iter().step_by(2), effect_bytes_max(args))?;
     let mut slices = Slices::new();
     let pairs = gather(pairs, &mut slices);
     let applied = cx.try_apply(key, KeyOp::HashPut { pairs })?;
@@ -52,7 +52,7 @@ pub(super) fn hsetnx(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Com
 /// `HDEL key field [field ...]`
 pub(super) fn hdel(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
     let key = args.at(1);
-    remove_expired(cx, key, args.skip(2).iter())?;
+    remove_expired(cx, key, args.skip(2).iter(), effect_bytes_max(args))?;
     let mut slices = Slices::new();
     let fields = gather(args.skip(2), &mut slices);
     let applied = cx.try_apply(key, KeyOp::HashRemove { fields })?;

@@ -19,7 +19,7 @@ pub(super) fn pfadd(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Comm
             } else {
                 let (new, changed) = with(Sketch::of(&old, SPARSE_BYTES_MAX), elements)?;
                 let old = string(entry)?;
-                changed.then(|| Change::between(old, new, entry.expire_at_ms()))
+                changed.then(|| Change::between(key, old, new, entry.expire_at_ms()))
             }
         }
     };

@@ -37,7 +37,7 @@ pub(super) fn pfdebug(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Co
             let mut dense = Sketch::of(&sketch, SPARSE_BYTES_MAX);
             dense.make_dense()?;
             let change = match entry.string() {
-                Some(old) => Change::between(old, dense.into_bytes(), expire_at_ms),
+                Some(old) => Change::between(key, old, dense.into_bytes(), expire_at_ms),
                 None => return Err(CommandError::WrongType),
             };
             change.apply(cx, key)?;

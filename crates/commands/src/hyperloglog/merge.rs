@@ -33,7 +33,7 @@ pub(super) fn pfmerge(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Co
         None => Change::new_key(merge(Sketch::new(SPARSE_BYTES_MAX))?),
         Some(entry) => {
             let new = merge(Sketch::of(&sketch(entry)?, SPARSE_BYTES_MAX))?;
-            Change::between(string(entry)?, new, entry.expire_at_ms())
+            Change::between(key, string(entry)?, new, entry.expire_at_ms())
         }
     };
     change.apply(cx, key)?;

@@ -5,9 +5,9 @@ use std::ops::Range;
 use engine::{CommandError, Context};
 use keyspace::{KeyOp, Value};
 
-/// Differences separated by at most this many equal bytes are written together. A further effect would take
-/// about as many bytes more, besides its key.
-const GAP_BYTES: usize = 16;
+/// The maximum bytes of an effect besides its key and what it writes. Differences are written together if the
+/// equal bytes between them are at most as long as a further effect, which repeats the key.
+const EFFECT_BYTES: usize = 20;
 
 /// A new value of a key, and the effects that store it.
 pub(super) struct Change {
@@ -29,11 +29,11 @@ impl Change {
     }
 
     /// A new value of an existing key, which keeps its expiry.
-    pub(super) fn between(old: &[u8], value: Vec<u8>, expire_at_ms: Option<u64>) -> Change {
+    pub(super) fn between(key: &[u8], old: &[u8], value: Vec<u8>, expire_at_ms: Option<u64>) -> Change {
         let how = if value.len() < old.len() {
             How::Replace { expire_at_ms }
         } else {
-            How::Overwrite(differences(old, &value))
+            How::Overwrite(differences(old, &value, EFFECT_BYTES + key.len()))
         };
         Change { value, how }
     }
@@ -44,7 +44,8 @@ impl Change {
     /// As [`Context::require_room`]; nothing has changed then.
     pub(super) fn apply(&self, cx: &mut Context<'_, '_>, key: &[u8]) -> Result<(), CommandError> {
         let value = self.value.as_slice();
-        cx.require_room((key.len() + value.len()) as u64)?;
+        // More effects than one are together not longer than one that writes the whole value.
+        cx.require_room((EFFECT_BYTES + key.len() + value.len()) as u64)?;
         match &self.how {
             How::Replace { expire_at_ms } => {
                 let (value, expire_at_ms) = (Value::String(value), *expire_at_ms);
@@ -61,11 +62,12 @@ impl Change {
     }
 }
 
-/// Ranges of `new` that contain all differences from `old`, which must not be longer.
-fn differences(old: &[u8], new: &[u8]) -> Vec<Range<usize>> {
+/// Ranges of `new` that contain all differences from `old`, which must not be longer. Between two ranges are
+/// more than `gap_bytes`.
+fn differences(old: &[u8], new: &[u8], gap_bytes: usize) -> Vec<Range<usize>> {
     let mut parts: Vec<Range<usize>> = Vec::new();
     let mut add = |differing: Range<usize>| match parts.last_mut() {
-        Some(last) if differing.start - last.end <= GAP_BYTES => last.end = differing.end,
+        Some(last) if differing.start - last.end <= gap_bytes => last.end = differing.end,
         _ => parts.push(differing),
     };
     let (old_words, old_rest) = old.as_chunks::<8>();
@@ -101,7 +103,7 @@ mod tests {
         let differing = |indices: &[usize], len| {
             let mut new = vec![0; len];
             indices.iter().for_each(|index| new[*index] = 1);
-            let parts = differences(&old, &new);
+            let parts = differences(&old, &new, 16);
             parts.iter().map(|part| (part.start, part.end)).collect::<Vec<_>>()
         };
         assert_eq!(differing(&[], 100), []);
@@ -128,7 +130,7 @@ mod tests {
             }
             new.extend(added);
             let mut made = old.clone();
-            for part in differences(&old, &new) {
+            for part in differences(&old, &new, 16) {
                 made.resize(made.len().max(part.end), 0);
                 made[part.clone()].copy_from_slice(&new[part]);
             }

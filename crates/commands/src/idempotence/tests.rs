@@ -240,6 +240,29 @@ fn a_reply_that_is_too_long_undoes_its_command() {
 }
 
 #[test]
+fn a_number_for_each_of_very_many_arguments_is_undone_if_it_is_too_long() {
+    let mut server = TestServer::new();
+    let count = REPLY_BYTES_MAX / 4;
+    server.check(&[("HSET h f 1", ":1"), ("XADD s 1-1 f v", "\"1-1\""), ("XGROUP CREATE s g 0", "+OK")]);
+    server.run("XREADGROUP GROUP g c STREAMS s >");
+    server.run("HPEXPIRE h 5000 FIELDS 1 f");
+    let content = server.content();
+    let number = count.to_string();
+    for (words, element) in [
+        (&["HPEXPIRE", "h", "7000", "FIELDS", &number][..], "f"),
+        (&["HPERSIST", "h", "FIELDS", &number], "f"),
+        (&["XDELEX", "s", "IDS", &number], "1-1"),
+    ] {
+        let mut args = vec![&b"IDEMP"[..], b"k", b"1000"];
+        args.extend(words.iter().map(|word| word.as_bytes()));
+        args.resize(args.len() + count, element.as_bytes());
+        assert_eq!(server.run_args(&args), UNDONE, "{words:?}");
+        assert_eq!(server.content(), content, "{words:?}");
+    }
+    server.assert_replays();
+}
+
+#[test]
 fn a_script_within_is_undone_as_a_whole() {
     let mut server = TestServer::new();
     let long = vec![b'x'; REPLY_BYTES_MAX];

@@ -25,10 +25,10 @@ pub(super) fn xack(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Comma
 /// `XACKDEL key group [KEEPREF | DELREF | ACKED] IDS numids id [id ...]`
 pub(super) fn xackdel(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
     let (db, key, group) = (cx.db(), args.at(1), args.at(2));
-    let found = stream(cx.unit.get(db, key))?.and_then(|stream| stream.group(group));
+    let stream = stream(cx.unit.get(db, key))?;
     let (references, ids) = parse_referred(args.skip(3))?;
     let mut fates = vec![Fate::Absent; ids.len()];
-    let Some(found) = found else {
+    let Some((stream, found)) = stream.and_then(|stream| Some((stream, stream.group(group)?))) else {
         write_fates(cx, &fates);
         return Ok(());
     };
@@ -40,6 +40,9 @@ pub(super) fn xackdel(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Co
             pending.push((at, id));
         }
     }
+    // The ids are acknowledged and then removed.
+    let removal_bytes = references.record_bytes_max(stream, key, ids.len());
+    cx.require_room(2 * removal_bytes + group.len() as u64)?;
     let acknowledged: Vec<_> = pending.iter().map(|(_, id)| *id).collect();
     cx.apply(key, KeyOp::StreamUnpend { group, ids: Listed::Slices(&acknowledged) });
     let deleted = delete_referred(cx, key, references, &acknowledged);

@@ -5,7 +5,7 @@ use keyspace::{KeyOp, StreamId};
 use wire::Args;
 
 use super::{id::NewId, reply::write_id, stream, trim::TrimWords};
-use crate::{Slices, gather};
+use crate::{Slices, effect_bytes_max, gather};
 
 /// `XADD key [NOMKSTREAM] [KEEPREF | DELREF | ACKED] [<MAXLEN | MINID> [= | ~] threshold [LIMIT count]] <* |
 /// id> field value ...`
@@ -47,6 +47,9 @@ pub(super) fn xadd(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Comma
         ));
     }
     let id = new_id.after(last_id, cx.now_ms())?;
+    if let Some(trim) = &trim {
+        trim.require_room(cx, key, effect_bytes_max(args))?;
+    }
     let mut slices = Slices::new();
     let pairs = gather(fields, &mut slices);
     cx.apply(key, KeyOp::StreamAdd { id, pairs });

@@ -96,6 +96,7 @@ fn has_news(unit: &Unit<'_>, db: DbId, key: &[u8], args: Args<'_>) -> bool {
 fn serve_delivery(cx: &mut Context<'_, '_>, key: &[u8], args: Args<'_>) -> Result<(), CommandError> {
     let call = Call::parse(args, true)?;
     let reader = Reader::of(&call).ok_or(CommandError::Syntax)?;
+    cx.require_room(reader.names_bytes_max(key))?;
     let mut streams = Streams::begin(&cx.reply);
     deliver_new(cx, key, &reader, &mut streams)?;
     let served = streams.end(cx);

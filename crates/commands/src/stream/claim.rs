@@ -16,6 +16,9 @@ const ATTEMPTS_EACH: usize = 10;
 /// The maximum size of a delivery or an id in a record, in bytes.
 const DELIVERY_BYTES: u64 = 40;
 
+/// The maximum size of the effects of a claim besides their names and ids, in bytes.
+const EFFECTS_BYTES: u64 = 256;
+
 /// The claimed deliveries, and the pending ids whose entries no longer exist.
 #[derive(Default)]
 struct Claimed {
@@ -32,7 +35,11 @@ impl Claimed {
         (group, consumer): (&[u8], &[u8]),
         before: Option<ConsumerTimes>,
     ) -> Result<(), CommandError> {
-        cx.require_room((self.deliveries.len() + self.gone.len()) as u64 * DELIVERY_BYTES)?;
+        let ids_bytes = (self.deliveries.len() + self.gone.len()) as u64 * DELIVERY_BYTES;
+        // The consumer is seen, entries are gone or claimed, and the caller may move the group; before that
+        // the expired key may be removed.
+        let names_bytes = (5 * key.len() + 4 * group.len() + 2 * consumer.len()) as u64;
+        cx.require_room(EFFECTS_BYTES + names_bytes + ids_bytes)?;
         see_consumer(cx, key, group, consumer, before, !self.deliveries.is_empty());
         if !self.gone.is_empty() {
             cx.apply(key, KeyOp::StreamUnpend { group, ids: Listed::Slices(&self.gone) });

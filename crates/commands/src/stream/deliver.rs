@@ -16,9 +16,13 @@ use super::{
 
 /// The maximum size of a delivery in a record, in bytes.
 const DELIVERY_BYTES: u64 = 40;
+/// The maximum size of the effects on one key besides their names and deliveries, in bytes.
+const EFFECTS_BYTES: u64 = 256;
 /// Up to this many deliveries need no check of their own for room in the log: they are shorter than
 /// [`engine::context::EFFECT_BYTES_BESIDE_ARGS`], which every command may log.
 const DELIVERIES_ADMITTED: usize = 1000;
+/// The same for the names that the effects repeat.
+const NAMES_BYTES_ADMITTED: u64 = 16 << 10;
 
 /// The start of the read of a consumer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -81,6 +85,13 @@ impl<'a> Reader<'a> {
         })
     }
 
+    /// An upper bound of the bytes of the effects on a key besides the deliveries: one may remove the expired
+    /// key, one each sees the consumer, moves the group and adds the deliveries.
+    pub(super) fn names_bytes_max(&self, key: &[u8]) -> u64 {
+        let (key, group, consumer) = (key.len(), self.group.len(), self.consumer.len());
+        EFFECTS_BYTES + (4 * key + 3 * group + 2 * consumer) as u64
+    }
+
     /// An upper bound of the entries that the reader gets. For a short stream its length is close enough; in
     /// a longer one the new entries are counted, which costs little beside delivering them.
     fn entries_max(&self, (stream, group): (StreamView<'_>, GroupView<'_>), from: From) -> usize {
@@ -114,8 +125,9 @@ pub(super) fn xreadgroup(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(),
     if call.waits.is_none() {
         cx.elements_max().require(entries_max)?;
     }
-    if entries_max > DELIVERIES_ADMITTED {
-        cx.require_room(entries_max as u64 * DELIVERY_BYTES)?;
+    let names_bytes: u64 = call.streams(args).map(|(key, _)| reader.names_bytes_max(key)).sum();
+    if entries_max > DELIVERIES_ADMITTED || names_bytes > NAMES_BYTES_ADMITTED {
+        cx.require_room(names_bytes + entries_max.max(DELIVERIES_ADMITTED) as u64 * DELIVERY_BYTES)?;
     }
     let mut streams = Streams::begin(&cx.reply);
     for ((key, _), from) in call.streams(args).zip(&froms) {

@@ -61,12 +61,16 @@ pub(super) enum Fate {
 
 /// `XDELEX key [KEEPREF | DELREF | ACKED] IDS numids id [id ...]`
 pub(super) fn xdelex(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
-    let key = args.at(1);
-    let exists = stream(cx.unit.get(cx.session.db, key))?.is_some();
+    let (db, key) = (cx.db(), args.at(1));
+    let exists = stream(cx.unit.get(db, key))?.is_some();
     let (references, ids) = parse_referred(args.skip(2))?;
-    let fates = match exists {
-        true => delete_referred(cx, key, references, &parse_ids(ids)?),
-        false => vec![Fate::Absent; ids.len()],
+    let fates = match stream(cx.unit.peek(db, key))?.filter(|_| exists) {
+        Some(stream) => {
+            let ids = parse_ids(ids)?;
+            cx.require_room(references.record_bytes_max(stream, key, ids.len()))?;
+            delete_referred(cx, key, references, &ids)
+        }
+        None => vec![Fate::Absent; ids.len()],
     };
     write_fates(cx, &fates);
     Ok(())

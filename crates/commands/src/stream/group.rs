@@ -5,6 +5,7 @@ use keyspace::{ConsumerTimes, Delivery, GroupPosition, KeyOp, Listed, StreamId, 
 use wire::{Args, number::parse_i64};
 
 use super::{id, named_group, see_consumer, stream};
+use crate::effect_bytes_max;
 
 const NO_KEY: CommandError = CommandError::Text(
     "ERR The XGROUP subcommand requires the key to exist. Note that for CREATE you may want to use the MKSTREAM option to \
@@ -153,7 +154,9 @@ pub(super) fn restoreconsumer(cx: &mut Context<'_, '_>, args: Args<'_>) -> Resul
     }
     let stream = stream(cx.unit.get(db, key))?.ok_or(NO_KEY)?;
     let is_new = named_group(stream, key, group)?.consumer(consumer).is_none();
-    cx.require_room(deliveries.len() as u64 * DELIVERY_BYTES)?;
+    // Two effects, which both have all names.
+    let names_bytes = 2 * effect_bytes_max(args.take(5));
+    cx.require_room(names_bytes + deliveries.len() as u64 * DELIVERY_BYTES)?;
     cx.apply(key, KeyOp::StreamPutConsumer { group, consumer, times });
     if !deliveries.is_empty() {
         let deliveries = Listed::Slices(&deliveries);

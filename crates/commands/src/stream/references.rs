@@ -1,9 +1,14 @@
 //! The treatment of groups' references to an entry that is removed (KEEPREF, DELREF, ACKED).
 
 use engine::Context;
-use keyspace::{KeyOp, Listed, StreamHead, StreamId, StreamView};
+use keyspace::{GroupView, KeyOp, Listed, StreamHead, StreamId, StreamView};
 
 use super::stream;
+
+/// The maximum size of an id in a record, in bytes.
+const ID_BYTES: usize = 20;
+/// The maximum size of an effect besides its key, its group and its ids, in bytes.
+const EFFECT_BYTES: usize = 64;
 
 /// The treatment of pending entries when their stream entry is removed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -35,10 +40,28 @@ impl References {
         stream.groups().all(|(_, group)| id <= group.position().last_id && group.pending(id).is_none())
     }
 
+    /// An upper bound of the bytes that the removal of so many entries adds to a record, with one more effect
+    /// on the key.
+    pub(super) fn record_bytes_max(self, stream: StreamView<'_>, key: &[u8], entries: usize) -> u64 {
+        let of_group = |(name, group): (&[u8], GroupView<'_>)| match group.pending_len() {
+            0 => 0,
+            pending => EFFECT_BYTES + key.len() + name.len() + pending.min(entries) * ID_BYTES,
+        };
+        let of_groups = match self {
+            References::Deleted => stream.groups().map(of_group).sum(),
+            References::Kept | References::Acknowledged => 0,
+        };
+        (2 * (EFFECT_BYTES + key.len()) + entries * ID_BYTES + of_groups) as u64
+    }
+
     /// Removes entries from the pending lists of all groups.
     pub(super) fn drop_to(cx: &mut Context<'_, '_>, key: &[u8], ids: &[StreamId]) {
         let db = cx.db();
         let Ok(Some(stream)) = stream(cx.unit.peek(db, key)) else { return };
+        // A client may name an id many times; each group lists it once.
+        let mut ids = ids.to_vec();
+        ids.sort_unstable();
+        ids.dedup();
         let mut pending = Vec::new();
         for (name, group) in stream.groups().filter(|(_, group)| group.pending_len() > 0) {
             let ids: Vec<_> = ids.iter().copied().filter(|&id| group.pending(id).is_some()).collect();

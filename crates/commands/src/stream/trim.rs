@@ -128,6 +128,28 @@ impl Trim {
         }
     }
 
+    /// Makes sure that the log has room for a trim of the stream at a key, to which `added_bytes` of a new
+    /// entry may be added before.
+    pub(super) fn require_room(
+        &self,
+        cx: &Context<'_, '_>,
+        key: &[u8],
+        added_bytes: u64,
+    ) -> Result<(), CommandError> {
+        // Without groups to look at, the effect names one id, however many entries it removes.
+        if self.references == References::Kept {
+            return Ok(());
+        }
+        let Some(stream) = stream(cx.unit.peek(cx.session.db, key))? else { return Ok(()) };
+        let entries = match self.threshold {
+            Threshold::Len(len) => stream.len().saturating_sub(len),
+            Threshold::Min(min) => stream.range(StreamId::ZERO..=min).take(self.limit).count(),
+        };
+        // The new entry may go, too.
+        let entries = entries.min(self.limit) + 1;
+        cx.require_room(added_bytes + self.references.record_bytes_max(stream, key, entries))
+    }
+
     /// Trims the stream at a key; returns the number of removed entries.
     pub(super) fn make(&self, cx: &mut Context<'_, '_>, key: &[u8]) -> Result<usize, CommandError> {
         let db = cx.db();
@@ -177,6 +199,7 @@ pub(super) fn xtrim(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Comm
     if let Some(stream) = stream(cx.unit.get(cx.session.db, args.at(1)))? {
         elements_max.require(trim.work(stream))?;
     }
+    trim.require_room(cx, args.at(1), 0)?;
     let removed = trim.make(cx, args.at(1))?;
     cx.reply.count(removed);
     Ok(())

@@ -17,6 +17,8 @@ use parking_lot::Mutex;
 pub(crate) struct TestReplication {
     /// Whether it is a replica that may not show its data.
     pub(crate) is_stale: AtomicBool,
+    /// Whether it is a leader that hands over.
+    pub(crate) is_handing_over: AtomicBool,
     /// The leader that it follows.
     pub(crate) leader: Mutex<Option<Address>>,
     /// The newest condition that a client waited for.
@@ -27,11 +29,16 @@ pub(crate) struct TestReplication {
 
 impl Availability for TestReplication {
     fn is_read_only(&self) -> bool {
-        self.is_stale() || self.leader.lock().is_some()
+        self.is_stale() || self.leader.lock().is_some() || self.is_handing_over.load(Relaxed)
     }
 
     fn refuses_writes(&self) -> Option<WriteRefusal> {
-        self.is_read_only().then_some(WriteRefusal::Replica)
+        let refusal = if self.is_handing_over.load(Relaxed) {
+            WriteRefusal::HandingOver
+        } else {
+            WriteRefusal::Replica
+        };
+        self.is_read_only().then_some(refusal)
     }
 
     fn is_stale(&self) -> bool {

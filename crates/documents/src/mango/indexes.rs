@@ -15,7 +15,7 @@
 use std::collections::HashMap;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use env::{Disk, Entropy};
 use parking_lot::Mutex;
@@ -45,8 +45,14 @@ type IndexId = (DbId, [u8; 16]);
 struct OpenIndex {
     /// `None` before the file is opened, and after an error other than damage.
     file: Mutex<Option<IndexFile>>,
-    progress: Mutex<Option<IndexProgress>>,
+    /// Shown while the caller of the last step goes on.
+    progress: Mutex<Option<(IndexProgress, Weak<()>)>>,
 }
+
+/// A caller that brings an index up to date, step by step. When it is dropped, the update has ended, complete
+/// or not.
+#[derive(Default)]
+pub struct IndexUpdate(Arc<()>);
 
 /// An index that is being brought up to date.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -127,8 +133,13 @@ impl Indexes {
     }
 
     /// Does one step towards an index that is up to date with a snapshot, whose last record must be
-    /// committed.
-    pub fn step(&self, snapshot: &Snapshot, definition: &IndexDefinition) -> Result<Indexing, DocError> {
+    /// committed. The index counts as being updated until it is up to date or `update` is dropped.
+    pub fn step(
+        &self,
+        update: &IndexUpdate,
+        snapshot: &Snapshot,
+        definition: &IndexDefinition,
+    ) -> Result<Indexing, DocError> {
         self.with_file(snapshot, definition, |open, file| {
             // A full batch is written, or a pending copy continued, before further changes are collected.
             if file.is_busy() {
@@ -152,7 +163,7 @@ impl Indexes {
                 seq: file.seq(),
                 update_seq: snapshot.update_seq().max(file.seq()),
             };
-            *open.progress.lock() = Some(progress.clone());
+            *open.progress.lock() = Some((progress.clone(), Arc::downgrade(&update.0)));
             Ok(Indexing::Working(progress))
         })
     }
@@ -169,7 +180,11 @@ impl Indexes {
     /// The progress of all indexes that are being brought up to date.
     pub fn progress(&self) -> Vec<IndexProgress> {
         let open: Vec<_> = self.open.lock().values().cloned().collect();
-        open.iter().filter_map(|index| index.progress.lock().clone()).collect()
+        let shown = |index: &Arc<OpenIndex>| {
+            let progress = index.progress.lock();
+            progress.as_ref().filter(|(_, update)| update.strong_count() > 0).map(|(shown, _)| shown.clone())
+        };
+        open.iter().filter_map(shown).collect()
     }
 
     /// Removes the index files of a database except those of these definitions; pass none when the database

@@ -25,6 +25,7 @@ use keyspace::{
 use smallvec::SmallVec;
 
 use super::Unit;
+use crate::stats::Expired;
 
 /// Values up to this size, in bytes, are copied as a whole.
 const COPIED_BYTES_MAX: usize = 1 << 8;
@@ -45,6 +46,7 @@ pub struct Undo {
     /// Keys were renamed or moved between databases: notes by name no longer apply to them.
     has_moved: bool,
     flushed_all: bool,
+    expired: Expired,
     record_bytes: usize,
     messages: usize,
     ready: usize,
@@ -119,6 +121,7 @@ impl Unit<'_> {
     pub fn begin_undo(&mut self) {
         let mut undo = self.kept_undo.take().unwrap_or_default();
         undo.flushed_all = self.flushes_all;
+        undo.expired = self.expired;
         undo.record_bytes = self.effects.len();
         undo.messages = self.messages;
         undo.ready = self.ready.len();
@@ -150,6 +153,7 @@ impl Unit<'_> {
             end = *start;
         }
         self.flushes_all = undo.flushed_all;
+        self.expired = undo.expired;
         self.effects.truncate(undo.record_bytes);
         self.messages = undo.messages;
         self.ready.truncate(undo.ready);

@@ -391,14 +391,23 @@ impl<'a> Reader<'a> {
 
     /// The value of a Put. `opcode` is the opcode of the form that never expires.
     fn value(&mut self, opcode: u8) -> Result<Value<'a>, EffectError> {
-        Ok(match opcode {
-            PUT_LIST => Value::List(self.items()?),
-            PUT_SET => Value::Set(self.items()?),
-            PUT_ZSET => Value::Zset(ScoredItems::decode(self)?),
-            PUT_HASH => Value::Hash(self.pairs()?),
-            PUT_STREAM => Value::Stream(StreamHead::read(self)?),
-            _ => Value::String(self.bytes()?),
-        })
+        let (value, len) = match opcode {
+            PUT_LIST | PUT_SET => {
+                let items = self.items()?;
+                (if opcode == PUT_LIST { Value::List(items) } else { Value::Set(items) }, items.len())
+            }
+            PUT_ZSET => {
+                let members = ScoredItems::decode(self)?;
+                (Value::Zset(members), members.len())
+            }
+            PUT_HASH => {
+                let pairs = self.pairs()?;
+                (Value::Hash(pairs), pairs.len())
+            }
+            PUT_STREAM => return Ok(Value::Stream(StreamHead::read(self)?)),
+            _ => return Ok(Value::String(self.bytes()?)),
+        };
+        if len == 0 { Err(EffectError::EmptyCollection) } else { Ok(value) }
     }
 
     fn items(&mut self) -> Result<Items<'a>, EffectError> {

@@ -157,6 +157,19 @@ fn a_block_that_is_none_is_refused() {
 }
 
 #[test]
+fn a_value_without_elements_is_refused() {
+    let none = Items::Slices(&[]);
+    let members = ScoredItems::Slices(&[]);
+    for value in [Value::List(none), Value::Set(none), Value::Hash(none), Value::Zset(members)] {
+        for expire_at_ms in [None, Some(5)] {
+            let bytes = encoded(&KeyOp::Put { value, expire_at_ms }.on(db(0), b"key"));
+            let error = Effect::decode_next(&mut &bytes[..]).map(|_| ()).expect_err("no value");
+            assert_eq!(error, EffectError::EmptyCollection);
+        }
+    }
+}
+
+#[test]
 fn items_that_are_no_items_are_refused() {
     let cases: [(&[u8], EffectError); 4] = [
         (b"\x30\x00\x01k\x02\x01a", EffectError::Truncated),

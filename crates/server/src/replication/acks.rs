@@ -61,9 +61,10 @@ impl Node {
     ///
     /// A leader that has committed nothing in its term has no lease, so no reply that shows data leaves: it
     /// refuses reads as well ([`Node::answers_nothing`]), and closes the connections of its clients.
-    pub(crate) fn note_majority_awaited(&self, awaited_us: u64) {
+    pub(crate) fn note_majority_awaited(&self, awaited_us: u64, uncommitted_batches: u64) {
         let timeout_ms = self.options.read().ack_timeout_ms;
-        let lacks = timeout_ms > 0 && awaited_us / 1000 >= timeout_ms;
+        let leads = self.following().is_none();
+        let lacks = leads && membership::refuses_writes(awaited_us, uncommitted_batches, timeout_ms);
         match (self.lacks_commits.swap(lacks, SeqCst), lacks) {
             (false, true) => {
                 let refused = if self.answers_nothing() { "writes and reads are" } else { "writes are" };
@@ -116,9 +117,9 @@ impl Node {
         self.settle_waits();
     }
 
-    /// Makes replies of a leader wait for `ack-replicas` replicas. `begins`: the waiting starts anew, and
-    /// nothing is committed until replicas have a batch that is written now.
-    pub(super) fn ask_for_acks(&self, log: &Log, begins: bool) {
+    /// Makes replies of a leader wait for `ack-replicas` replicas; the setting may have changed. What was
+    /// committed without replicas stays committed.
+    pub(super) fn count_acks(&self, log: &Log) {
         let _acking = self.acking.lock();
         if self.votes.is_some() {
             return;
@@ -127,16 +128,32 @@ impl Node {
         if count == 0 {
             return log.set_acked(Lsn::MAX);
         }
-        if begins {
-            // Nothing is committed until replicas have acknowledged.
-            log.set_acked(Lsn::ZERO);
-            match log.mark_epoch() {
-                Ok(floor) => self.leader.begin_at(floor),
-                // The log is poisoned; the server stops.
-                Err(error) => tracing::error!(target: "replication", %error, "cannot begin an epoch"),
-            }
+        if !log.awaits_acks() {
+            self.begin_at_epoch(log, log.begin_to_await_acks());
         }
         log.set_acked(self.leader.commit(log.shippable_lsn(), count));
+    }
+
+    /// As [`Node::count_acks`], for a leader that begins: nothing is committed until replicas have a batch
+    /// that is written now.
+    pub(super) fn begin_to_count_acks(&self, log: &Log) {
+        let acking = self.acking.lock();
+        if self.votes.is_none() && self.options.read().ack_replicas > 0 {
+            log.set_acked(Lsn::ZERO);
+            self.begin_at_epoch(log, Lsn::ZERO);
+        }
+        drop(acking);
+        self.count_acks(log);
+    }
+
+    /// Acknowledgements count from a batch on that is written now; until then, the log is committed up to
+    /// `committed`.
+    fn begin_at_epoch(&self, log: &Log, committed: Lsn) {
+        match log.mark_epoch() {
+            Ok(floor) => self.leader.begin_at(floor, committed),
+            // The log is poisoned; the server stops.
+            Err(error) => tracing::error!(target: "replication", %error, "cannot begin an epoch"),
+        }
     }
 
     /// Logs a line if this server has just left its group and the data has `ack-replicas`, for which the

@@ -121,8 +121,8 @@ impl Leader {
 
     /// Begins to wait for replicas: nothing is committed before `floor`, the end of a batch of this leader's
     /// epoch. Disconnects all replicas.
-    pub(super) fn begin_at(&self, floor: Lsn) {
-        self.leading.lock().begin_at(floor);
+    pub(super) fn begin_at(&self, floor: Lsn, committed: Lsn) {
+        self.leading.lock().begin_at(floor, committed);
         self.disconnect();
     }
 

@@ -55,7 +55,7 @@ impl Node {
         if let Some(act) = self.before_leading.get() {
             act();
         }
-        self.ask_for_acks(log, true);
+        self.begin_to_count_acks(log);
         // From here on, acknowledgements of replicas determine the commit position.
         *self.following.lock() = None;
         self.change_role_here(|role| role.open());

@@ -122,7 +122,7 @@ impl Leading {
         // log.
         let is_first = log.written_lsn() == Lsn::ZERO || fault == Some(FaultInjection::CommitLeftovers);
         if !is_first && acks > 0 {
-            account.begin_at(log.mark_epoch()?);
+            account.begin_at(log.mark_epoch()?, Lsn::ZERO);
         }
         let appender = log.appender();
         let witness = Witness::new(&log);

@@ -34,6 +34,17 @@ impl Log {
         self.shared.notify_progress();
     }
 
+    /// Begins to require acknowledgements of replicas, where none were required: from now on nothing is
+    /// committed beyond the position that is returned, until [`Log::set_acked`] says so. The committed
+    /// position does not go back.
+    pub fn begin_to_await_acks(&self) -> Lsn {
+        // Nothing becomes durable meanwhile.
+        let _flusher = self.shared.flusher.lock();
+        let committed = self.committed_lsn();
+        self.shared.acked.store(committed.get(), Ordering::SeqCst);
+        committed
+    }
+
     /// Whether commits require acknowledgements of replicas.
     #[inline]
     pub fn awaits_acks(&self) -> bool {
@@ -60,7 +71,10 @@ impl LogState {
 
     #[inline]
     pub(super) fn committed(&self) -> u64 {
-        self.acked.load(Ordering::SeqCst).min(self.shippable_lsn().get())
+        // In this order: the log may begin to await acknowledgements in between, and a position that became
+        // durable afterwards was never committed.
+        let shippable = self.shippable_lsn().get();
+        self.acked.load(Ordering::SeqCst).min(shippable)
     }
 }
 
@@ -100,6 +114,20 @@ mod tests {
         log.set_acked(Lsn::MAX);
         assert!(!log.awaits_acks() && log.committed_lsn() == log.durable_lsn());
         assert!(!appender.wait_for(lsn));
+    }
+
+    #[test]
+    fn what_was_committed_without_acks_stays_committed() {
+        let (_, log) = recover(&disk()).expect("an empty disk");
+        let mut appender = log.appender();
+        append(&mut appender, b"payload");
+        log.flush_all().expect("flushes");
+        let before = log.committed_lsn();
+        assert!(before > Lsn::ZERO);
+        assert_eq!((log.begin_to_await_acks(), log.committed_lsn()), (before, before));
+        append(&mut appender, b"payload");
+        log.flush_all().expect("flushes");
+        assert!(log.awaits_acks() && log.committed_lsn() == before && log.durable_lsn() > before);
     }
 
     #[test]

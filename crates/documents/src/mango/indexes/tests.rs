@@ -75,9 +75,9 @@ impl World {
 
     /// Steps until the index is up to date.
     fn ready(&self, definition: &IndexDefinition) -> Result<(Snapshot, IndexSnapshot), DocError> {
-        let snapshot = self.db.snapshot();
+        let (snapshot, update) = (self.db.snapshot(), IndexUpdate::default());
         loop {
-            match self.indexes.step(&snapshot, definition)? {
+            match self.indexes.step(&update, &snapshot, definition)? {
                 Indexing::Ready(index) => return Ok((snapshot, index)),
                 Indexing::Working(progress) => assert!(progress.percent() <= 100),
                 Indexing::Behind => panic!("nobody else is there"),
@@ -202,12 +202,28 @@ fn large_databases_take_several_steps() {
     let world = numbered(2 * STEP_DOCUMENTS + 10);
     let snapshot = world.db.snapshot();
     let [definition] = &Indexes::definitions(&snapshot).expect("readable")[..] else { panic!("one index") };
-    let Ok(Indexing::Working(first)) = world.indexes.step(&snapshot, definition) else {
+    let update = IndexUpdate::default();
+    let Ok(Indexing::Working(first)) = world.indexes.step(&update, &snapshot, definition) else {
         panic!("more to do")
     };
     assert_eq!((first.seq, first.update_seq, first.percent()), (1000, snapshot.update_seq(), 49));
     assert_eq!(world.indexes.progress(), [first]);
     assert_eq!(world.found(r#"{"selector":{"n":49},"limit":100}"#).len(), 40);
+    assert_eq!(world.indexes.progress(), []);
+}
+
+#[test]
+fn an_update_that_is_given_up_is_shown_no_longer() {
+    let world = numbered(2 * STEP_DOCUMENTS + 10);
+    let snapshot = world.db.snapshot();
+    let [definition] = &Indexes::definitions(&snapshot).expect("readable")[..] else { panic!("one index") };
+    let step = |update| world.indexes.step(update, &snapshot, definition);
+    let [first, second] = [IndexUpdate::default(), IndexUpdate::default()];
+    assert!(matches!(step(&first), Ok(Indexing::Working(_))));
+    assert!(matches!(step(&second), Ok(Indexing::Working(_))));
+    drop(first);
+    assert_eq!(world.indexes.progress().len(), 1, "the other one goes on");
+    drop(second);
     assert_eq!(world.indexes.progress(), []);
 }
 
@@ -218,10 +234,11 @@ fn an_older_snapshot_is_reported_as_behind_the_index() {
     let [definition] = &Indexes::definitions(&old).expect("readable")[..] else { panic!("one index") };
     world.put("new", &json(r#"{"n":1}"#));
     world.ready(definition).expect("an index");
-    assert!(matches!(world.indexes.step(&old, definition), Ok(Indexing::Behind)));
+    let update = IndexUpdate::default();
+    assert!(matches!(world.indexes.step(&update, &old, definition), Ok(Indexing::Behind)));
     // A file ahead of the database is rebuilt: it has entries of a lost history.
     world.reopen();
-    let Ok(Indexing::Ready(_)) = world.indexes.step(&old, definition) else { panic!("made anew") };
+    let Ok(Indexing::Ready(_)) = world.indexes.step(&update, &old, definition) else { panic!("made anew") };
 }
 
 /// The path of the only index.
