@@ -7,7 +7,7 @@
 //! instruction can copy, compare or convert a string of that size, and one call of Lua's own library a string
 //! or table. While a script works on large values, about one such operation lies between two questions. At
 //! worst there are as many as fit into [`INSTRUCTIONS_PER_QUESTION`] instructions: if the script is quick
-//! until a question, and has large values and works on them from then on. It then asks after fewer.
+//! and small until a question, and makes and uses large values from then on. It then asks after fewer.
 //!
 //! Invariant
 //! - A thread of Lua counts its instructions from zero. So a script asks for each coroutine that it creates:
@@ -31,30 +31,43 @@ const INSTRUCTIONS_PER_QUESTION_OF_COROUTINES: u32 = 256;
 /// The time between two questions, in microseconds, that is short enough.
 const SHORT_US: u64 = 100;
 
-/// The number of instructions until the next question. It doubles when they have taken a short time, and
-/// becomes smaller in proportion when they have taken longer.
+/// The maximum product of the number of instructions between two questions and the bytes by which the memory
+/// in use has grown in a run: 4096 instructions up to 512 KiB, 128 with 16 MiB. Otherwise a script that has
+/// made a large table by quick instructions would then execute thousands of slow ones without a question.
+const INSTRUCTIONS_TIMES_BYTES_MAX: usize = 1 << 31;
+
+/// The number of instructions until the next question. It doubles when they have taken a short time, becomes
+/// smaller in proportion when they have taken longer, and is small while the run uses much memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Pace {
     instructions: u32,
     instructions_max: u32,
+    /// The least memory in use at any question of the run.
+    memory_bytes_min: usize,
     /// The time of the last question; `None` before the first.
     asked_us: Option<u64>,
 }
 
 impl Pace {
     fn new(instructions_max: u32) -> Pace {
-        Pace { instructions: INSTRUCTIONS_AT_FIRST.min(instructions_max), instructions_max, asked_us: None }
+        let instructions = INSTRUCTIONS_AT_FIRST.min(instructions_max);
+        Pace { instructions, instructions_max, memory_bytes_min: usize::MAX, asked_us: None }
     }
 
-    /// The pace after a question at this time.
-    fn after(self, now_us: u64) -> Pace {
-        let instructions = match self.asked_us.map(|asked_us| now_us.saturating_sub(asked_us)) {
+    /// The pace after a question at this time, with this memory in use.
+    fn after(self, now_us: u64, memory_bytes: usize) -> Pace {
+        let memory_bytes_min = self.memory_bytes_min.min(memory_bytes);
+        let grown_bytes = memory_bytes - memory_bytes_min;
+        let by_memory = INSTRUCTIONS_TIMES_BYTES_MAX / grown_bytes.max(1);
+        let by_memory = u32::try_from(by_memory).unwrap_or(u32::MAX).max(1);
+        let by_time = match self.asked_us.map(|asked_us| now_us.saturating_sub(asked_us)) {
             None => self.instructions,
             Some(..=SHORT_US) => self.instructions.saturating_mul(2).min(self.instructions_max),
             // The result is smaller than the number of instructions, so it fits.
             Some(took_us) => (u64::from(self.instructions) * SHORT_US / took_us).max(1) as u32,
         };
-        Pace { instructions, asked_us: Some(now_us), ..self }
+        let instructions = by_time.min(by_memory);
+        Pace { instructions, memory_bytes_min, asked_us: Some(now_us), ..self }
     }
 
     /// The pace of a script that has coroutines.
@@ -121,7 +134,7 @@ impl Questions {
             if self.shared.deadline_us.get().is_some_and(|deadline_us| now_us >= deadline_us) {
                 self.meter.stop(Stop::TooLong);
             }
-            let next = self.shared.pace.get().after(now_us);
+            let next = self.shared.pace.get().after(now_us, lua.used_memory());
             self.shared.pace.set(next);
             if next.instructions != instructions {
                 self.set_hook(lua)?;
@@ -156,7 +169,7 @@ mod tests {
         let mut now_us = 1000;
         let mut ask = |us: u64| {
             now_us += us;
-            pace = pace.after(now_us);
+            pace = pace.after(now_us, 1000);
             pace.instructions
         };
         assert_eq!(ask(500), INSTRUCTIONS_AT_FIRST, "the time before the first question is unknown");
@@ -167,16 +180,25 @@ mod tests {
     }
 
     #[test]
+    fn scripts_that_use_much_memory_ask_more_often() {
+        let mut pace = Pace::new(INSTRUCTIONS_PER_QUESTION);
+        let mut ask = |memory_mib: usize| {
+            pace = pace.after(1, memory_mib << 20);
+            pace.instructions
+        };
+        let at_begin = [ask(100), ask(100), ask(100), ask(100), ask(100)];
+        assert_eq!(at_begin, [32, 64, 128, 256, 512], "memory in use before is not counted");
+        assert_eq!([ask(16), ask(32), ask(16 + 256), ask(16)], [1024, 128, 8, 16]);
+    }
+
+    #[test]
     fn scripts_with_coroutines_ask_more_often() {
         let mut pace = Pace::new(INSTRUCTIONS_PER_QUESTION);
         assert_eq!(pace.with_coroutines().instructions, INSTRUCTIONS_AT_FIRST);
         pace.instructions = INSTRUCTIONS_PER_QUESTION;
         pace = pace.with_coroutines();
         assert_eq!(pace.instructions, INSTRUCTIONS_PER_QUESTION_OF_COROUTINES);
-        assert_eq!(pace.after(1).after(1).instructions, INSTRUCTIONS_PER_QUESTION_OF_COROUTINES);
-        assert_eq!(
-            Pace::new(16).with_coroutines().after(1).after(1),
-            Pace { asked_us: Some(1), ..Pace::new(16) }
-        );
+        assert_eq!(pace.after(1, 0).after(1, 0).instructions, INSTRUCTIONS_PER_QUESTION_OF_COROUTINES);
+        assert_eq!(Pace::new(16).with_coroutines().after(1, 0).after(1, 0).instructions, 16);
     }
 }
