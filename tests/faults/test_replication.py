@@ -559,7 +559,7 @@ def test_the_leader_is_not_changed_while_it_is_unknown_whether_the_replica_leads
         wait_until("the replica to be told", lambda: info(leader)["replication_fenced_by_epoch"] != "0")
         for order in (("NO", "ONE"), ("127.0.0.1", replica.port)):
             assert error_of(call(leader, "REPLICAOF", *order)) == "ERR REPLICAOF not allowed while failing over."
-        assert error_of(call(leader, "FAILOVER", "ABORT")).startswith("ERR No failover in progress")
+        assert error_of(call(leader, "FAILOVER", "ABORT")).startswith("ERR FAILOVER cannot be aborted now")
     wait_until("the roles to change", lambda: has_role(replica, "master") and is_following(leader))
     assert call(replica, "SET", "k", "v") == b"OK"
     wait_same(replica, leader)

@@ -41,6 +41,10 @@ const LOOK_PERIOD: Duration = Duration::from_millis(5);
 /// The timeout of a FAILOVER without one: writes are refused while it waits.
 const TIMEOUT_MS: u64 = 60_000;
 
+/// The error of FAILOVER ABORT once the replica may lead.
+const TOO_LATE_TO_ABORT: &str =
+    "ERR FAILOVER cannot be aborted now: the replica has been told to lead, or is being told to.";
+
 /// A FAILOVER in progress.
 #[derive(Default)]
 pub(super) struct Running {
@@ -132,7 +136,8 @@ pub(super) fn begin(node: &Arc<Node>, failover: Failover) -> Result<(), String> 
 pub(super) fn abort(node: &Node) -> Result<(), String> {
     match &*node.handover.lock() {
         Some(handover) if handover.abort() => Ok(()),
-        _ => Err("ERR No failover in progress.".into()),
+        Some(_) => Err(TOO_LATE_TO_ABORT.into()),
+        None => Err("ERR No failover in progress.".into()),
     }
 }
 
