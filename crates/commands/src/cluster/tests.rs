@@ -142,6 +142,7 @@ fn a_leader_that_hands_over_asks_clients_of_a_cluster_to_try_again() {
         ("eval 'return 1' 1 k", ":1"),
         ("get k", "\"old\""),
         ("ssubscribe k", "[\"ssubscribe\", \"k\", :1]"),
+        ("sunsubscribe k", "[\"sunsubscribe\", \"k\", :0]"),
     ]);
     server.host.emulates_cluster.store(false, Relaxed);
     assert!(server.run("set k v").starts_with("-READONLY"));
