@@ -21,7 +21,7 @@
 //! - A follower takes bytes into its log only after the engine has accepted their batch, in the term of the
 //!   leader that sent it. An acknowledgement leaves only when the batch is durable at the follower.
 //! - A leader proposes only batches of its own term that are durable on its own disk.
-//! - A member campaigns only if its memory has every change of members that it knows to be committed.
+//! - A member campaigns only if every change of members that it knows to be committed is in force there.
 //! - A lease ([`Member::lease_until_us`]) ends before any voter that granted it can elect another leader.
 //!   There is no lease during a transfer, nor until all releases of the transfer have expired.
 //! - For one election timeout after its start, a member votes for no other member, because it may have

@@ -1,7 +1,7 @@
 //! A member of a group: the driver of the Raft engine.
 //!
 //! ```text
-//! tick, receive, accept, durable, configure, transfer   (inputs, one at a time)
+//! tick, receive, accept, durable, configure, transfer, announce   (inputs, one at a time)
 //!    -> the engine -> `Ready`s, in order: each waits until its entries are durable here
 //!    -> Actions: 1. save the ballot  2. send messages  3. the committed position and the leadership
 //! ```
@@ -71,7 +71,7 @@ pub struct Member {
     heard: BTreeMap<MemberId, (u64, u64)>,
     /// The time of each sender's last message; [`STAMPS_MAX`] limits the number of senders that are no
     /// members. The time may go back: a message may come late, and the clock of a machine that was started
-    /// again begins anew. An older time is only less fresh.
+    /// again begins anew. That does no harm: a message that repeats an older time only counts as less fresh.
     stamps: BTreeMap<MemberId, u64>,
     /// The members whose last messages said that their disks have no room.
     full: BTreeSet<MemberId>,
@@ -82,8 +82,8 @@ pub struct Member {
     /// The newest request for a vote that says that the leader has released the voters, if the release itself
     /// has not arrived yet.
     early: Option<Message>,
-    /// The last batch that was accepted from a leader, by its index: up to this batch, the leader's log and
-    /// the log here are equal.
+    /// The connection to a leader, and the index of the last batch that was accepted on it: up to this batch,
+    /// the leader's log and the log here are equal.
     accepted: Option<(Link, u64)>,
     /// The highest index up to which all members have the log, as leaders have said; 0 for unknown.
     held_by_all: u64,
@@ -226,8 +226,8 @@ impl Member {
                 self.engine.tick();
             }
         } else {
-            // The time for which this member votes for nobody continues to run, up to the end of the leader's
-            // lease, but the member does not campaign.
+            // The time without a leader is counted, because the member may vote after an election timeout. The
+            // count stays below the member's own timeout, so that it does not campaign.
             let most = ELECTION_TICKS.max(self.timeout_ticks - 1);
             self.engine.raft.election_elapsed = (self.engine.raft.election_elapsed + 1).min(most);
         }

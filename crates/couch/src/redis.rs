@@ -55,7 +55,7 @@ const RUN_TIME_MAX: Duration = Duration::from_secs(30);
 const WAIT_MS_MAX: u64 = 25_000;
 /// How long a request gathers further messages after the first.
 const GATHER_TIME: Duration = Duration::from_millis(20);
-/// Messages of one reply.
+/// Limit of the messages in one reply.
 const MESSAGES_MAX: usize = 500;
 const READ_BYTES: usize = 64 << 10;
 

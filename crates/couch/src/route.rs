@@ -316,7 +316,7 @@ async fn admit(thread: &HttpThread, head: &Parts, path: &[&str], peer: SocketAdd
     thread.require_documents()?;
     let user = match access::identify(thread, headers, &peer).await {
         // The greeting and `/_session` are open to all clients, even with wrong credentials.
-        // A token that is refused says why: nobody types it, and nothing asks for another one.
+        // A refused token is an error there, too, with its reason: nothing asks the client for another one.
         Err(_) if matches!(path, [] | ["_session"]) && access::bearer_token(headers).is_none() => {
             access::identify(thread, &HeaderMap::new(), &peer).await?
         }
