@@ -71,7 +71,7 @@ pub struct Member {
     heard: BTreeMap<MemberId, (u64, u64)>,
     /// The time of each sender's last message; [`STAMPS_MAX`] limits the number of senders that are no
     /// members. The time may go back: a message may come late, and the clock of a machine that was started
-    /// again begins anew. That does no harm: a message that repeats an older time only counts as less fresh.
+    /// again begins anew. This is harmless: a message that repeats an older time only counts as less fresh.
     stamps: BTreeMap<MemberId, u64>,
     /// The members whose last messages said that their disks have no room.
     full: BTreeSet<MemberId>,
@@ -226,8 +226,8 @@ impl Member {
                 self.engine.tick();
             }
         } else {
-            // The time without a leader is counted, because the member may vote after an election timeout. The
-            // count stays below the member's own timeout, so that it does not campaign.
+            // The time without a leader is counted, because the member may vote after an election timeout.
+            // The count stays below the member's own timeout, so that it does not campaign.
             let most = ELECTION_TICKS.max(self.timeout_ticks - 1);
             self.engine.raft.election_elapsed = (self.engine.raft.election_elapsed + 1).min(most);
         }

@@ -117,8 +117,8 @@ pub trait Accounts: Send + Sync {
     fn trusted_issuers(&self) -> TrustedIssuers {
         TrustedIssuers::default()
     }
-    /// Notes that a client at this address has shown a token that is refused. Nobody can guess a token, so the
-    /// address is not slowed down.
+    /// Notes that a client at this address has shown a token that is refused. Nobody can guess a token, so
+    /// the address is not slowed down.
     fn note_refused(&self, _address: IpAddr) {}
     /// Notes a request (method and path) that only administrators make, for the audit.
     fn note_request(&self, _client: SocketAddr, _user: &str, _request: (&str, &str), _succeeded: bool) {}
