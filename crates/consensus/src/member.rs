@@ -37,8 +37,7 @@ struct Waiting {
     messages: Vec<EngineMessage>,
 }
 
-/// The number of senders of which times are kept. When it is reached, the times of those that are no members
-/// are dropped.
+/// Once the times of so many senders are kept, the times of senders that are no members are dropped.
 const STAMPS_MAX: usize = 64;
 
 /// A deliberate fault, for tests.
@@ -358,8 +357,8 @@ impl Member {
         self.settle();
     }
 
-    /// Puts these members in force. They are in the log at or before `up_to`, and all changes of members up
-    /// to there are committed. To be called for each change, after the members were saved, and also when
+    /// Puts these members in force. They include every change of members in the log up to `up_to`, and these
+    /// changes are committed. To be called for each change, after the members were saved, and also when
     /// `up_to` moves without a change.
     pub fn configure(&mut self, members: &Members, up_to: Lsn) {
         self.configured_up_to = self.configured_up_to.max(up_to);
@@ -498,7 +497,7 @@ impl Member {
     }
 
     /// Whether the log here, which ends at `end`, has all that this member has ever proposed or accepted, and
-    /// all of it is committed. Every leader then has all of it, so it will never be cut.
+    /// all of it is committed. Every later leader then has it, so the log here will never be cut.
     pub fn has_committed_all(&self, end: Lsn) -> bool {
         let log = &self.engine.raft.raft_log;
         let last = log.last_index();
@@ -768,8 +767,8 @@ impl Member {
         self.actions.leadership = Some(leadership);
     }
 
-    /// Draws the random part of the election timeout whenever the engine draws a timeout of its own, which is
-    /// not used.
+    /// Draws a new election timeout if the term or the role has changed. Replaces the timeout that the engine
+    /// has drawn by the one of this member.
     fn draw_timeout(&mut self) {
         let state = (self.engine.raft.term, self.engine.raft.state);
         if state != self.drawn_in {

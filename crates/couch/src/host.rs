@@ -120,7 +120,7 @@ pub trait Accounts: Send + Sync {
     /// Notes that a client at this address has shown a token that is refused. Nobody can guess a token, so
     /// the address is not slowed down.
     fn note_refused(&self, _address: IpAddr) {}
-    /// Notes a request (method and path) that only administrators make, for the audit.
+    /// Notes a request (method and path) for the audit, and whether it has succeeded.
     fn note_request(&self, _client: SocketAddr, _user: &str, _request: (&str, &str), _succeeded: bool) {}
 }
 

@@ -55,8 +55,8 @@ pub struct Compaction {
     unnamed: Arc<Unnamed>,
     /// Path of the new file under construction.
     path: PathBuf,
-    /// The state of the old file that the new file gets, or has once it is built. It moves forward as the new
-    /// file catches up.
+    /// While the new file is built: the state of the old file that is copied. After that: the state of the
+    /// old file with which the new file has caught up.
     base: TreeSnapshot,
     stage: Stage,
     rows_copied: u64,

@@ -26,8 +26,8 @@ pub struct Known {
     /// The position of the record of the roster, or a later one; the roster comes into force once this
     /// position is committed.
     recorded_at: Lsn,
-    /// A position that was applied when the roster was seen. Once the roster is in force, the votes take the
-    /// members for known up to there.
+    /// A position that was applied when the roster was seen. Once the roster is in force, its members are
+    /// reported as known up to this position.
     applied_at: Lsn,
     /// The members in force; nobody if this server is no member yet.
     pub in_force: Members,

@@ -16,8 +16,8 @@ const BATCHES_AT_START: usize = 1 << 16;
 /// records of the server's own after that.
 const UNCOMMITTED_BATCHES_MAX: u64 = BATCHES_AT_START as u64 / 4;
 
-/// A new leader does not know yet what is committed, and knows soon: only a wait of so many microseconds
-/// shows that no majority takes the log.
+/// Only a batch that has waited for so many microseconds shows that no majority takes the log: a new leader
+/// does not know at once what is committed.
 const PATIENCE_US: u64 = 1_000_000;
 
 /// Whether a leader refuses writes because no majority takes its log: its oldest uncommitted batch has waited

@@ -375,9 +375,9 @@ impl Votes {
         true
     }
 
-    /// Ends the leadership of this server, which keeps its memory: replies leave as those of a follower. No
-    /// reply that was made while it led may still be unsent. Returns false, and does nothing, if the server
-    /// was elected again, or takes part in no votes.
+    /// Ends the leadership of this server, which keeps its memory: replies leave as those of a follower. To
+    /// be called only when no reply that was made while the server led is unsent any more. Returns false, and
+    /// does nothing, if the server was elected again, or takes part in no votes.
     pub fn step_down(&self) -> bool {
         let member = self.member.lock();
         let follows = member.as_ref().is_some_and(|(member, _)| !member.leads());
