@@ -1,4 +1,4 @@
-//! Why the server makes no change of documents, or shows none, whatever the documents are.
+//! Why the server changes no documents, or shows none, whatever these documents are.
 
 use engine::replication::{
     Availability, COMMITS_NOTHING, NO_LEADER, READ_DEPOSED, READ_REMOVED, READ_WITNESS, WriteRefusal,

@@ -92,7 +92,7 @@ fn meant_method(method: &Method, headers: &HeaderMap) -> Option<Method> {
     }
 }
 
-/// Metrics and backups, which are for admins and those with the right to one of them.
+/// Metrics and backups, for admins and for users with the right to the requested one.
 async fn by_tools(
     thread: &HttpThread,
     mut request: Request<Incoming>,

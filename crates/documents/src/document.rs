@@ -41,7 +41,7 @@ const DROPPED: [&str; 4] = ["_conflicts", "_deleted_conflicts", "_local_seq", "_
 pub enum DocRev {
     /// A revision of a tree.
     Tree(Rev),
-    /// The number of writes of a `_local` document.
+    /// The N of `0-N`, the revision of a `_local` document.
     Local(u64),
 }
 
