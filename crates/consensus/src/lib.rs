@@ -21,7 +21,7 @@
 //! - A follower takes bytes into its log only after the engine has accepted their batch, in the term of the
 //!   leader that sent it. An acknowledgement leaves only when the batch is durable at the follower.
 //! - A leader proposes only batches of its own term that are durable on its own disk.
-//! - A member campaigns only if its memory has every change of members that it knows to be committed.
+//! - A member campaigns only if every change of members that it knows to be committed is in force there.
 //! - A lease ([`Member::lease_until_us`]) ends before any voter that granted it can elect another leader.
 //!   There is no lease during a transfer, nor until all releases of the transfer have expired.
 //! - For one election timeout after its start, a member votes for no other member, because it may have
@@ -70,9 +70,9 @@ pub const WITNESS_TICKS: usize = 3 * ELECTION_TICKS;
 /// higher one. After the leader of this term has ended, nobody can lead any more, and the data must be
 /// restored into a new group. With an election every second, this takes 68 years.
 pub const TERM_MAX: u64 = (1 << 31) - 2;
-/// The maximum distance of a term in a message from a member's own term; a message with a higher term is
-/// ignored, because a forged one could take the group to the last term. With an election every second, a
-/// member would have to be absent for half a year to be this far behind.
+/// How far the term of a message may be ahead of a member's own term. A message farther ahead is ignored,
+/// because a forged one could take the group to the last term. With an election every second, a member would
+/// have to be absent for half a year to be this far behind.
 pub const TERM_JUMP_MAX: u64 = 1 << 24;
 /// The election timeout in microseconds.
 pub const ELECTION_US: u64 = ELECTION_TICKS as u64 * TICK_US;
@@ -92,8 +92,8 @@ impl MemberId {
         self.0
     }
 
-    /// Parses the output of [`Display`](fmt::Display); `None` for every other text: members are also compared
-    /// by the texts of their ids.
+    /// Parses the output of [`Display`](fmt::Display). `None` for every other text, even for another spelling
+    /// of the number, because members are also compared by the texts of their ids.
     pub fn parse(text: &str) -> Option<MemberId> {
         let id = u64::from_str_radix(text, 16).ok().and_then(MemberId::new)?;
         (id.to_string() == text).then_some(id)

@@ -1,7 +1,7 @@
 //! A member of a group: the driver of the Raft engine.
 //!
 //! ```text
-//! tick, receive, accept, durable, configure, transfer   (inputs, one at a time)
+//! tick, receive, accept, durable, configure, transfer, announce   (inputs, one at a time)
 //!    -> the engine -> `Ready`s, in order: each waits until its entries are durable here
 //!    -> Actions: 1. save the ballot  2. send messages  3. the committed position and the leadership
 //! ```
@@ -37,8 +37,7 @@ struct Waiting {
     messages: Vec<EngineMessage>,
 }
 
-/// The number of senders of which times are kept. When it is reached, the times of those that are no members
-/// are dropped.
+/// Once the times of so many senders are kept, the times of senders that are no members are dropped.
 const STAMPS_MAX: usize = 64;
 
 /// A deliberate fault, for tests.
@@ -71,7 +70,7 @@ pub struct Member {
     heard: BTreeMap<MemberId, (u64, u64)>,
     /// The time of each sender's last message; [`STAMPS_MAX`] limits the number of senders that are no
     /// members. The time may go back: a message may come late, and the clock of a machine that was started
-    /// again begins anew. An older time is only less fresh.
+    /// again begins anew. This is harmless: a message that repeats an older time only counts as less fresh.
     stamps: BTreeMap<MemberId, u64>,
     /// The members whose last messages said that their disks have no room.
     full: BTreeSet<MemberId>,
@@ -82,8 +81,8 @@ pub struct Member {
     /// The newest request for a vote that says that the leader has released the voters, if the release itself
     /// has not arrived yet.
     early: Option<Message>,
-    /// The last batch that was accepted from a leader, by its index: up to this batch, the leader's log and
-    /// the log here are equal.
+    /// The connection to a leader, and the index of the last batch that was accepted on it: up to this batch,
+    /// the leader's log and the log here are equal.
     accepted: Option<(Link, u64)>,
     /// The highest index up to which all members have the log, as leaders have said; 0 for unknown.
     held_by_all: u64,
@@ -226,8 +225,8 @@ impl Member {
                 self.engine.tick();
             }
         } else {
-            // The time for which this member votes for nobody continues to run, up to the end of the leader's
-            // lease, but the member does not campaign.
+            // The time without a leader is counted, because the member may vote after an election timeout.
+            // The count stays below the member's own timeout, so that it does not campaign.
             let most = ELECTION_TICKS.max(self.timeout_ticks - 1);
             self.engine.raft.election_elapsed = (self.engine.raft.election_elapsed + 1).min(most);
         }
@@ -358,8 +357,8 @@ impl Member {
         self.settle();
     }
 
-    /// Puts these members in force. They are in the log at or before `up_to`, and all changes of members up
-    /// to there are committed. To be called for each change, after the members were saved, and also when
+    /// Puts these members in force. They include every change of members in the log up to `up_to`, and these
+    /// changes are committed. To be called for each change, after the members were saved, and also when
     /// `up_to` moves without a change.
     pub fn configure(&mut self, members: &Members, up_to: Lsn) {
         self.configured_up_to = self.configured_up_to.max(up_to);
@@ -498,7 +497,7 @@ impl Member {
     }
 
     /// Whether the log here, which ends at `end`, has all that this member has ever proposed or accepted, and
-    /// all of it is committed. Every leader then has all of it, so it will never be cut.
+    /// all of it is committed. Every later leader then has it, so the log here will never be cut.
     pub fn has_committed_all(&self, end: Lsn) -> bool {
         let log = &self.engine.raft.raft_log;
         let last = log.last_index();
@@ -768,8 +767,8 @@ impl Member {
         self.actions.leadership = Some(leadership);
     }
 
-    /// Draws the random part of the election timeout whenever the engine draws a timeout of its own, which is
-    /// not used.
+    /// Draws a new election timeout if the term or the role has changed. Replaces the timeout that the engine
+    /// has drawn by the one of this member.
     fn draw_timeout(&mut self) {
         let state = (self.engine.raft.term, self.engine.raft.state);
         if state != self.drawn_in {

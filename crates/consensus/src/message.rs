@@ -40,7 +40,7 @@ use crate::{MemberId, TERM_MAX};
 pub const MESSAGE_BYTES: usize = 88;
 
 /// The valid terms of messages. The engine would take a message of term 0 for its own and not check it. A
-/// higher term would leave the group no term in which anybody can lead.
+/// term above [`TERM_MAX`] would leave the group no term in which anybody can lead.
 pub(crate) const TERMS: std::ops::RangeInclusive<u64> = 1..=TERM_MAX;
 const MAGIC: u32 = u32::from_le_bytes(*b"SGRP");
 const REJECTED: u8 = 1;

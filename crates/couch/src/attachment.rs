@@ -126,7 +126,7 @@ async fn put(call: &mut Call, database: &Arc<Database>, id: &str, name: &str) ->
     if is_gzip(&call.head.headers)? {
         return Err(Failure::BadContentEncoding);
     }
-    // An invalid digest is kept as a digest that no bytes have, so that the upload fails.
+    // An invalid digest becomes `Some(None)`, which the digest of no upload equals, so the upload fails.
     let expected = call.header(HeaderName::from_static(CONTENT_MD5)).map(Digest::of_base64);
     // The revision is checked before the upload: a client with a wrong one need not send all bytes.
     let (snapshot, parent) = parent(call, database, id).await?;

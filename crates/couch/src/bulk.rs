@@ -167,7 +167,8 @@ async fn prepare(
     let is_local = id.starts_with(LOCAL_PREFIX);
     match edit_of(call, database, id, document, new_edits).await {
         Ok(edit) => Ok(user_documents::guard(call, database, edit).await),
-        // Its revision is that of a document that is replicated: the others of the source are written.
+        // A `_local` document with an invalid id or revision fails alone, so that a replication can write the
+        // other documents.
         Err(failure) if is_local && !new_edits => Ok(Err(failure)),
         Err(failure) => Err(failure),
     }
@@ -236,7 +237,7 @@ fn put_refused(out: &mut Vec<u8>, refused: &RefusedDocument) {
     out.push(b'}');
 }
 
-/// `sent`: the revision of a replicated document.
+/// `sent`: the revision with which a replicated document came.
 fn put_outcome(out: &mut Vec<u8>, id: &str, sent: Option<DocRev>, outcome: &Result<DocRev, Failure>) {
     match outcome {
         Ok(rev) => {

@@ -75,7 +75,8 @@ impl Connections {
         while let Some(order) = orders.recv().await {
             match order {
                 HttpOrder::Connect { stream, peer, permit } => self.connect(stream, peer, permit),
-                // No write waits between its permission and the log, so all that were begun are in it.
+                // A write batch is permitted and appended without an await in between, so every write that
+                // was permitted is in the log.
                 HttpOrder::Report(done) => drop(done),
                 HttpOrder::HangUp => self.hang_up(),
                 HttpOrder::Stop(done) => {

@@ -42,7 +42,7 @@ pub(super) enum Failure {
     RangeNotSatisfiable(u64),
     /// The server does not take this write, or shows no data, for this reason.
     Refused(Refusal),
-    /// A function of CouchDB that this server does not have.
+    /// A function of CouchDB or of HTTP that this server does not have; with the reason in the reply.
     NotImplemented(&'static str),
     /// Too few replicas have acknowledged within `ack-timeout`; what the request wrote or would show is in
     /// this server's log.

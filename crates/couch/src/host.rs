@@ -108,7 +108,8 @@ pub trait Accounts: Send + Sync {
     fn has_admins(&self) -> bool;
     /// The password of the user `default`, if it comes from a setting.
     fn default_password(&self) -> Option<String>;
-    /// The user of this name, if it may log in.
+    /// The user of this name, if it is enabled: for one who has logged in before. While the server loads its
+    /// data, only admins of the settings are known.
     fn account(&self, name: &str) -> Option<Account>;
     /// Judges a name and a password which a client at this address gives, for this resource if any.
     fn log_in(&self, address: IpAddr, name: &str, password: &str, resource: Option<Resource>) -> LogIn;
@@ -116,10 +117,10 @@ pub trait Accounts: Send + Sync {
     fn trusted_issuers(&self) -> TrustedIssuers {
         TrustedIssuers::default()
     }
-    /// Notes that a client at this address has shown a token that is refused. It could not be guessed, so the
-    /// address is not slowed down.
+    /// Notes that a client at this address has shown a token that is refused. Nobody can guess a token, so
+    /// the address is not slowed down.
     fn note_refused(&self, _address: IpAddr) {}
-    /// Notes a request (method and path) that only administrators make, for the audit.
+    /// Notes a request (method and path) for the audit, and whether it has succeeded.
     fn note_request(&self, _client: SocketAddr, _user: &str, _request: (&str, &str), _succeeded: bool) {}
 }
 
@@ -132,7 +133,7 @@ pub struct TrustedIssuers {
     pub proxy: Option<Arc<ProxySecret>>,
 }
 
-/// A user that may log in.
+/// A user, as HTTP knows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Account {
     /// Its roles.

@@ -1,14 +1,15 @@
 //! Timeouts of HTTP clients.
 //!
 //! Every connection records its phase and when the phase began, in whole seconds of its thread's clock; the
-//! thread checks all connections once a second. So a request needs no timer of its own. A client that sends a
-//! head or a body too slowly, or receives a reply too slowly, is disconnected.
+//! thread checks all connections once a second. So a request needs no timer of its own. A client is
+//! disconnected if it is idle for too long, sends a head or a body too slowly, or takes a reply too slowly.
 //!
 //! Invariants
 //! - A fast start does not excuse a slow rest: a body holds memory until it is complete.
 //! - Time in which the server does not read is not counted against the client.
-//! - A client receives a reply as long as it acknowledges bytes. A full socket takes more only when a third
-//!   of its buffer is free, which a slow client may need minutes for.
+//! - A client that takes a reply slowly stays connected as long as it acknowledges bytes. What the socket
+//!   takes does not tell that: a full socket takes bytes again only when a third of its buffer is free, for
+//!   which a slow client may need minutes.
 
 use std::{
     cell::{Cell, RefCell},

@@ -17,7 +17,7 @@ use super::{
 pub(super) const FOLDER: &str = "_console";
 const PAGE: &str = "index.html";
 
-/// The page loads nothing from elsewhere and has no inline script, and no other page may show it in a frame.
+/// The page loads nothing from other servers and has no inline script, and no page may show it in a frame.
 const POLICY: HeaderValue = HeaderValue::from_static(
     "default-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'; object-src 'none'",
 );

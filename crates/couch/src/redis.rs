@@ -5,13 +5,13 @@
 //! body -> webconsole::parse -> words -> a client of its own, logged in -> webconsole::JsonReply -> body
 //! ```
 //!
-//! A request is one client of the Redis protocol for as long as it lasts. That client decides about the
-//! rights of its commands, their durability and their time.
+//! A request is one client of the Redis protocol for as long as it lasts. Its commands have the rights of
+//! this client, and their replies wait for disks and replicas as those of any client.
 //!
 //! Invariants
 //! - Only admins are served, and no pages of other origins: a page of another origin, also one that CORS
 //!   admits, can neither send a request nor read its reply. The media type must be JSON, which no page sends
-//!   elsewhere without a preflight.
+//!   to another origin without a preflight.
 //! - A request is limited in time and in the bytes of its replies, and ends when its client leaves.
 //! - The n-th reply belongs to the n-th command.
 
@@ -55,7 +55,7 @@ const RUN_TIME_MAX: Duration = Duration::from_secs(30);
 const WAIT_MS_MAX: u64 = 25_000;
 /// How long a request gathers further messages after the first.
 const GATHER_TIME: Duration = Duration::from_millis(20);
-/// Messages of one reply.
+/// Limit of the messages in one reply.
 const MESSAGES_MAX: usize = 500;
 const READ_BYTES: usize = 64 << 10;
 

@@ -1,8 +1,8 @@
 //! Limits of requests that run commands of the Redis protocol, and the reasons why such a request ends early.
 
-/// Requests that run commands at a time.
+/// Limit of the requests that run commands at a time.
 pub(super) const RUNS_MAX: usize = 8;
-/// Requests that wait for messages at a time.
+/// Limit of the requests that wait for messages at a time.
 pub(super) const FOLLOWS_MAX: usize = 8;
 
 /// Why commands were not run, or their replies are not known.

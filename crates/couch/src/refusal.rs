@@ -1,4 +1,4 @@
-//! The reasons for refusing a change of documents before it is tried, or for showing no documents.
+//! Why the server changes no documents, or shows none, whatever these documents are.
 
 use engine::replication::{
     Availability, COMMITS_NOTHING, NO_LEADER, READ_DEPOSED, READ_REMOVED, READ_WITNESS, WriteRefusal,

@@ -183,8 +183,8 @@ impl RequestBody {
 
     /// `first` and the rest of the body after it.
     async fn behind(&mut self, first: &[u8], mut all: Vec<u8>) -> Result<Vec<u8>, Failure> {
-        // The buffer grows in few steps, each with the old and the new buffer in memory, and not beyond the
-        // announced length.
+        // The buffer grows in few steps, because each step needs the old and the new buffer in memory. It
+        // does not grow beyond the announced length.
         let bytes_max =
             self.announced_bytes().map_or(self.bytes_max, |announced| first.len() + announced as usize);
         self.claim.cover(all.capacity())?;

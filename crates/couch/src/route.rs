@@ -92,7 +92,7 @@ fn meant_method(method: &Method, headers: &HeaderMap) -> Option<Method> {
     }
 }
 
-/// Metrics and backups, which are for admins and those with the right to one of them.
+/// Metrics and backups, for admins and for users with the right to the requested one.
 async fn by_tools(
     thread: &HttpThread,
     mut request: Request<Incoming>,
@@ -293,8 +293,8 @@ async fn admit_and_route(
     (answered, call.body)
 }
 
-/// Whether the audit notes a request: it changes settings, users, rights or the list of databases, or purges
-/// documents.
+/// Whether the audit notes a request: it changes settings, rights or the list of databases, purges documents,
+/// or is any request to `_users` but GET and HEAD.
 fn is_audited(method: &Method, path: &[&str]) -> bool {
     let changes = !matches!(*method, Method::GET | Method::HEAD);
     let is_database = |name: &str| !name.starts_with('_') || name == USERS_DATABASE;
@@ -315,8 +315,8 @@ async fn admit(thread: &HttpThread, head: &Parts, path: &[&str], peer: SocketAdd
     }
     thread.require_documents()?;
     let user = match access::identify(thread, headers, &peer).await {
-        // The greeting and `/_session` are open to all clients, even with wrong credentials.
-        // A token that is refused says why: nobody types it, and nothing asks for another one.
+        // The greeting and `/_session` are open to all clients, even with wrong credentials. A refused
+        // token is an error even there: the reply must say why, because nothing asks for another token.
         Err(_) if matches!(path, [] | ["_session"]) && access::bearer_token(headers).is_none() => {
             access::identify(thread, &HeaderMap::new(), &peer).await?
         }

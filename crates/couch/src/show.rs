@@ -136,8 +136,8 @@ pub(super) async fn send_document(
     writer.breathe().await
 }
 
-/// Writes an attachment as base64. Three bytes are four letters: the rest of each part is encoded with the
-/// next part.
+/// Writes an attachment as base64. Three bytes become four letters, so one or two bytes that a part has left
+/// over are encoded with the next part.
 async fn send_base64(
     writer: &mut ChunkWriter,
     snapshot: &Snapshot,

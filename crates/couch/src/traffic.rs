@@ -34,12 +34,12 @@ impl Traffic {
         self.login_timeouts.load(Relaxed)
     }
 
-    /// Begins to count them anew.
+    /// Sets [`Traffic::login_timeouts`] to 0.
     pub fn reset_login_timeouts(&self) {
         self.login_timeouts.store(0, Relaxed);
     }
 
-    /// Counts one of them.
+    /// Adds 1 to [`Traffic::login_timeouts`].
     pub(crate) fn login_timed_out(&self) {
         self.login_timeouts.fetch_add(1, Relaxed);
     }

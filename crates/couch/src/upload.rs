@@ -121,7 +121,7 @@ impl Drop for Stored {
 pub(super) fn discard(thread: &Rc<HttpThread>, database: &Arc<Database>, upload: UploadId) {
     let (thread, database) = (thread.clone(), database.clone());
     tokio::task::spawn_local(async move {
-        // If nothing can be written, the server discards the chunks after its next start.
+        // If nothing can be written, the first upload after the next start discards the chunks.
         let _ = thread.submit(&database, (1, 0), move |writer| writer.discard_upload(upload)).await;
     });
 }

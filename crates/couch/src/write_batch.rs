@@ -155,8 +155,8 @@ impl WriteBatches {
         let mut writer = documents.lock();
         let change = match prepare(&mut writer) {
             Ok(change) => change,
-            // The error says whether a database exists. The record that has created or deleted it may not be
-            // durable yet.
+            // The error tells whether the database exists, so it waits for the record that has created or
+            // deleted the database.
             Err(error) => return Ok((Err(error), self.log.appended_lsn())),
         };
         let lsn = self.append_documents(&change, None, |lsn| writer.commit(lsn))?;

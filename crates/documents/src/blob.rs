@@ -4,17 +4,17 @@
 //! blobs that they have in common. This module does not read files; the [`State`](crate::state::State) does.
 //!
 //! Invariants
-//! - Bytes in memory have a note of the place where a checkpoint has first stored them, so that revisions and
-//!   checkpoints that share them do not store them again. The place is valid only in one file (compaction
-//!   makes another), and only until a checkpoint fails, because the blobs of a failed checkpoint do not
-//!   exist.
+//! - Bytes in memory have a note of the pointer under which a checkpoint has first stored them, so that
+//!   revisions and checkpoints that share them do not store them again. The pointer is valid only in one file
+//!   (compaction makes another), and only until a checkpoint fails, because the blobs of a failed checkpoint
+//!   do not exist.
 
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use tree::{Pointer, TreeError};
 
-/// The time in which a remembered place of a blob is valid. It ends when a checkpoint of the file fails, and
+/// The time in which the noted pointer of a blob is valid. It ends when a checkpoint of the file fails, and
 /// when the blob's database gets another file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Era {
@@ -33,7 +33,7 @@ pub(crate) enum Blob {
     Saved(Pointer),
 }
 
-/// Bytes that were created in memory, with their place in the file once they have been stored.
+/// Bytes that were created in memory, with their pointer once they have been stored in a file.
 #[derive(Debug)]
 pub(crate) struct Unsaved {
     pub(crate) bytes: Bytes,
@@ -66,7 +66,7 @@ impl Blob {
                 Some((there, pointer)) if *there == era => Ok(*pointer),
                 _ => {
                     let pointer = put(&unsaved.bytes)?;
-                    // A place of an earlier era is not replaced, so each later checkpoint with this blob
+                    // A pointer of an earlier era is not replaced, so each later checkpoint with this blob
                     // stores it again.
                     let _ = unsaved.place.set((era, pointer));
                     Ok(pointer)

@@ -31,12 +31,12 @@ pub(crate) type Known<'l> = Option<&'l Arc<DocInfo>>;
 #[derive(Clone, Debug)]
 struct Entry {
     prefix: Prefix,
-    /// The document, which is hidden if it has no revisions. Inner nodes of the map keep copies, which may be
-    /// of earlier revisions.
+    /// The document, which is hidden if it has no revisions. Inner nodes of the map keep copies of entries to
+    /// compare ids; the documents in these copies may be older.
     info: Arc<DocInfo>,
 }
 
-/// The first bytes of an id, as numbers in the same order.
+/// The first bytes of an id, as two numbers that are ordered as the bytes are.
 type Prefix = [u64; 2];
 
 /// An id to look up.

@@ -30,7 +30,7 @@
 //! | 0x14 | SetSecurity | bytes |
 //! | 0x15 | SetRevsLimit | number |
 //! | 0x16 | Chunk | upload number, bytes |
-//! | 0x17 | Discard | number of the first upload, number of the first that stays |
+//! | 0x17 | Discard | first number of a range of uploads, first number after it |
 //!
 //! A path is the number of the newest revision, a count (at least 1), and that many hashes, newest first. An
 //! attachment is its name text, type text, revpos number, digest (16 bytes), length number, and a source: 0
@@ -141,11 +141,11 @@ pub enum Operation {
         /// The next bytes; empty if the operation only begins the upload.
         bytes: Bytes,
     },
-    /// Discards a range of unfinished uploads.
+    /// Discards the unfinished uploads in a range of ids.
     Discard {
-        /// The first of them.
+        /// The first id of the range.
         from: UploadId,
-        /// The first one after them.
+        /// The first id after the range.
         to: UploadId,
     },
 }

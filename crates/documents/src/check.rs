@@ -46,8 +46,8 @@ pub fn check(
 }
 
 /// Does the same as [`check`], but skips the parts of files that an earlier check has read. `checked` returns
-/// the end of the checkpoint up to which a file was checked, or 0. Of a file that was checked, only the later
-/// bytes are verified, by their checksums; its documents and blobs are not counted.
+/// the end of the checkpoint up to which a file was checked, or 0 if it was not. Of a file that was checked,
+/// only the bytes after that end are verified, by their checksums; its documents and blobs are not counted.
 ///
 /// # Errors
 /// As [`check`].

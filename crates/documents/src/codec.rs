@@ -9,7 +9,7 @@ pub fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
     out.extend_from_slice(bytes);
 }
 
-/// Input bytes and a position. Malformed input reads as `None`.
+/// The unread part of an input. Malformed input reads as `None`.
 #[derive(Debug, Clone, Copy)]
 pub struct Input<'a> {
     bytes: &'a [u8],

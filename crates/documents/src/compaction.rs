@@ -7,16 +7,16 @@
 //!
 //! A compaction runs in steps, so that the caller can yield or stop between them; if it is dropped before its
 //! last step, it has no effect. A step ends at a limit of rows or bytes. The last step, which blocks
-//! checkpoints, copies what they have written since the step before, if that is little. A compaction has no
-//! thread, and does not decide when to run: see [`Database::wants_compaction`].
+//! checkpoints, begins when they have written little that the new file lacks; it copies that. A compaction
+//! has no thread, and does not decide when to run: see [`Database::wants_compaction`].
 //!
 //! Invariants
 //! - The old file stays until the catalog names the new one. Until then, recovery after a crash uses the old
 //!   file, so the log after its checkpoint is kept.
 //! - Snapshots that were taken before the switch keep the old file open.
-//! - The places of blobs change for the tree and for the fresh layer at the same time. The new places of the
-//!   fresh layer's blobs are found in rows: for each of these blobs, the old tree has a row with it, and the
-//!   new tree has the same row with the blobs in the same order.
+//! - The pointers of blobs change for the tree and for the fresh layer at the same time. The new pointers for
+//!   the fresh layer are found in rows: for each of its blobs that is in the old file, the old tree has a row
+//!   with this blob, and the new tree has the same row with its blobs in the same order.
 
 use std::collections::HashMap;
 use std::ops::Bound;
@@ -44,8 +44,8 @@ pub const COMPACTION_FILE_BYTES_MIN: u64 = 16 << 20;
 /// A step ends once it has written this many bytes or rows.
 const STEP_BYTES: usize = if cfg!(test) { 32 << 10 } else { 1 << 20 };
 const STEP_ROWS: usize = 1024;
-/// Checkpoints are blocked only for a step after which they have written at most this many bytes since the
-/// step before: documents, their bodies, and the nodes of the trees.
+/// The last step, which blocks checkpoints, begins only if they have appended at most this many bytes to the
+/// old file since the state that the new file has: documents, their bodies, and the nodes of the trees.
 const LAST_BYTES_MAX: u64 = if cfg!(test) { 64 << 10 } else { 4 << 20 };
 
 /// A compaction in progress.
@@ -55,8 +55,8 @@ pub struct Compaction {
     unnamed: Arc<Unnamed>,
     /// Path of the new file under construction.
     path: PathBuf,
-    /// The state of the old file from which the new file is built; later, the state with which it has caught
-    /// up.
+    /// While the new file is built: the state of the old file that is copied. After that: the state of the
+    /// old file with which the new file has caught up.
     base: TreeSnapshot,
     stage: Stage,
     rows_copied: u64,
@@ -238,7 +238,7 @@ impl Compaction {
         let saved = saved_tree(&database)?;
         let mut last = self.round(saved.clone());
         if self.is_far_behind(&saved) {
-            // A checkpoint has ended just now.
+            // A checkpoint has ended between the first look and the lock.
             return self.catch_up_later(file, Some(Box::new(last)));
         }
         while !last.go_on(&mut file, &self.base)? {}

@@ -8,8 +8,8 @@
 //! document; the parent as in `revision` (20 bytes, zeros if it has none); the BLAKE3 of the body (32 bytes);
 //! and for each attachment, in the order of names: the length of its name (u32, little endian) and the name,
 //! the length of its type (likewise) and the type, and its digest (16 bytes). So the same edit makes the same
-//! revision on every node. (CouchDB uses MD5 over other bytes, so its revisions differ. MD5 took an eighth of
-//! the cost of a new document.)
+//! revision on every node. (CouchDB uses MD5, which is slower, over other bytes, so its
+//! revisions differ.)
 
 use std::borrow::Cow;
 use std::fmt;
@@ -41,7 +41,7 @@ const DROPPED: [&str; 4] = ["_conflicts", "_deleted_conflicts", "_local_seq", "_
 pub enum DocRev {
     /// A revision of a tree.
     Tree(Rev),
-    /// The number of writes of a `_local` document.
+    /// The N of `0-N`, the revision of a `_local` document.
     Local(u64),
 }
 

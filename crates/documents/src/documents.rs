@@ -73,7 +73,8 @@ impl Documents {
     }
 
     /// The position of the last creation or deletion; after opening, a position up to which the catalog has
-    /// all of them. The list of databases may be shown to clients once this position is committed.
+    /// every creation and deletion. The list of databases may be shown to clients once this position is
+    /// committed.
     pub fn names_lsn(&self) -> Lsn {
         self.names.load().lsn
     }

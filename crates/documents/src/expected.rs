@@ -45,8 +45,8 @@ impl Expected {
         Expected { next }
     }
 
-    /// Takes the entry of the document that is edited now; `None` if the document was not looked up. If it is
-    /// not the next one, all entries are dropped.
+    /// Takes the entry of the document that is edited now; `None` if the document was not looked up. If the
+    /// next entry is of another document, drops all entries and returns `None`.
     pub(crate) fn take(&mut self, id: &str) -> Option<Option<Arc<DocInfo>>> {
         match self.next.pop_front() {
             Some((next, looked)) if *next == *id => match looked {

@@ -71,7 +71,7 @@ impl Layer {
         self.by_id.put(info);
     }
 
-    /// Replaces a document by one that differs only in the places of its blobs.
+    /// Replaces a document by one that differs only in the pointers of its blobs.
     pub(crate) fn replace_document(&mut self, info: Arc<DocInfo>) {
         self.by_seq.insert(info.seq, info.clone());
         self.by_id.put(info);

@@ -13,7 +13,7 @@ pub(crate) struct Names {
     pub(crate) by_name: imbl::OrdMap<Arc<str>, Arc<Database>>,
     pub(crate) by_id: imbl::OrdMap<DbId, Arc<Database>>,
     /// The position of the last creation or deletion; after opening, a position up to which the catalog has
-    /// all of them.
+    /// every creation and deletion.
     pub(crate) lsn: Lsn,
     /// The position of the last deletion.
     pub(crate) deleted_lsn: Lsn,

@@ -1,8 +1,8 @@
 //! `RevTree`: all known revisions of one document: a forest whose leaves can be read and edited.
 //!
 //! The tree merges paths from edits and from replication, determines the winner, stems branches (drops old
-//! ancestors), and has an encoding. The content of a leaf (`L`: body, attachments) is opaque to the tree. It
-//! does not detect edit conflicts: the writer checks that the parent is a leaf.
+//! ancestors), and has an encoding. The content of a leaf (`L`: body, attachments) is opaque to the tree. The
+//! tree does not detect edit conflicts: the writer checks that the parent is a leaf.
 //!
 //! ```text
 //!   1-a --- 2-b --- 3-c           branch 0: 3-c 2-b 1-a   (the winner: it owns the shared ancestors)
@@ -143,7 +143,7 @@ impl<L: Leaf> RevTree<L> {
     }
 
     /// The leaves from which the missing revisions may descend: all leaves whose number is smaller than the
-    /// largest of the missing revisions.
+    /// largest number of a missing revision.
     pub fn possible_ancestors(&self, missing: &[Rev]) -> Vec<Rev> {
         let Some(number) = missing.iter().map(|rev| rev.number()).max() else { return Vec::new() };
         self.leaves().map(|(rev, _)| rev).filter(|rev| rev.number() < number).collect()

@@ -297,7 +297,7 @@ impl DocInfo {
         Ok(info)
     }
 
-    /// All blobs of the document, in an order that does not depend on their places.
+    /// All blobs of the document, in an order that does not depend on their pointers.
     pub(crate) fn blobs(&self) -> impl Iterator<Item = &Blob> {
         self.revs.leaves().flat_map(|(_, leaf)| {
             let chunks = leaf.attachments.iter().flat_map(|attachment| attachment.chunks.iter());

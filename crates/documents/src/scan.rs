@@ -228,7 +228,8 @@ impl State {
             _ => 0,
         };
         let behind = (Bound::Excluded(since), Bound::Unbounded);
-        // Layers are visited from the lowest up, because a layer hides rows of the layers below it.
+        // From the lowest layer up: a layer hides rows of the layers below it, which must be counted before
+        // they are subtracted.
         for layer in self.layers().collect::<Vec<_>>().into_iter().rev() {
             count -= layer.hidden_seqs.range(behind).count() as u64;
             count += match since <= layer.base_seq {

@@ -2,8 +2,8 @@
 //!
 //! All reads use a snapshot: reads of a document with any of its revisions, of the feed, of all documents in
 //! order, of bodies and attachments; and the comparison with the revisions of a replicating client. A
-//! snapshot is cheap to clone, and never blocks writers, however long it is held. Its state may not be
-//! committed yet: see [`Snapshot::last_lsn`].
+//! snapshot is cheap to clone, and never blocks writers, however long it is held. Its state is perhaps
+//! not committed yet: see [`Snapshot::last_lsn`].
 
 use std::ops::Range;
 use std::sync::Arc;

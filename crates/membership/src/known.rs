@@ -6,8 +6,8 @@
 //!
 //! Invariants
 //! - Members come into force when their record is committed, and are saved before.
-//! - At a start the newest roster in the data may not be committed: in that case the roster before it is in
-//!   force, unless `group.json` says that the newest one was.
+//! - At a start it is not known whether the newest roster in the data is committed: the roster before it is
+//!   in force, unless `group.json` says that the newest one was.
 
 use std::{io, sync::Arc};
 
@@ -26,12 +26,13 @@ pub struct Known {
     /// The position of the record of the roster, or a later one; the roster comes into force once this
     /// position is committed.
     recorded_at: Lsn,
-    /// The applied position when the roster was seen: up to there, the data has no later roster.
+    /// A position that was applied when the roster was seen. Once the roster is in force, its members are
+    /// reported as known up to this position.
     applied_at: Lsn,
     /// The members in force; nobody if this server is no member yet.
     pub in_force: Members,
     is_saved: bool,
-    /// At a start: the newest roster may not be committed.
+    /// At the start, the newest roster was not known to be committed.
     is_pending: bool,
     /// Whether the record of the pending roster was found at the start: it ends at `recorded_at`.
     is_exact: bool,
@@ -42,7 +43,8 @@ pub struct Known {
 /// The news that a look at the data has found.
 #[derive(Debug, Default)]
 pub struct Seen {
-    /// The roster or the members in force have changed, so connections to members may have to change as well.
+    /// The settings of the data, among them the roster, or the members in force have changed: connections to
+    /// members may have to change as well.
     pub is_news: bool,
     /// To be passed to the machine of the votes: the members, and the position up to which they include
     /// every change.
@@ -60,13 +62,13 @@ impl Known {
         let committed_before = roster.as_ref().map_or(0, |roster| roster.committed_before);
         let committed = saved_at.unwrap_or(Lsn::ZERO).max(Lsn::new(committed_before));
         let pending = roster.as_ref().filter(|roster| Some(roster.members()) != saved);
-        // The newest change may not be committed; the change before it is.
+        // The newest change is perhaps not committed; the change before it is.
         let in_force = saved.clone().and_then(|saved| match pending {
             Some(roster) => roster.members_before(),
             None => Some(saved),
         });
         let members = match &roster {
-            // The members in force decide, not the newest roster: its change may not be committed.
+            // The members in force decide, not the newest roster: its change is perhaps not committed.
             Some(_) if in_force.as_ref().is_some_and(|it| lists(it, votes.id())) => in_force,
             Some(roster) if roster.find(votes.id()).is_some() => Some(roster.members()),
             Some(_) => return None,
@@ -85,12 +87,12 @@ impl Known {
         })
     }
 
-    /// Whether the newest roster may not be committed, at a start.
+    /// Whether the newest roster was not known to be committed at the start.
     pub fn is_pending(&self) -> bool {
         self.is_pending
     }
 
-    /// At a start: the pending roster is recorded there.
+    /// Notes, at a start, that the record of the pending roster ends at `at`.
     pub(crate) fn is_recorded_at(&mut self, at: Lsn) {
         (self.recorded_at, self.is_exact) = (at, true);
     }
@@ -122,8 +124,9 @@ impl Known {
         let Some(members) = self.roster.as_ref().map(Roster::members) else { return (seen, Ok(())) };
         let is_change = members != self.in_force || !self.is_saved;
         if is_change && votes.committed() < self.recorded_at {
-            // Otherwise the members would be known only up to an earlier position of the committed log, and
-            // this member could not campaign.
+            // The record of the new roster ends exactly at `recorded_at`, which is not committed, so the
+            // members in force include every committed change. The votes must learn that: a member campaigns
+            // only if its members are known up to the committed position.
             if is_tick && self.is_exact {
                 let known_up_to = applied_before.min(votes.committed());
                 seen.configure = Some((self.in_force.clone(), known_up_to));

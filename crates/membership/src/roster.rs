@@ -30,7 +30,7 @@ pub const MEMBERS_MAX: usize = 9;
 pub struct Roster {
     /// The id of the group.
     pub group: String,
-    /// In the order in which they joined.
+    /// The members, in the order in which they joined.
     pub members: Vec<Listed>,
     /// The voters before this change. They and [`Roster::learners_before`] are certainly committed.
     #[serde(default)]
@@ -59,7 +59,7 @@ pub struct Listed {
     pub http_port: u16,
     /// Whether it votes; else it is a learner.
     pub is_voter: bool,
-    /// It keeps the log and no data.
+    /// Whether it keeps the log and no data.
     #[serde(default)]
     pub is_witness: bool,
 }
@@ -70,7 +70,7 @@ impl Listed {
         MemberId::parse(&self.id)
     }
 
-    /// Where it is reached.
+    /// The address under which others reach its port of the Redis protocol.
     pub fn address(&self) -> Address {
         Address { host: self.host.clone(), port: self.port }
     }

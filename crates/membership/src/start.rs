@@ -16,12 +16,12 @@ const BATCHES_AT_START: usize = 1 << 16;
 /// records of the server's own after that.
 const UNCOMMITTED_BATCHES_MAX: u64 = BATCHES_AT_START as u64 / 4;
 
-/// A new leader does not know yet what is committed, and knows soon: only a wait of so many microseconds
-/// shows that no majority takes the log.
+/// Only a batch that has waited for so many microseconds shows that no majority takes the log: a new leader
+/// does not know at once what is committed.
 const PATIENCE_US: u64 = 1_000_000;
 
-/// Whether a leader refuses writes because no majority takes its log: nothing was committed for `timeout_ms`
-/// (0: however long that takes), or too many batches are not committed.
+/// Whether a leader refuses writes because no majority takes its log: its oldest uncommitted batch has waited
+/// for `timeout_ms` (0: no limit), or for a second while too many batches are uncommitted.
 pub fn refuses_writes(awaited_us: u64, uncommitted_batches: u64, timeout_ms: u64) -> bool {
     let is_late = timeout_ms > 0 && awaited_us / 1000 >= timeout_ms;
     is_late || awaited_us >= PATIENCE_US && uncommitted_batches >= UNCOMMITTED_BATCHES_MAX
@@ -32,11 +32,11 @@ const READ_BYTES: usize = 1 << 20;
 
 /// The outcome of a start.
 pub enum Started {
-    /// It is no member yet: it asks to join.
+    /// This server is no member yet: it asks to join.
     Joins,
     /// The log cannot name its last batch: everything has to be copied from the leader.
     CopiesAnew,
-    /// It takes part in votes.
+    /// This server is a member: it takes part in votes with this machine.
     Member(Box<Member>),
 }
 
@@ -64,14 +64,14 @@ pub fn start(votes: &Votes, known: &mut Known, log: &Log, seed: u64) -> Result<S
     if batches.is_empty() && log.shippable_lsn() > Lsn::ZERO {
         return Ok(Started::CopiesAnew);
     }
-    // All batches before the first one that is known count as committed (see `BATCHES_AT_START`). The first
-    // known batch may not be committed: in a log that was copied, it can be the leader's newest. The epoch of
-    // the batch before it is not known and decides nothing: votes compare last batches.
+    // All batches before the first one that was read count as committed (see `BATCHES_AT_START`). The first
+    // one itself does not: in a log that was copied, it can be the leader's newest. The epoch of the batch
+    // before it is not known and decides nothing: votes compare last batches.
     let before = |first: &BatchInfo| Batch { number: first.number - 1, epoch: first.epoch, end: first.start };
     let committed = batches.first().filter(|first| first.number > 0).map(before);
     let batches = references(&batches);
-    // The batches that were committed when the members were changed are committed, too: a leader that did not
-    // know that could ship two changes of members without reporting that the first is committed.
+    // The batches up to `known.committed` are committed, too. If this member did not know that when it is
+    // elected, it could ship two changes of members without reporting that the first is committed.
     let first_unknown = batches.partition_point(|batch| batch.end <= known.committed);
     let committed = first_unknown.checked_sub(1).map(|last| batches[last]).or(committed);
     let batches = &batches[first_unknown..];

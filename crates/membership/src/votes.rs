@@ -7,8 +7,8 @@
 //! Invariants
 //! - The ballot is on disk before a message leaves. If it cannot be saved, this member is silent until it
 //!   can, and then restarts within the process, from what is on disk.
-//! - While this server leads, [`Votes::may_answer`] is true only within its lease. When the server leads no
-//!   more, `may_answer` is true again only after [`Votes::step_down`], when no reply from before is left.
+//! - From [`Votes::open`] to [`Votes::step_down`], [`Votes::may_answer`] is true only within the lease of
+//!   this server. `step_down` is called only when no reply from before is left.
 //! - At most [`TIMED_MAX`] batches are timed at once.
 
 use std::{
@@ -59,8 +59,8 @@ pub struct Votes {
     disk: Arc<dyn Disk>,
     clock: Arc<dyn Clock>,
     state: Mutex<GroupState>,
-    /// `None` until the data names this server as a member, and after the end. Dropped at the end: the
-    /// reports hold other parts of the server.
+    /// `None` before [`Votes::begin`] and after [`Votes::stop`], which drops the reports because they hold
+    /// other parts of the server.
     member: Mutex<Option<(Member, Reports)>>,
     committed: AtomicU64,
     /// The time up to which replies may leave; `u64::MAX` for no end.
@@ -107,7 +107,8 @@ impl Votes {
         self.is_witness
     }
 
-    /// Saves the list of the members, as the data has it: a witness forgets the part of the log with it.
+    /// Saves the roster for a witness, which has no data and forgets the part of the log with the roster;
+    /// empty for none.
     ///
     /// # Errors
     /// I/O errors.
@@ -284,7 +285,8 @@ impl Votes {
         });
     }
 
-    /// Adds up the time without a leader. The caller reports a leader that is no longer heard as unknown.
+    /// Adds up the time without a leader. The server also calls this regularly, with [`Leadership::Unknown`]
+    /// for a leader that is no longer heard.
     pub fn note_leader(&self, leadership: Leadership) {
         let now_us = self.now_us();
         let mut leaderless = self.leaderless.lock();
@@ -373,9 +375,9 @@ impl Votes {
         true
     }
 
-    /// Ends the leadership of this server, which keeps its memory: replies leave as those of a follower. No
-    /// reply that was made while it led may still be unsent. Returns false, and does nothing, if the server
-    /// was elected again, or takes part in no votes.
+    /// Ends the leadership of this server, which keeps its memory: replies leave as those of a follower. To
+    /// be called only when no reply that was made while the server led is unsent any more. Returns false, and
+    /// does nothing, if the server was elected again, or takes part in no votes.
     pub fn step_down(&self) -> bool {
         let member = self.member.lock();
         let follows = member.as_ref().is_some_and(|(member, _)| !member.leads());

@@ -33,7 +33,7 @@ pub struct IndexDefinition {
     pub name: String,
     /// The fields by which the index is sorted. Only documents that have all of them are in the index.
     pub columns: Sort,
-    /// The filter of a partial index; `None` if it covers all documents.
+    /// The filter of a partial index; `None` for an index without a filter.
     pub filter: Option<Filter>,
 }
 

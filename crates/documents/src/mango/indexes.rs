@@ -8,8 +8,8 @@
 //! Invariants
 //! - An index is brought up to a snapshot that the log has committed, so a crash never leaves it ahead of its
 //!   database.
-//! - An unreadable index makes at most one step or one reply fail: the next step or reply rebuilds it from
-//!   the documents.
+//! - An unreadable index makes at most one step or one reply fail: its next use replaces it by an empty one,
+//!   which further steps fill from the documents.
 //! - An index has only the winners of documents, and no deleted documents or design documents.
 
 use std::collections::HashMap;
@@ -45,7 +45,7 @@ type IndexId = (DbId, [u8; 16]);
 struct OpenIndex {
     /// `None` before the file is opened, and after an error other than damage.
     file: Mutex<Option<IndexFile>>,
-    /// Shown while the caller of the last step goes on.
+    /// The progress after the last step; shown until the [`IndexUpdate`] of that step is dropped.
     progress: Mutex<Option<(IndexProgress, Weak<()>)>>,
 }
 

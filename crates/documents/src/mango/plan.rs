@@ -4,11 +4,11 @@
 //! the requested order. If the request names usable indexes, the choice is among them. The best index is the
 //! one with the longest prefix of columns that the selector bounds; then the one with the fewest columns;
 //! then the first by name. Without a usable index, all documents are scanned, or the request is refused if it
-//! wants another order than that of ids. A request without `allow_fallback` is also refused if it names no
-//! usable index, unless it names none at all and there are several to choose from, counting the scan.
-//! `explain` gives the reason why each of the other indexes was not chosen. A plan does not read documents.
-//! The document of every entry in the range must still be compared with the selector, because some may not
-//! match.
+//! wants another order than that of ids. If `allow_fallback` is false, a request is also refused if its
+//! `use_index` names no usable index, or if it has no `use_index` and there is only one way to answer it: one
+//! usable index, or the scan. `explain` gives the reason why each of the other indexes was not chosen. A plan
+//! does not read documents. The document of every entry in the range must still be compared with the
+//! selector, because some may not match.
 
 use std::borrow::Cow;
 use std::cmp::Reverse;
@@ -106,8 +106,8 @@ pub(super) fn is_considered(index: &IndexDefinition, request: &FindRequest) -> b
 /// Why an index cannot be used, under the name that CouchDB has for it.
 pub(super) type Reason = &'static str;
 
-/// The reason why an index with these columns does not have all matching documents, in the requested order;
-/// `None` if it has.
+/// Why an index with these columns is not usable: it may lack matching documents, or has another order than
+/// the requested one. `None` if it is usable.
 pub(super) fn unusable_because(columns: &[FieldPath], request: &FindRequest) -> Option<Reason> {
     let sort = &request.sort.fields;
     let always = |path: &FieldPath| ["_id", "_rev"].contains(&&*path.name());

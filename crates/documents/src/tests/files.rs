@@ -294,7 +294,7 @@ fn the_log_is_needed_from_the_oldest_change_that_is_not_saved() {
     assert_eq!(kit.documents.saved_lsn(), Some(kit.end()));
     let log = kit.log.lock().expect("whole").clone();
     recovered(&disk, &log, "saved in two steps");
-    // Only the records behind `saved_lsn` are needed.
+    // Only the records after `saved_lsn` are needed.
     assert_eq!(Kit::open(&disk, &log[log.len() - 1..]).expect("the files have all").dump(), kit.dump());
 }
 
