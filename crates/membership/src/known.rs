@@ -97,10 +97,10 @@ impl Known {
         (self.recorded_at, self.is_exact) = (at, true);
     }
 
-    /// Puts a new roster in force once it is committed. `applied`, which is called before and after the data
-    /// is read, returns a position up to which the log is in the data. The data may have more: an elected
-    /// member applies its whole log before it reports a new position. With `is_tick`, the votes also learn
-    /// the position up to which the members are known.
+    /// Puts a new roster in force once it is committed. `applied`, which is called before the data is read,
+    /// returns a position up to which the log is in the data. The data may have more: an elected member
+    /// applies its whole log before it reports a new position. With `is_tick`, the votes also learn the
+    /// position up to which the members are known.
     ///
     /// # Errors
     /// If the members cannot be saved: those before stay in force.
@@ -108,7 +108,7 @@ impl Known {
         &mut self,
         votes: &Votes,
         look_at_data: impl FnOnce() -> (Arc<DataSettings>, Lsn),
-        applied: impl Fn() -> Lsn,
+        applied: impl FnOnce() -> Lsn,
         is_tick: bool,
     ) -> (Seen, io::Result<()>) {
         // The position is taken before the data is read, so that the data has everything up to it.
@@ -117,8 +117,10 @@ impl Known {
         let mut seen = Seen { is_news: !Arc::ptr_eq(&data, &self.data), configure: None };
         if seen.is_news {
             let roster = Roster::of(&data).filter(|roster| roster.group == votes.state().group_id);
+            // Not the position that is applied now: the next roster may be in the log before it.
+            let applied_at = applied_before.max(recorded_at);
             (self.data, self.roster, self.recorded_at, self.applied_at) =
-                (data, roster, recorded_at, applied());
+                (data, roster, recorded_at, applied_at);
             self.is_exact = false;
         }
         let Some(members) = self.roster.as_ref().map(Roster::members) else { return (seen, Ok(())) };
