@@ -237,7 +237,7 @@ pub enum KeyOp<'a> {
         /// The members.
         members: Items<'a>,
     },
-    /// Removes the members of a sorted set that have these ranks, lowest score first.
+    /// Removes the members of a sorted set that have these ranks, counted from the lowest score.
     ZsetRemoveRanks {
         /// The first rank.
         first: u64,
@@ -274,7 +274,7 @@ pub enum KeyOp<'a> {
         pairs: Items<'a>,
     },
     /// Adds the entries of a block to a stream. Adds none if an id in the block is above the last id of the
-    /// stream's head, or if existing entries lie in the block's range of ids.
+    /// stream's head, or if the block's range of ids overlaps that of an existing block.
     StreamAddBlock {
         /// The entries.
         block: StreamBlock<'a>,

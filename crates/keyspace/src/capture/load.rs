@@ -50,7 +50,7 @@ pub enum LoadError {
     CutShort(SlotId),
 }
 
-/// Loads one stream, piece by piece. The slots in it are empty before.
+/// Loads one stream, piece by piece. The slots in it must be empty before.
 pub struct Loader<'k> {
     keyspace: &'k Keyspace,
     clock: AccessClock,
@@ -185,7 +185,7 @@ impl<'k> Loader<'k> {
         if hash.slot() == slot { Ok(hash) } else { Err(LoadError::ForeignKey(slot)) }
     }
 
-    /// Begins the slot of a head. `bytes` is the number of bytes behind the head in what is loaded now.
+    /// Begins the slot of a head. `bytes` is the number of bytes that follow the head in what is loaded now.
     fn enter(&mut self, head: &[u8; HEAD_BYTES], bytes: usize) -> Result<SlotGuard<'k>, LoadError> {
         let [_, slot @ .., k0, k1, k2, k3] = head;
         let (number, lsn) = slot.split_at(2);

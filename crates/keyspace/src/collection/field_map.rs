@@ -121,8 +121,8 @@ impl FieldMap {
         self.segment(hash).get(hash, field)
     }
 
-    /// Starts loading the entries of fields, as many as are given but no more than [`FETCHED_MAX`]: all
-    /// misses of one level of the structure together.
+    /// Starts loading the entries of the first [`FETCHED_MAX`] of these fields, level by level of the
+    /// structure: the cache misses of one level then overlap.
     pub(crate) fn prefetch<'f>(&self, fields: impl Iterator<Item = &'f [u8]>) {
         let hashes: SmallVec<[u64; FETCHED_MAX]> =
             fields.take(FETCHED_MAX).map(|field| self.hasher.hash(field)).collect();

@@ -108,8 +108,8 @@ impl Stream {
         true
     }
 
-    /// Adds the entries of a block, and returns their number. Adds no entry, and returns 0, if existing
-    /// entries lie in the block's range of ids, or an id is above the last id of the head.
+    /// Adds the entries of a block, and returns their number. Adds no entry, and returns 0, if the block's
+    /// range of ids overlaps that of an existing block, or an id is above the last id of the head.
     fn add_block(&mut self, block: StreamBlock<'_>) -> usize {
         let (base, last) = (block.base(), block.entries().last().map_or(StreamId::MAX, |entry| entry.id));
         if last > self.head.last_id {
@@ -211,8 +211,9 @@ impl Stream {
         true
     }
 
-    /// Changes a group and keeps the count of bytes; `None` if no group has this name. `change` gets a
-    /// function to which it must pass each run before it changes the run: a capture copies it.
+    /// Changes a group and updates the count of bytes; `None` if no group has this name. `change` gets a
+    /// function to which it must pass each run before it changes the run, so that a capture in progress can
+    /// copy the run.
     fn change_group<R>(
         &mut self,
         name: &[u8],
