@@ -85,7 +85,7 @@ struct Target<'a> {
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
 struct Due {
     key_ms: Option<u64>,
-    /// The earliest deadline of a field of a hash.
+    /// The time before which no field of a hash expires.
     field_ms: Option<u64>,
 }
 
@@ -151,7 +151,7 @@ impl SlotGuard<'_> {
         match *op {
             KeyOp::Put { value: Value::String(bytes), expire_at_ms } => {
                 let create = |stamp| Entry::new(key, bytes, expire_at_ms, stamp);
-                // The capture may need the old bytes.
+                // During a capture, a new entry replaces the old one, whose bytes the capture may need.
                 let replaces = self.state.capture_mut().is_some();
                 let update = |entry: &mut Entry, stamp| match replaces {
                     true => Some(mem::replace(entry, create(stamp))),
@@ -321,7 +321,7 @@ impl SlotGuard<'_> {
         let is_empty = self.state.is_empty();
         self.keyspace.occupied.set(self.slot(), !is_empty);
         if is_empty && self.state.extra.is_some() {
-            // Tables without entries may still have buckets that were reserved.
+            // Tables without entries may still have reserved buckets. Their bytes leave the totals here.
             for db in DbId::all() {
                 let before = self.state.tally(db);
                 self.tally_changed(db, before, Tally::default());

@@ -1,9 +1,9 @@
 //! Effects: the only way data changes, and the content of log records.
 //!
-//! What it is: deterministic changes (after-images or operations on one key, absolute expiry times) and their
+//! What it is: deterministic changes (after-images or operations on one key, absolute deadlines) and their
 //! compact encoding. Applying the same effects in the same order gives the same data: live, in recovery, on a
-//! replica.
-//! What it is not: a command. Conditions (NX, XX, types, limits) were decided before an effect was made.
+//! replica. What it is not: a command. Conditions (NX, XX, types, limits) were decided before an effect was
+//! made.
 //!
 //! Invariants
 //! - An effect touches one slot (`Scope::Slot`), all of them (`Scope::Global`) or, only Move, the slots of
@@ -101,7 +101,8 @@ use crate::id::DbId;
 use crate::libraries::LIBRARIES_KEY;
 use crate::value::Value;
 
-/// The maximum end of the range of a SetRange, so that a forged effect cannot demand any amount of memory.
+/// The maximum end of the range of a SetRange, so that a forged effect cannot demand an unlimited amount of
+/// memory.
 pub const STRING_BYTES_MAX: u64 = 512 << 20;
 
 /// One deterministic change.
@@ -151,7 +152,7 @@ pub enum Effect<'a> {
 /// An operation on one key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum KeyOp<'a> {
-    /// Creates the key, or replaces its value, of whatever type, and its expiry.
+    /// Creates the key, or replaces its value, of whatever type, and its deadline.
     Put {
         /// The new value.
         value: Value<'a>,
@@ -165,12 +166,13 @@ pub enum KeyOp<'a> {
         /// Unix time in milliseconds at which the key expires; `None` for never.
         expire_at_ms: Option<u64>,
     },
-    /// Adds bytes to the end of a string. Keeps the expiry.
+    /// Adds bytes to the end of a string. Keeps the deadline.
     Append {
         /// The added bytes.
         suffix: &'a [u8],
     },
-    /// Overwrites part of a string, padded with zero bytes up to `offset`. Keeps the expiry.
+    /// Overwrites part of a string. A string shorter than `offset` is first padded with zero bytes. Keeps the
+    /// deadline.
     SetRange {
         /// The position at which the bytes are written, in bytes from the start of the value. They end at
         /// [`STRING_BYTES_MAX`] at most.
@@ -217,7 +219,7 @@ pub enum KeyOp<'a> {
         /// The value of the elements.
         item: &'a [u8],
     },
-    /// Adds members to a set. Keeps the expiry.
+    /// Adds members to a set. Keeps the deadline.
     SetAdd {
         /// The members.
         members: Items<'a>,
@@ -227,7 +229,7 @@ pub enum KeyOp<'a> {
         /// The members.
         members: Items<'a>,
     },
-    /// Adds members to a sorted set, or gives them other scores. Keeps the expiry.
+    /// Adds members to a sorted set, or gives them other scores. Keeps the deadline.
     ZsetPut {
         /// The members with their new scores.
         members: ScoredItems<'a>,
@@ -244,12 +246,12 @@ pub enum KeyOp<'a> {
         /// The number of members; all from `first` on are removed if there are fewer.
         count: u64,
     },
-    /// Sets fields of a hash and removes the deadlines of these fields. Keeps the expiry of the key.
+    /// Sets fields of a hash and removes the deadlines of these fields. Keeps the deadline of the key.
     HashPut {
         /// Fields and values in turn.
         pairs: Items<'a>,
     },
-    /// Sets fields of a hash and keeps their expiry.
+    /// Sets fields of a hash and keeps their deadlines.
     HashUpdate {
         /// Fields and values in turn.
         pairs: Items<'a>,
@@ -496,7 +498,7 @@ pub enum EffectError {
     /// the longest string.
     #[error("effect holds a malformed number")]
     MalformedNumber,
-    /// The entries of a stream are malformed.
+    /// The block of a StreamAddBlock is malformed.
     #[error("effect holds a malformed block of a stream")]
     MalformedBlock,
     /// A list, set, sorted set or hash without elements: no key holds one.

@@ -115,7 +115,7 @@ enum Place {
 enum Progress {
     /// How many bytes of a string are in the stream.
     String(usize),
-    /// Whether the stream has nothing of the collection.
+    /// Whether the stream has nothing of the collection yet.
     Collection { is_new: bool },
 }
 
@@ -489,7 +489,7 @@ impl Progress {
     }
 }
 
-/// Whether an entry is captured step by step.
+/// Whether the value of an entry is too large to go into the stream at once.
 fn is_large(entry: EntryRef<'_>) -> bool {
     entry.is_big() || is_long_string(entry)
 }

@@ -49,7 +49,7 @@ use group::Group;
 /// Bytes of memory of a block in the map, not counting its entries.
 const BLOCK_BYTES: usize = 90;
 
-/// The counters and ids of the entries that a stream had. Clients can also set them.
+/// The ids and the counter of a stream that outlive its entries. Clients can also set them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct StreamHead {
     /// The id of the last entry that was added, even if it was removed. The id of the next entry must be
@@ -82,7 +82,7 @@ impl Stream {
         size_of::<Stream>() + self.block_bytes + self.group_bytes
     }
 
-    /// Adds an entry if its id is above all earlier ids; returns whether it was added.
+    /// Adds an entry if its id is above the last id of the head; returns whether it was added.
     fn add(&mut self, id: StreamId, pairs: Items<'_>) -> bool {
         if id <= self.head.last_id {
             return false;

@@ -37,7 +37,8 @@ pub(super) struct Pending {
 #[derive(Clone, Debug)]
 pub(super) struct Run {
     pub(super) entries: Vec<Pending>,
-    /// The number of the capture that has the run, as in a `Block`.
+    /// As in a `Block`: the number of the last capture that has copied the run or, if none has, of the last
+    /// capture that was begun before the run was made.
     pub(super) captured: u32,
 }
 
@@ -101,7 +102,7 @@ impl PendingMap {
         self.len += 1;
         let is_last = at == run.entries.len();
         if is_last && at >= RUN_LEN_MAX {
-            // A new run begins behind a full one, which stays as it is: most entries are added at the end.
+            // A new run begins after a full one, which is not split: most entries are added at the end.
             self.runs.insert(id, Run { entries: vec![pending], captured });
             return None;
         }
