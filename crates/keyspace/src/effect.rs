@@ -1,4 +1,5 @@
-//! Effects: the only way data changes, and the content of log records.
+//! Effects: the only way data changes, and what log records contain besides messages and changes of
+//! documents.
 //!
 //! What it is: deterministic changes (after-images or operations on one key, absolute deadlines) and their
 //! compact encoding. Applying the same effects in the same order gives the same data: live, in recovery, on a
@@ -76,7 +77,7 @@
 //! | 0x78 | Library | name bytes, code bytes, items: three for each function |
 //! | 0x79 | Library, removed | name bytes |
 //! | 0x7a | Setting | name bytes, value bytes |
-//! | 0x7b | Setting, taken back | name bytes |
+//! | 0x7b | Setting, removed | name bytes |
 //! | 0xf0 | FlushDb | db |
 //! | 0xf1 | FlushAll | |
 //! | 0xf2 | SwapDb | db, db |

@@ -7,7 +7,7 @@
 //! Invariants
 //! - A slot whose moment was taken early keeps its capture until the walk takes the capture over or the
 //!   snapshot ends. The next snapshot finds none.
-//! - The set is locked under the lock of a slot, never the other way round.
+//! - The set may be locked under the lock of a slot, but no slot is locked under the lock of the set.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -42,7 +42,8 @@ pub enum LoadError {
     /// A row whose payload is no value of its type, or an effect on a key with a value of another type.
     #[error("a value in slot {0} is none of its type")]
     Payload(SlotId),
-    /// A row of a key that is there already.
+    /// A row of a key that is there already. Not noticed for a row that exceeds a packed limit: its Put
+    /// replaces the key.
     #[error("a key comes twice in slot {0}")]
     KeyInUse(SlotId),
     /// The stream ends inside an effect, a row or a head.

@@ -1,8 +1,8 @@
 //! Streams: entries in the order of their ids, and the groups that read them.
 //!
-//! What it is: entries packed into blocks, in an ordered map by the id of their first entry; groups with
-//! their pending entries; the changes that effects make to these; and the view that reads them. What it is
-//! not: commands on streams; nor ever a part of its entry: even a short stream is a structure of its own.
+//! What it is: entries packed into blocks, in an ordered map by base id (see below); groups with their
+//! pending entries; the changes that effects make to these; and the view that reads them. What it is not:
+//! commands on streams; nor ever a part of its entry: even a short stream is a structure of its own.
 //!
 //! ```text
 //! Stream: head | BTreeMap: id -> Block (up to 100 entries, 4 KiB) | BTreeMap: name -> Group

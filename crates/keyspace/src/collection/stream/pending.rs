@@ -1,8 +1,8 @@
 //! Pending entries: delivered by a group and not acknowledged, in the order of ids.
 //!
-//! What it is: deliveries in short sorted runs, which are found by their first id, so that a change touches
-//! one run, and a capture copies one run at a time. What it is not: an index by consumer. Each consumer has
-//! its own index (see `group`).
+//! What it is: deliveries in short sorted runs, which are found by id, so that a change touches one run, and
+//! a capture copies one run at a time. What it is not: an index by consumer. Each consumer has its own index
+//! (see `group`).
 //!
 //! Invariants
 //! - No run is empty or longer than `RUN_LEN_MAX`. The key of a run in the map is at most its first id, and
