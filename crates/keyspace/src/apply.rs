@@ -85,7 +85,7 @@ struct Target<'a> {
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
 struct Due {
     key_ms: Option<u64>,
-    /// The earliest deadline of a field of a hash.
+    /// The time before which no field of a hash expires.
     field_ms: Option<u64>,
 }
 
@@ -104,8 +104,8 @@ struct Deadlines {
 }
 
 impl Deadlines {
-    /// Whether the expiry heap needs a new item, or the item of the entry has become stale because the entry
-    /// has no deadline any more. An entry whose deadline was postponed keeps its item.
+    /// Whether the expiry heap must be tended: it needs a new item, or the item of the entry has become stale
+    /// because the entry has no deadline any more. An entry whose deadline was postponed keeps its item.
     #[inline]
     fn needs_item(&self) -> bool {
         match (self.old.key_ms, self.new.key_ms) {
@@ -151,7 +151,7 @@ impl SlotGuard<'_> {
         match *op {
             KeyOp::Put { value: Value::String(bytes), expire_at_ms } => {
                 let create = |stamp| Entry::new(key, bytes, expire_at_ms, stamp);
-                // The capture may need the old bytes.
+                // During a capture, a new entry replaces the old one, whose bytes the capture may need.
                 let replaces = self.state.capture_mut().is_some();
                 let update = |entry: &mut Entry, stamp| match replaces {
                     true => Some(mem::replace(entry, create(stamp))),
@@ -287,7 +287,7 @@ impl SlotGuard<'_> {
         }
     }
 
-    /// Adds an item to the expiry heap, and rebuilds the heap if too much of it is stale.
+    /// Adds the item, if there is one, to the expiry heap. Rebuilds the heap if too much of it is stale.
     fn tend_expiry(&mut self, item: Option<Item>) {
         let bytes_before = self.state.heap_bytes();
         if let Some(item) = item {
@@ -300,8 +300,8 @@ impl SlotGuard<'_> {
         self.publish_next_expiry();
     }
 
-    /// Adds an item to the heap of hashes with fields that expire, and rebuilds the heap when it has more
-    /// than doubled since the last rebuild.
+    /// Adds the item, if there is one, to the heap of hashes with fields that expire. Rebuilds the heap if it
+    /// has more than doubled since the last rebuild.
     #[cold]
     fn tend_field_expiry(&mut self, item: Option<Item>) {
         let Some(item) = item else { return };
@@ -321,7 +321,7 @@ impl SlotGuard<'_> {
         let is_empty = self.state.is_empty();
         self.keyspace.occupied.set(self.slot(), !is_empty);
         if is_empty && self.state.extra.is_some() {
-            // Tables without entries may still have buckets that were reserved.
+            // Tables without entries may still have reserved buckets. Their bytes leave the totals here.
             for db in DbId::all() {
                 let before = self.state.tally(db);
                 self.tally_changed(db, before, Tally::default());
@@ -337,7 +337,7 @@ impl SlotGuard<'_> {
         }
     }
 
-    /// Does the bookkeeping after the expiry heaps went from this size to another.
+    /// Does the bookkeeping after the expiry heaps, which took `before` bytes, have changed.
     pub(crate) fn heap_bytes_changed(&self, before: u64) {
         self.keyspace.totals.change_bytes(before, self.state.heap_bytes());
     }

@@ -11,8 +11,8 @@
 //! the whole slot is captured as it was when its `last_lsn` had the value that is in the stream.
 //!
 //! A follower applies a Move as its leader has logged it, also from a slot that is not captured to one that
-//! is: then the source is captured as of that time, before the walk reaches it (`early`). From then on,
-//! entries of the source are captured before they change, as in the slot that the walk is in.
+//! is: then the moment of the source is taken just before the Move, ahead of the walk (`early`). From then
+//! on, entries of the source are captured before they change, as in the slot that the walk is in.
 //!
 //! # Stream
 //! For each slot, the stream has a head and then rows and effects (see [`crate::Effect`]), which make the

@@ -16,8 +16,8 @@
 //! Invariants
 //! - The settings change only under the lock of [`LIBRARIES_SLOT`]. Readers without that lock see the changes
 //!   whose records are in the log.
-//! - FlushAll removes the settings like everything in a slot, so that a log may begin with it. A caller that
-//!   wants to remove only the keys puts the settings again in the same record.
+//! - FlushAll removes the settings like everything else in a slot, so that the data after it depend on no
+//!   earlier record. A caller that wants to remove only the keys puts the settings again in the same record.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,9 +1,10 @@
-//! Effects: the only way data changes, and the content of log records.
+//! Effects: the only way data changes, and what log records contain besides messages and changes of
+//! documents.
 //!
-//! What it is: deterministic changes (after-images or operations on one key, absolute expiry times) and their
+//! What it is: deterministic changes (after-images or operations on one key, absolute deadlines) and their
 //! compact encoding. Applying the same effects in the same order gives the same data: live, in recovery, on a
-//! replica.
-//! What it is not: a command. Conditions (NX, XX, types, limits) were decided before an effect was made.
+//! replica. What it is not: a command. Conditions (NX, XX, types, limits) were decided before an effect was
+//! made.
 //!
 //! Invariants
 //! - An effect touches one slot (`Scope::Slot`), all of them (`Scope::Global`) or, only Move, the slots of
@@ -76,7 +77,7 @@
 //! | 0x78 | Library | name bytes, code bytes, items: three for each function |
 //! | 0x79 | Library, removed | name bytes |
 //! | 0x7a | Setting | name bytes, value bytes |
-//! | 0x7b | Setting, taken back | name bytes |
+//! | 0x7b | Setting, removed | name bytes |
 //! | 0xf0 | FlushDb | db |
 //! | 0xf1 | FlushAll | |
 //! | 0xf2 | SwapDb | db, db |
@@ -101,7 +102,8 @@ use crate::id::DbId;
 use crate::libraries::LIBRARIES_KEY;
 use crate::value::Value;
 
-/// The maximum end of the range of a SetRange, so that a forged effect cannot demand any amount of memory.
+/// The maximum end of the range of a SetRange, so that a forged effect cannot demand an unlimited amount of
+/// memory.
 pub const STRING_BYTES_MAX: u64 = 512 << 20;
 
 /// One deterministic change.
@@ -151,7 +153,7 @@ pub enum Effect<'a> {
 /// An operation on one key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum KeyOp<'a> {
-    /// Creates the key, or replaces its value, of whatever type, and its expiry.
+    /// Creates the key, or replaces its value, of whatever type, and its deadline.
     Put {
         /// The new value.
         value: Value<'a>,
@@ -165,12 +167,13 @@ pub enum KeyOp<'a> {
         /// Unix time in milliseconds at which the key expires; `None` for never.
         expire_at_ms: Option<u64>,
     },
-    /// Adds bytes to the end of a string. Keeps the expiry.
+    /// Adds bytes to the end of a string. Keeps the deadline.
     Append {
         /// The added bytes.
         suffix: &'a [u8],
     },
-    /// Overwrites part of a string, padded with zero bytes up to `offset`. Keeps the expiry.
+    /// Overwrites part of a string. A string shorter than `offset` is first padded with zero bytes. Keeps the
+    /// deadline.
     SetRange {
         /// The position at which the bytes are written, in bytes from the start of the value. They end at
         /// [`STRING_BYTES_MAX`] at most.
@@ -217,7 +220,7 @@ pub enum KeyOp<'a> {
         /// The value of the elements.
         item: &'a [u8],
     },
-    /// Adds members to a set. Keeps the expiry.
+    /// Adds members to a set. Keeps the deadline.
     SetAdd {
         /// The members.
         members: Items<'a>,
@@ -227,7 +230,7 @@ pub enum KeyOp<'a> {
         /// The members.
         members: Items<'a>,
     },
-    /// Adds members to a sorted set, or gives them other scores. Keeps the expiry.
+    /// Adds members to a sorted set, or gives them other scores. Keeps the deadline.
     ZsetPut {
         /// The members with their new scores.
         members: ScoredItems<'a>,
@@ -237,19 +240,19 @@ pub enum KeyOp<'a> {
         /// The members.
         members: Items<'a>,
     },
-    /// Removes the members of a sorted set that have these ranks, lowest score first.
+    /// Removes the members of a sorted set that have these ranks, counted from the lowest score.
     ZsetRemoveRanks {
         /// The first rank.
         first: u64,
         /// The number of members; all from `first` on are removed if there are fewer.
         count: u64,
     },
-    /// Sets fields of a hash and removes the deadlines of these fields. Keeps the expiry of the key.
+    /// Sets fields of a hash and removes the deadlines of these fields. Keeps the deadline of the key.
     HashPut {
         /// Fields and values in turn.
         pairs: Items<'a>,
     },
-    /// Sets fields of a hash and keeps their expiry.
+    /// Sets fields of a hash and keeps their deadlines.
     HashUpdate {
         /// Fields and values in turn.
         pairs: Items<'a>,
@@ -274,7 +277,7 @@ pub enum KeyOp<'a> {
         pairs: Items<'a>,
     },
     /// Adds the entries of a block to a stream. Adds none if an id in the block is above the last id of the
-    /// stream's head, or if existing entries lie in the block's range of ids.
+    /// stream's head, or if the block's range of ids overlaps that of an existing block.
     StreamAddBlock {
         /// The entries.
         block: StreamBlock<'a>,
@@ -496,7 +499,7 @@ pub enum EffectError {
     /// the longest string.
     #[error("effect holds a malformed number")]
     MalformedNumber,
-    /// The entries of a stream are malformed.
+    /// The block of a StreamAddBlock is malformed.
     #[error("effect holds a malformed block of a stream")]
     MalformedBlock,
     /// A list, set, sorted set or hash without elements: no key holds one.

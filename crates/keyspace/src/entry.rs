@@ -510,8 +510,7 @@ impl<'a> EntryRef<'a> {
         self.shape().allocated() + self.big().map_or(0, Big::bytes)
     }
 
-    /// The time before which no field of the hash expires, in Unix milliseconds; `None` for another type, or
-    /// if no field has a deadline.
+    /// As `FieldMap::next_deadline_ms`, for a big hash; `None` for any other value.
     #[inline]
     pub(crate) fn next_field_deadline_ms(&self) -> Option<u64> {
         match self.big()? {

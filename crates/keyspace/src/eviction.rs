@@ -4,10 +4,10 @@
 //! What it is not: the eviction itself. The caller logs and applies a Delete of the candidate, as it does
 //! with any other effect.
 //!
-//! A sample is an entry of a random slot that has entries or, for a policy of keys with a deadline, items in
-//! its expiry index: a random entry, or the one that expires next. The choice is uneven if slots differ in
-//! size: an entry of a slot with many entries is chosen less often. Without hash tags, slots are about the
-//! same size.
+//! A sample is one entry of a random slot: a random one, a random one with a deadline, or the one that
+//! expires next. The slot is one that has entries or, if the policy evicts only keys with a deadline, items
+//! in its expiry index. The choice is uneven if slots differ in size: an entry of a slot with many entries is
+//! chosen less often. Without hash tags, slots are about the same size.
 
 use std::borrow::Borrow;
 use std::convert::Infallible;

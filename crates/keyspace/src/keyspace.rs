@@ -51,7 +51,7 @@ pub struct Keyspace {
     /// Slots that the snapshot in progress has captured or begun to capture; empty if there is no snapshot in
     /// progress.
     pub(crate) captured: SlotSet,
-    /// Of these slots, those that the walk of the snapshot has not reached.
+    /// Of the captured slots, those that the walk of the snapshot has not reached.
     pub(crate) early: EarlySlots,
     /// Where the buckets of database 0 of each slot lie, for prefetching.
     pub(crate) hints: Hints,

@@ -1,7 +1,7 @@
 //! Libraries: the functions that clients have loaded, by name.
 //!
 //! ```text
-//! effect -> slot 0, under its lock: `Shelf::ahead` -- LSN noted --> `Shelf::published` -> calls without it
+//! effect -> slot 0, under its lock: `ahead` -- LSN noted --> `published` -> readers without the lock
 //! ```
 //!
 //! What it is: immutable sets of libraries, the current set, and the effects on it. What it is not: able to
@@ -18,8 +18,8 @@
 //!   set waits until that LSN is committed.
 //! - A function belongs to one library: names of functions are compared without regard to case, and the maker
 //!   of an effect has made sure that they are unique.
-//! - FlushAll removes libraries like everything in a slot, so that a log may begin with it. A caller that
-//!   wants to keep the libraries puts them again in the same record.
+//! - FlushAll removes libraries like everything else in a slot, so that the data after it depend on no
+//!   earlier record. A caller that wants to keep the libraries puts them again in the same record.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -5,11 +5,11 @@
 //! during the scan may or may not be seen.
 //!
 //! # Why every key is seen exactly once
-//! A key's slot and `h16` never change within one process. A call visits, under the lock of the slot, *all*
-//! entries whose `h16` is in [position, end), and returns a cursor to `end`; ranges of successive calls touch
-//! and do not overlap. The bucket of an entry, the number of buckets, and whether the table grew or shrank
-//! between calls decide only how large the next range is. So a key that is present during the whole scan
-//! falls into exactly one range and is visited exactly once, as long as databases are not swapped.
+//! A key's slot and `h16` never change while the keyspace lives. A call visits, under the lock of the slot,
+//! *all* entries whose `h16` is in [position, end), and returns a cursor to `end`; ranges of successive calls
+//! touch and do not overlap. The bucket of an entry, the number of buckets, and whether the table grew or
+//! shrank between calls decide only how large the next range is. So a key that is present during the whole
+//! scan falls into exactly one range and is visited exactly once, as long as databases are not swapped.
 
 use std::borrow::Borrow;
 use std::convert::Infallible;

@@ -1,8 +1,8 @@
 //! `Lsn`: a position in the logical log, in bytes.
 //!
 //! The type is shared by every layer (log, keyspace, replies, replicas). It has a crate of its own so that
-//! the pure crates need not depend on any crate that does I/O.
-//! It is not a Redis replication offset, an update sequence of a document database, or a file offset.
+//! the pure crates need not depend on any crate that does I/O. An LSN is not a Redis replication offset, an
+//! update sequence of a document database, or a file offset.
 //!
 //! Invariants
 //! - The LSN *of a record* is the position just after its last byte: a record is durable exactly when
@@ -38,7 +38,7 @@ impl Lsn {
         self.0
     }
 
-    /// The position `bytes` later.
+    /// The position `bytes` after this one.
     ///
     /// # Panics
     /// If the position would reach 2^64 bytes.

@@ -15,7 +15,8 @@ pub struct Prng {
     state: u64,
 }
 
-/// Odd, close to 2^64 divided by the golden ratio: consecutive states differ in many bits.
+/// The step from one state to the next. It is odd, so that all 2^64 states come, and close to 2^64 divided by
+/// the golden ratio, so that consecutive states differ in many bits.
 pub const GAMMA: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// The finalizer of SplitMix64: a bijection that spreads every input bit over all output bits.
@@ -55,7 +56,7 @@ impl Prng {
         ((u128::from(self.next_u64()) * len as u128) >> 64) as usize
     }
 
-    /// True `percent` times out of 100.
+    /// `true` with a probability of `percent` in 100.
     pub fn chance(&mut self, percent: u64) -> bool {
         self.below(100) < percent
     }
@@ -67,7 +68,7 @@ impl Prng {
         }
     }
 
-    /// An independent generator whose numbers follow from the state of this one.
+    /// A generator with a sequence of its own. Its seed is the next number of this one.
     #[must_use]
     pub fn fork(&mut self) -> Prng {
         Prng::new(self.next_u64())

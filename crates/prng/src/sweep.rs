@@ -9,11 +9,12 @@ pub const SEED_VARIABLE: &str = "SHEAF_SIM_SEED";
 pub const SCALE_VARIABLE: &str = "SHEAF_SIM_SCALE";
 /// The environment variable with the seconds that one sweep may take. `./test` sets it.
 pub const BUDGET_VARIABLE: &str = "SHEAF_SIM_BUDGET_S";
-/// A sweep whose budget is spent still makes one in this many of its rounds, so that it means something.
+/// A sweep whose budget is spent still makes at least one in this many of its rounds: fewer would test
+/// little.
 const ROUNDS_SHARE_MIN: u64 = 20;
 
-/// The rounds of a sweep: `full` times the scale, from 0 on. They end early once a budget of time is spent,
-/// but never before a twentieth of them is done.
+/// The numbers of the rounds of a sweep, from 0 to below `full` times [`scale`]. They end early once the
+/// seconds of [`BUDGET_VARIABLE`] are over, but not before a twentieth of them has come.
 pub fn rounds(full: u64) -> impl Iterator<Item = u64> {
     rounds_at_least(0, full)
 }
@@ -35,10 +36,11 @@ fn within_budget(fewest: u64, wanted: u64) -> impl Iterator<Item = u64> {
     (0..wanted).take_while(move |&round| round < fewest || started.elapsed() < budget)
 }
 
-/// The numbers below `count`, each once, for the points of a history. Every beginning of their order is
-/// spread over the whole range, because a budget of time may leave out the rest. Ends as [`rounds`] does.
+/// The numbers below `count`, each once. The first of them, however many, are spread over the whole range,
+/// because the end of the budget may leave out the others. Ends as [`rounds`] does.
 ///
-/// The step is `count` divided by the golden ratio, which leaves the most even gaps (Knuth, TAOCP 3, 6.4).
+/// The step is about `count` divided by the golden ratio, which leaves the most even gaps (Knuth, TAOCP 3,
+/// 6.4).
 pub fn spread(count: u64) -> impl Iterator<Item = u64> {
     spread_at_least(0, count)
 }

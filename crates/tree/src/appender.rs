@@ -85,8 +85,8 @@ impl Appender {
     pub(crate) fn end_range(&mut self) -> Result<u128, TreeError> {
         let zeros = self.end().next_multiple_of(PAGE_BYTES as u64) - self.end();
         self.extend(&[0; PAGE_BYTES][..zeros as usize])?;
-        // The pending piece is added to a copy of the hash: the appender hashes a piece when it writes it,
-        // and by then the header may be in this one.
+        // `write_piece` adds a whole piece to the hash. The pending piece will also have the header, which is
+        // not in the range, so its bytes so far are added to a copy of the hash.
         let mut hash = self.hash.clone();
         hash.update(&self.piece);
         Ok(hash.digest128())

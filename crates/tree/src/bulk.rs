@@ -213,7 +213,7 @@ impl Filling {
         self.entries.push((key, value));
     }
 
-    /// Whether the node would exceed its target size with one more entry.
+    /// Whether the node has entries and would exceed [`FILL_PERCENT`] of its target size with one more.
     fn is_full_with(&self, shape: &Shape, key: &[u8], value: &[u8]) -> bool {
         let Some((first, _)) = self.entries.first() else { return false };
         let size = ENTRY_FIXED_BYTES + key.len() + value.len();

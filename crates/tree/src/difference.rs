@@ -1,7 +1,7 @@
 //! `Difference`: the entries in which two states of one file differ.
 //!
-//! What both states share is skipped by its pointer, so the work is in proportion to the nodes that were
-//! written between the two states, not to the size of the tree.
+//! A subtree that both states share is skipped by its pointer, except for some beside changed ones. So the
+//! work is in proportion to the nodes that were written between the two states, not to the size of the tree.
 //!
 //! Invariants
 //! - Each side is a stack of what is still to be compared, the first part at the end: subtrees, and at most
@@ -46,7 +46,7 @@ enum Part {
     },
 }
 
-/// The side whose first part goes on.
+/// The side whose first subtree is opened.
 enum Turn {
     Old,
     New,
@@ -72,7 +72,7 @@ impl Side {
         }
     }
 
-    /// The subtree that comes first, if that is a subtree.
+    /// The part that comes first, if it is a subtree.
     fn subtree(&self) -> Option<(u8, Pointer)> {
         match *self.rest.last()? {
             Part::Subtree { level, pointer } => Some((level, pointer)),
@@ -163,8 +163,9 @@ impl Difference {
     }
 }
 
-/// The side that is opened: the higher subtree; of two of the same level the newer one, because the other
-/// side may come to the older one later.
+/// The side to open: the only one with a subtree, or that whose subtree has the higher level. Of two subtrees
+/// of one level, the newer one is opened: its side may have the older one, too, further on, and then both
+/// sides skip it.
 fn turn(old: Option<(u8, Pointer)>, new: Option<(u8, Pointer)>) -> Turn {
     let rank = |(level, pointer): (u8, Pointer)| (level, pointer.offset());
     if old.map(rank) > new.map(rank) { Turn::Old } else { Turn::New }

@@ -1,8 +1,8 @@
 //! Node encoding: from sorted entries to the bytes of one or more nodes.
 //!
 //! This module implements the node layout of [`format`](crate::format) and chooses split points: it makes
-//! nodes of about equal size, or, if entries are appended at the end of a tree, full nodes and a remainder.
-//! It does not place nodes in the file; a node gets its pointer when it is appended.
+//! nodes of about equal size or, where new entries come after all others, full nodes and a remainder. It does
+//! not place nodes in the file; a node gets its pointer when it is appended.
 //!
 //! Invariants
 //! - An inner node has room for [`FANOUT_MIN`] children, however long their keys are, so every level has
@@ -38,7 +38,7 @@ impl Entry<'_> {
 /// How entries are spread over nodes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Packing {
-    /// Nodes of equal size, with room in each.
+    /// Nodes of about equal size, with room in each.
     Even,
     /// Full nodes and a remainder, because more entries are expected after them.
     Full,

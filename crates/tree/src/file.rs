@@ -28,7 +28,7 @@ use crate::{
 pub struct TreeFile {
     snapshot: TreeSnapshot,
     passed_over: Option<PassedOver>,
-    /// Whether the file may have bytes after the last header.
+    /// Whether the file may have bytes after the last checkpoint.
     has_tail: bool,
     poisoned: Option<String>,
 }
@@ -81,8 +81,8 @@ impl TreeFile {
         TreeFile { snapshot, passed_over, has_tail, poisoned: None }
     }
 
-    /// The newer checkpoint that was skipped because it was not complete when the file was opened: after a
-    /// crash, the checkpoint that was being written.
+    /// The newer checkpoint that was skipped when the file was opened, because it is damaged or incomplete:
+    /// after a crash, the checkpoint that was being written.
     pub fn passed_over(&self) -> Option<PassedOver> {
         self.passed_over
     }

@@ -84,7 +84,8 @@ pub const POINTER_BYTES: usize = 16;
 pub const NODE_FIXED_BYTES: usize = 8;
 /// Bytes of an entry besides its key and value: its end in the table, and the length of the rest of its key.
 pub const ENTRY_FIXED_BYTES: usize = 6;
-/// The maximum bytes of a node: one entry with the longest key and value, and other entries of the same node.
+/// The maximum bytes of a node. An entry with the longest key and value takes about half of them, and the
+/// other entries of its node need less than the rest.
 pub const NODE_BYTES_MAX: usize = 2 << 20;
 /// The highest level of a node. Even a tree with the smallest fan-out does not reach it within 2^48 bytes.
 pub const LEVEL_MAX: u8 = 48;

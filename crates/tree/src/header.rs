@@ -1,5 +1,5 @@
 //! `Header`: the end of a checkpoint: the roots of its trees, and the range and hash of the bytes that must
-//! have arrived with it.
+//! have reached the disk with it.
 
 use lsn::Lsn;
 use xxhash_rust::xxh3::xxh3_64;

@@ -5,7 +5,7 @@
 //!    |                      appends blobs and rewritten nodes in pieces of 1 MiB, then a header, then syncs
 //!    |                      once -> TreeSnapshot
 //!    '-- snapshot() --> TreeSnapshot: get, get_many, range (both ways), sums, read_blob; valid for ever
-//! Builder: the same file from sorted entries, densely packed: the output of compaction, renamed into place
+//! Builder: a new file from sorted entries, densely packed: the output of compaction, renamed into place
 //! ```
 //!
 //! A file has up to [`TREES_MAX`] sorted maps from bytes to bytes, with large values beside them as blobs,
@@ -15,18 +15,18 @@
 //! clocks, and does not know the meaning of keys and values.
 //!
 //! Invariants
-//! - Nothing that a header can reach is ever overwritten: a snapshot stays readable while others write,
-//!   without locks.
+//! - While a header is in the file, nothing that it can reach is overwritten. So a snapshot stays readable
+//!   without locks while others write.
 //! - Every reader of a node or blob verifies its checksum, which is in the pointer to it; a header contains
 //!   its own checksum. So all bytes that are read are the bytes that were written.
 //! - A node lies in the file after everything that it points to, and is one level above its children, so
 //!   every walk ends.
-//! - After a crash, the file opens with the last checkpoint of which every byte has reached the disk, which
-//!   is true of every checkpoint whose sync has returned; intermediate checkpoints
-//!   ([`Checkpoint::finish_in_between`]) are passed over. The bytes after that checkpoint are cut off before
+//! - After a crash, the file opens with the last checkpoint of which every byte has reached the disk; once
+//!   the sync of a checkpoint has returned, all its bytes have. It never opens with an intermediate
+//!   checkpoint ([`Checkpoint::finish_in_between`]). The bytes after the opened checkpoint are cut off before
 //!   the next one is written.
-//! - After a failed write or sync nothing more is written: the file must be opened again, past the page
-//!   cache.
+//! - After a failed write or sync nothing more is written until the file is opened again. Opening reads from
+//!   the disk, not from the page cache.
 
 #![forbid(unsafe_code)]
 

@@ -23,7 +23,8 @@ use crate::{
     reader::{FileReader, Leaves},
 };
 
-/// A node smaller than its target size divided by this is joined with a neighbour.
+/// A new node smaller than its target size divided by this is joined with a neighbour, unless more entries
+/// are expected at its end.
 const SMALL_SHARE: usize = 4;
 
 /// One operation of a batch.
@@ -207,8 +208,8 @@ impl Batch<'_> {
                 entries[first.len()].key = Key::whole(&middle);
             }
             let joined = self.shape(level).build(&low, &mut entries, Packing::Even);
-            // A single joined node may still be too small, so it is checked again; several nodes are never
-            // too small.
+            // A single joined node may still be too small, so it is checked again. Several nodes are passed
+            // over, even if one of them is small: joining them again could give the same nodes, without end.
             index = if joined.len() == 1 { left } else { left + joined.len() };
             slots.splice(left..left + 2, joined.into_iter().map(Slot::New));
         }
@@ -260,9 +261,9 @@ fn packing_behind(last: Option<&NewNode>) -> Packing {
     if last.is_some_and(|last| last.grows) { Packing::Full } else { Packing::Even }
 }
 
-/// The index of the left one of two neighbours that should be joined: the node at `index` and the node before
-/// or after it. The former must be new and too small, and not expected to grow; the latter must not be too
-/// large. `None` otherwise.
+/// Whether the child at `index` is to be joined with the child before or after it: if it is new, too small
+/// and not expected to grow, and the neighbour is no larger than `target`. Returns the index of the left one
+/// of the two.
 fn pair_to_join(node: &Node, slots: &[Slot], index: usize, target: usize) -> Option<usize> {
     let Some(Slot::New(new)) = slots.get(index) else { return None };
     if new.grows || new.bytes.len() >= target / SMALL_SHARE {

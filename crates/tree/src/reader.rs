@@ -63,7 +63,7 @@ impl FileReader {
         Node::parse(bytes.into(), pointer.offset()).map_err(|reason| self.damaged(pointer, reason))
     }
 
-    /// Puts an inner node that was just written into the cache, for the next walk.
+    /// Puts an inner node into the cache after it was appended, for the next walk.
     pub(crate) fn remember(&self, pointer: &Pointer, bytes: &[u8]) {
         if let Ok(node) = Node::parse(bytes.into(), pointer.offset()) {
             self.cache.insert(self.number, pointer, Arc::new(node));

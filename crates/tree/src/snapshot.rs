@@ -163,8 +163,8 @@ impl TreeSnapshot {
         Range::new(self.clone(), tree, from, to, direction)
     }
 
-    /// The entries in which a tree differs from its earlier state `old`. What the two states share is not
-    /// read.
+    /// The entries in which a tree differs from its earlier state `old`. The number of nodes read is in
+    /// proportion to those that were written between the two states.
     ///
     /// # Panics
     /// If `old` is a state of another file.
@@ -224,8 +224,8 @@ impl TreeSnapshot {
         sums
     }
 
-    /// Reads a blob by the pointer that [`Checkpoint::put_blob`](crate::Checkpoint::put_blob) returned for
-    /// this file.
+    /// Reads a blob by the pointer that `put_blob` of [`Checkpoint`](crate::Checkpoint) or
+    /// [`Builder`](crate::Builder) returned for this file.
     ///
     /// # Errors
     /// I/O errors, and damage if the bytes do not match the checksum in the pointer.

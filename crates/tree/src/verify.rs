@@ -15,7 +15,7 @@ pub struct Report {
     pub node_bytes: u64,
     /// Entries in those of them that are leaves.
     pub entries: u64,
-    /// Number of damaged places.
+    /// Number of errors that were reported.
     pub damaged: u64,
 }
 

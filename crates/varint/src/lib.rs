@@ -19,7 +19,7 @@ pub fn put(out: &mut Vec<u8>, mut number: u64) {
     out.push(number as u8);
 }
 
-/// The bytes that [`put`] appends for a number: 1 to 10.
+/// How many bytes [`put`] appends for a number: 1 to 10.
 #[inline]
 pub fn len(number: u64) -> usize {
     let bits = 64 - (number | 1).leading_zeros() as usize;

@@ -5,7 +5,8 @@
 //! What it is not: able to replace anything: a key that is there already is an error of the source.
 //!
 //! Invariants
-//! - `settle` adds the bytes of new entries to the totals; the entries count when the slot is unlocked.
+//! - `settle` adds the bytes of new entries to the totals. The numbers of keys are added when the slot is
+//!   unlocked.
 
 use crate::entry::Entry;
 use crate::expiry::Item;
@@ -53,7 +54,7 @@ impl<'k> Filling<'k> {
         true
     }
 
-    /// The slot, to apply effects to it.
+    /// Lets `run` apply effects to the slot.
     pub(crate) fn with_guard<R>(&mut self, run: impl FnOnce(&mut SlotGuard<'k>) -> R) -> R {
         self.settle();
         let result = run(&mut self.guard);

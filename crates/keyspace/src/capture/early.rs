@@ -7,7 +7,7 @@
 //! Invariants
 //! - A slot whose moment was taken early keeps its capture until the walk takes the capture over or the
 //!   snapshot ends. The next snapshot finds none.
-//! - The set is locked under the lock of a slot, never the other way round.
+//! - The set may be locked under the lock of a slot, but no slot is locked under the lock of the set.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -81,10 +81,10 @@ impl Keyspace {
 
 impl LockedSlots<'_> {
     /// To be called before a record with these Moves is applied, each from a slot to another. If the
-    /// destination is captured already and the source is not, this takes the moment of the source now;
-    /// otherwise the snapshot in progress would lack the value in both slots. Only a server that applies the
-    /// records of a leader calls this; others ask [`Keyspace::may_move`] instead. A value that then moves is
-    /// copied for the snapshot, which takes time in proportion to its size.
+    /// destination is captured already and the source is not, this takes the moment of the source now: taken
+    /// after the Move, the source would lack the value, and so would the captured destination. Only a server
+    /// that applies the records of a leader calls this; others ask [`Keyspace::may_move`] instead. A value
+    /// that then moves is copied for the snapshot, which takes time in proportion to its size.
     ///
     /// # Panics
     /// If the source of a Move is not locked.

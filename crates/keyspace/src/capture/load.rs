@@ -42,7 +42,8 @@ pub enum LoadError {
     /// A row whose payload is no value of its type, or an effect on a key with a value of another type.
     #[error("a value in slot {0} is none of its type")]
     Payload(SlotId),
-    /// A row of a key that is there already.
+    /// A row of a key that is there already. Not noticed for a row that exceeds a packed limit: its Put
+    /// replaces the key.
     #[error("a key comes twice in slot {0}")]
     KeyInUse(SlotId),
     /// The stream ends inside an effect, a row or a head.
@@ -50,7 +51,7 @@ pub enum LoadError {
     CutShort(SlotId),
 }
 
-/// Loads one stream, piece by piece. The slots in it are empty before.
+/// Loads one stream, piece by piece. The slots in it must be empty before.
 pub struct Loader<'k> {
     keyspace: &'k Keyspace,
     clock: AccessClock,
@@ -185,7 +186,7 @@ impl<'k> Loader<'k> {
         if hash.slot() == slot { Ok(hash) } else { Err(LoadError::ForeignKey(slot)) }
     }
 
-    /// Begins the slot of a head. `bytes` is the number of bytes behind the head in what is loaded now.
+    /// Begins the slot of a head. `bytes` is the number of bytes that follow the head in what is loaded now.
     fn enter(&mut self, head: &[u8; HEAD_BYTES], bytes: usize) -> Result<SlotGuard<'k>, LoadError> {
         let [_, slot @ .., k0, k1, k2, k3] = head;
         let (number, lsn) = slot.split_at(2);

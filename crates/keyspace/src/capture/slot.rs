@@ -1,19 +1,22 @@
-//! The capture of one slot: the part that is not captured yet, under the slot's lock.
+//! The capture of one slot: what is still to be captured. It lies in the slot, under the slot's lock.
 //!
 //! What it is: a walk over the entries of the slot in the order of their positions. An entry that is about to
 //! change before the walk has come to it is captured then, ahead of the walk. A key that is about to be added
 //! ahead of the walk is noted, so that the walk skips it. A long list is shared. Another big collection gets
 //! a capture of its own; it, and a long string, are captured step by step after the end of the walk. If such
-//! a value leaves its key before, the entry goes to the capture as it is, which frees it without the lock.
+//! a value is removed or replaced before it is captured completely, the capture takes its entry over, and
+//! frees the entry later without the lock.
 //! What it is not: the decision how much is done under one lock (see `Capture`).
 //!
 //! Invariants
 //! - Before a key of the slot changes, `about_to_change` is called; when a table is removed or swapped with
 //!   another, `detach_table` or `swap` is called under the same lock. So everything ahead of the walk is as
-//!   it was when the capture began.
-//! - The stream names the keys and databases of the moment at which the capture began, even if they are gone.
-//! - A large value that is being captured is at a key of this slot or detached from it. Only two changes copy
-//!   the rest of it at once: a Move of a big collection to another slot, and an edit of a long string.
+//!   it was when the capture began, unless it was captured or noted.
+//! - The stream has the names of keys and the numbers of databases as they were when the capture began, even
+//!   if a value has another key or database since.
+//! - A large value that is being captured is at a key of this slot, or its entry is kept here. Only three
+//!   changes copy it, or its rest, at once: a Move of a big collection to another slot, a Move of a long
+//!   string, and an edit of a long string.
 
 use std::collections::{HashSet, VecDeque};
 
@@ -66,7 +69,7 @@ struct Walk {
     from: u32,
 }
 
-/// The location of the entries of a database that the walk has not left.
+/// Where the walk finds the entries of one database.
 struct Source {
     place: TablePlace,
     /// Keys that were captured ahead of the walk, or are new.
@@ -112,7 +115,7 @@ enum Place {
 enum Progress {
     /// How many bytes of a string are in the stream.
     String(usize),
-    /// Whether the stream has nothing of the collection.
+    /// Whether the stream has nothing of the collection yet.
     Collection { is_new: bool },
 }
 
@@ -486,7 +489,7 @@ impl Progress {
     }
 }
 
-/// Whether an entry is captured step by step.
+/// Whether the value of an entry is too large to go into the stream at once.
 fn is_large(entry: EntryRef<'_>) -> bool {
     entry.is_big() || is_long_string(entry)
 }

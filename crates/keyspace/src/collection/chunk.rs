@@ -7,8 +7,8 @@
 //!
 //! # Layout
 //! Each element is its encoding (see `element`) and then the length of that encoding, so that the previous
-//! element can be found: groups of 7 bits, the most significant first, with the top bit set in all but the
-//! first, because they are read backwards. A **packed list** has the number of its elements in front, in
+//! element can be found. That length is in groups of 7 bits, the most significant first, with the top bit set
+//! in all but the first: it is read backwards. A **packed list** has the number of its elements in front, in
 //! `HEADER_LEN` bytes, little-endian.
 //!
 //! Invariants

@@ -3,8 +3,9 @@
 //! What it is: an encoding in which integers take one to nine bytes and other strings their length and their
 //! bytes. Every byte string has exactly one encoding, so two elements are equal exactly when their encodings
 //! are, and looking for one is comparing bytes.
-//! What it is not: verified at every read. Decoding trusts the bytes. Snapshots and the log also hold them,
-//! in packed collections and in blocks of streams; what comes from there is verified once ([`checked_len`]).
+//! What it is not: verified at every read. Decoding trusts the bytes. Snapshots and the log also hold encoded
+//! elements, in packed collections and in blocks of streams; what comes from there is verified once
+//! ([`checked_len`]).
 //!
 //! # Encoding
 //! | first byte | then | element |
@@ -237,9 +238,9 @@ pub(crate) struct Checked {
     pub(crate) string_bytes: usize,
 }
 
-/// The bytes of an element's encoding in two parts, by its first byte: the head (the first byte, and the
-/// length or the integer) and the tail (the string). Zeros if the first byte does not determine them. This
-/// is a table, because the processor would mispredict branches: the elements follow no pattern.
+/// For each first byte of an encoding, how many bytes its two parts have: the head (the first byte, and the
+/// length or the integer) and the tail (the string). Zeros if the first byte does not tell. This is a table,
+/// because the processor would mispredict branches: the elements follow no pattern.
 const SHAPES: [(u8, u8); 256] = {
     let mut shapes = [(0, 0); 256];
     let mut first = 0;
@@ -310,7 +311,7 @@ fn wide_integer(packed: &[u8]) -> i64 {
     }
 }
 
-/// The integer at the start of `packed`; `None` if the element there is another string.
+/// The integer at the start of `packed`; `None` if the element there is no integer.
 #[inline]
 pub(crate) fn decode_integer(packed: &[u8]) -> Option<i64> {
     let first = packed[0];

@@ -12,8 +12,8 @@
 //! is four bytes for hundreds of fields.
 //!
 //! Invariants
-//! - Every slot of the directory names the segment whose prefix the slot's index starts with. Every segment
-//!   is named by a slot.
+//! - Every number in the directory is that of the segment whose prefix the number's index starts with. The
+//!   number of every segment is in the directory.
 //! - An entry stays at its address until it is removed or its own size class changes, whatever happens to
 //!   other fields: splits, merges and rebuilds move pointers only.
 //! - Two buddies (segments that a split made) together hold at least `MERGED_LEN_MIN` fields.
@@ -52,7 +52,7 @@ const SEGMENT_LEN_MAX: usize = if cfg!(miri) { 24 } else { 512 };
 /// Two buddies that together have fewer fields than this merge.
 const MERGED_LEN_MIN: usize = SEGMENT_LEN_MAX / 4;
 
-/// The directory doubles only if the map has at least this many fields for each slot of the directory. With
+/// The directory doubles only if the map has at least this many fields for each number in the directory. With
 /// evenly distributed hashes, there are more; if all hashes are equal, a segment grows instead of the
 /// directory.
 const DIRECTORY_SHARE_MIN: usize = if cfg!(miri) { 1 } else { 16 };
@@ -121,8 +121,8 @@ impl FieldMap {
         self.segment(hash).get(hash, field)
     }
 
-    /// Starts loading the entries of fields, as many as are given but no more than [`FETCHED_MAX`]: all
-    /// misses of one level of the structure together.
+    /// Starts loading the entries of the first [`FETCHED_MAX`] of these fields, level by level of the
+    /// structure: the cache misses of one level then overlap.
     pub(crate) fn prefetch<'f>(&self, fields: impl Iterator<Item = &'f [u8]>) {
         let hashes: SmallVec<[u64; FETCHED_MAX]> =
             fields.take(FETCHED_MAX).map(|field| self.hasher.hash(field)).collect();
@@ -215,8 +215,8 @@ impl FieldMap {
 
     #[inline]
     fn directory_index(&self, hash: u64) -> usize {
-        // The shift is made in two steps, because with a directory of one slot it is 64 bits, which one step
-        // cannot shift.
+        // The shift is made in two steps, because with a directory of one number it is 64 bits, which one
+        // step cannot shift.
         (hash >> 1 >> (63 - self.directory_depth())) as usize
     }
 

@@ -190,7 +190,7 @@ impl LongList {
     }
 
     /// The chunk in which the element at `index` is, and the element's index in the chunk. `index` may be the
-    /// number of elements: then the index in the chunk is 0.
+    /// number of elements: the result is then the number of chunks, and 0.
     #[inline]
     fn locate(&self, index: usize) -> (usize, usize) {
         if index <= self.len / 2 {

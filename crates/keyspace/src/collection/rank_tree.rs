@@ -1,11 +1,11 @@
 //! Rank trees: the order of one big sorted set.
 //!
 //! What it is: a B+tree of (score, member), ordered by score and then by the bytes of the member, in which
-//! every inner node knows how many items lie below each child. So an item has a rank, a rank has an item, and
-//! both take one way down; items with neighbouring ranks lie side by side in memory. What it is not: a set.
-//! Members are small copies (in production: addresses of entries); the tree neither owns nor frees them and
-//! does not find an item by its member alone. The owner of the tree keeps the members alive and unchanged,
-//! looks up their scores, and inserts an item only if it is absent.
+//! every inner node knows how many items lie below each child. So one walk from the root to a leaf finds the
+//! rank of an item, or the item of a rank. Items with neighbouring ranks lie side by side in memory. What it
+//! is not: a set. Members are small copies (in production: addresses of entries); the tree neither owns nor
+//! frees them and does not find an item by its member alone. The owner of the tree keeps the members alive
+//! and unchanged, looks up their scores, and inserts an item only if it is absent.
 //!
 //! A search takes a score and a member and returns a rank; nodes are changed by rank. A search compares all
 //! scores of a node, without a branch: the processor then loads the cache lines of the node together, while
@@ -208,9 +208,9 @@ impl<M: Member> RankTree<M> {
         Range::new(self, ranks)
     }
 
-    /// The number of items that `count` counts in the whole tree, and the leaf and the index in it at which
-    /// they end. In any sorted run of items, `count` must count items from the first on. The index is 0 only
-    /// if `count` counts no item.
+    /// Finds how many items of the whole tree `count` would count. Of any ascending items that it is given,
+    /// `count` must count a beginning. Returns the number, and where the counted items end: the leaf, and the
+    /// index in it, which is 0 only if none is counted.
     #[inline]
     fn seek(&self, count: impl Fn(&[Item<M>]) -> usize) -> (usize, &[Item<M>], usize) {
         let (mut node, mut start) = (&self.root, 0);
@@ -254,8 +254,8 @@ impl<M: Member> RankTree<M> {
         }
     }
 
-    /// Inserts an item that belongs at this rank. It goes down the tree once: a full node on the way is
-    /// split, or moves items to a neighbour, before its child is visited.
+    /// Inserts an item that belongs at this rank, in one walk from the root: a full node is split, or moves
+    /// items to a neighbour, before it is entered.
     fn insert_at(&mut self, mut rank: usize, item: Item<M>) {
         let appends = rank == self.len;
         if self.root.is_full() {

@@ -1,8 +1,8 @@
 //! Streams: entries in the order of their ids, and the groups that read them.
 //!
-//! What it is: entries packed into blocks, in an ordered map by the id of their first entry; groups with
-//! their pending entries; the changes that effects make to these; and the view that reads them. What it is
-//! not: commands on streams; nor ever a part of its entry: even a short stream is a structure of its own.
+//! What it is: entries packed into blocks, in an ordered map by base id (see below); groups with their
+//! pending entries; the changes that effects make to these; and the view that reads them. What it is not:
+//! commands on streams; nor ever a part of its entry: even a short stream is a structure of its own.
 //!
 //! ```text
 //! Stream: head | BTreeMap: id -> Block (up to 100 entries, 4 KiB) | BTreeMap: name -> Group
@@ -49,7 +49,7 @@ use group::Group;
 /// Bytes of memory of a block in the map, not counting its entries.
 const BLOCK_BYTES: usize = 90;
 
-/// The counters and ids of the entries that a stream had. Clients can also set them.
+/// The ids and the counter of a stream that outlive its entries. Clients can also set them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct StreamHead {
     /// The id of the last entry that was added, even if it was removed. The id of the next entry must be
@@ -82,7 +82,7 @@ impl Stream {
         size_of::<Stream>() + self.block_bytes + self.group_bytes
     }
 
-    /// Adds an entry if its id is above all earlier ids; returns whether it was added.
+    /// Adds an entry if its id is above the last id of the head; returns whether it was added.
     fn add(&mut self, id: StreamId, pairs: Items<'_>) -> bool {
         if id <= self.head.last_id {
             return false;
@@ -108,8 +108,8 @@ impl Stream {
         true
     }
 
-    /// Adds the entries of a block, and returns their number. Adds no entry, and returns 0, if existing
-    /// entries lie in the block's range of ids, or an id is above the last id of the head.
+    /// Adds the entries of a block, and returns their number. Adds no entry, and returns 0, if the block's
+    /// range of ids overlaps that of an existing block, or an id is above the last id of the head.
     fn add_block(&mut self, block: StreamBlock<'_>) -> usize {
         let (base, last) = (block.base(), block.entries().last().map_or(StreamId::MAX, |entry| entry.id));
         if last > self.head.last_id {
@@ -211,8 +211,9 @@ impl Stream {
         true
     }
 
-    /// Changes a group and keeps the count of bytes; `None` if no group has this name. `change` gets a
-    /// function to which it must pass each run before it changes the run: a capture copies it.
+    /// Changes a group and updates the count of bytes; `None` if no group has this name. `change` gets a
+    /// function to which it must pass each run before it changes the run, so that a capture in progress can
+    /// copy the run.
     fn change_group<R>(
         &mut self,
         name: &[u8],

@@ -303,7 +303,7 @@ impl ItemsBuf {
         self.bytes.clear();
     }
 
-    /// Bytes that an effect takes for these items, without their number.
+    /// Bytes that an effect takes for these items, without the count of items.
     pub fn size_bytes(&self) -> usize {
         self.bytes.len()
     }
@@ -353,7 +353,7 @@ impl ScoredItemsBuf {
         self.bytes.clear();
     }
 
-    /// Bytes that an effect takes for these items, without their number.
+    /// Bytes that an effect takes for these items, without the count of items.
     pub fn size_bytes(&self) -> usize {
         self.bytes.len()
     }

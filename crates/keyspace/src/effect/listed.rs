@@ -1,7 +1,7 @@
-//! Lists of records of numbers that an effect on a stream carries: ids, deliveries.
+//! Lists of tuples of numbers that an effect on a stream carries: ids, deliveries.
 //!
 //! What it is: lists that, like [`Items`](super::Items), are borrowed from a command or from the bytes of a
-//! log record; and the encoding of a record, which is its numbers one after the other. What it is not: a list
+//! log record; and the encoding of a tuple, which is its numbers one after the other. What it is not: a list
 //! of byte strings.
 
 use std::fmt;
@@ -11,21 +11,21 @@ use super::codec::{Encode, Reader, Writer};
 use super::items::EncodedItems;
 use crate::collection::{ConsumerTimes, Delivery, GroupPosition, StreamHead, StreamId};
 
-/// A record of numbers.
+/// A tuple of numbers.
 pub trait Listable: Copy + Eq + fmt::Debug {
-    /// Calls `visit` with the numbers of the record, in order.
+    /// Calls `visit` with the numbers of the tuple, in order.
     fn visit(&self, visit: &mut dyn FnMut(u64));
 
-    /// Makes the record from the numbers that `next` returns.
+    /// Makes the tuple from the numbers that `next` returns.
     ///
     /// # Errors
-    /// The error of `next`, or an error if the numbers do not form a record.
+    /// The error of `next`, or an error if the numbers do not form a tuple.
     fn make(next: &mut dyn FnMut() -> Result<u64, EffectError>) -> Result<Self, EffectError>;
 }
 
-/// Reading a record.
+/// Reading a tuple.
 pub(crate) trait Coded: Listable {
-    /// Reads one record.
+    /// Reads one tuple.
     fn read(reader: &mut Reader<'_>) -> Result<Self, EffectError> {
         Self::make(&mut || reader.number())
     }
@@ -107,17 +107,17 @@ fn one_more(number: Option<u64>) -> u64 {
     number.map_or(0, |number| number.saturating_add(1))
 }
 
-/// Records, one after the other.
+/// Tuples, one after the other.
 #[derive(Clone, Copy)]
 pub enum Listed<'a, T> {
-    /// The records where they lie in a command.
+    /// The tuples where they lie in a command.
     Slices(&'a [T]),
-    /// Encoded records one after the other, as a log record holds them.
+    /// Encoded tuples one after the other, as a log record holds them.
     Encoded(EncodedItems<'a>),
 }
 
 impl<'a, T: Listable> Listed<'a, T> {
-    /// The number of records.
+    /// The number of tuples.
     pub const fn len(&self) -> usize {
         match self {
             Listed::Slices(slices) => slices.len(),
@@ -130,7 +130,7 @@ impl<'a, T: Listable> Listed<'a, T> {
         self.len() == 0
     }
 
-    /// The records in order.
+    /// The tuples in order.
     pub fn iter(&self) -> impl Iterator<Item = T> + use<'a, T> {
         let (slices, mut encoded): (&'a [T], _) = match *self {
             Listed::Slices(slices) => (slices, EncodedItems { count: 0, bytes: &[] }),

@@ -24,7 +24,7 @@ impl<'a> Iter<'a> {
         Iter { rest, excess }
     }
 
-    /// The bytes from the next element on.
+    /// Takes the next element off the front. Returns the bytes from its start on.
     #[inline]
     pub(in crate::collection) fn next_encoding(&mut self) -> Option<&'a [u8]> {
         if self.rest.len == self.excess {
@@ -35,7 +35,7 @@ impl<'a> Iter<'a> {
         Some(body)
     }
 
-    /// The encoding of the last element.
+    /// Takes the last element off the end. Returns its encoding.
     #[inline]
     pub(in crate::collection) fn next_back_encoding(&mut self) -> Option<&'a [u8]> {
         if self.rest.len == self.excess {

@@ -2,7 +2,7 @@
 //!
 //! What it is: a walk over the segments in the order of hashes. A segment that is about to change before its
 //! turn is captured then, ahead of the walk, as a whole; so a change during a capture copies one segment, or
-//! two that it merges, and each once.
+//! those that it merges. Each is copied once.
 //! What it is not: aware of where the copies go (see `capture`).
 //!
 //! Invariants

@@ -55,8 +55,9 @@ impl FieldMap {
         self.deadlines.as_ref().map_or(0, |deadlines| deadlines.expiring)
     }
 
-    /// The time before which no field expires, except fields that `expired_fields` has listed; `None` if no
-    /// other field has a deadline. The time may be too early; `expired_fields` corrects it when it has come.
+    /// The time before which no field expires, except fields that `expired_fields` has listed; `None` only if
+    /// no other field has a deadline. The time may be too early; `expired_fields` corrects it when it has
+    /// come.
     #[inline]
     pub(crate) fn next_deadline_ms(&self) -> Option<u64> {
         Some(self.deadlines.as_ref()?.heap.first()?.deadline_ms)

@@ -70,8 +70,8 @@ impl Segment {
         self.depth.into()
     }
 
-    /// The smallest hash of the segment that this one was split from, or would merge with; `None` if this
-    /// segment is the whole map.
+    /// The smallest hash of the other half of the split that made this segment, with which it would merge;
+    /// `None` if this segment is the whole map.
     pub(super) fn buddy(&self) -> Option<u64> {
         (self.depth > 0).then(|| self.first() ^ 1 << (64 - self.depth))
     }
@@ -156,7 +156,8 @@ impl Segment {
         *self = whole;
     }
 
-    /// Appends fields that are due until `fields` has `end`, and returns the first deadline of the others.
+    /// Appends fields that are due, until `fields` has `end` elements. Returns the first deadline of the
+    /// fields that were not appended, `NEVER` if none has one.
     pub(super) fn list_due(&self, now_ms: u64, end: usize, fields: &mut Vec<Vec<u8>>) -> u64 {
         let mut first_ms = NEVER;
         for (_, entry) in self.table.expiring_entries() {
@@ -169,8 +170,8 @@ impl Segment {
         first_ms
     }
 
-    /// Updates `next_deadline_ms` after a change of a field that now has this deadline; `None` if it has
-    /// none.
+    /// Updates `next_deadline_ms` after a change of a field that now has this deadline; `None` if the field
+    /// has none or is gone.
     #[inline]
     fn note_deadline(&mut self, expire_at_ms: Option<u64>) {
         match expire_at_ms {

@@ -18,9 +18,9 @@ use prng::Prng;
 use crate::random;
 use crate::table::POSITION_END;
 
-/// Cursors are the upper 48 bits of hashes. A range ends at the end of an `h16` of a segment, and a prefix
-/// and an `h16` have at most `DEPTH_MAX` + 16 bits. More bits could exceed the 53 bits in which some clients
-/// keep numbers.
+/// Cursors are the upper 48 bits of hashes. That is enough: a range ends at the end of an `h16` of a segment,
+/// and a prefix and an `h16` have at most `DEPTH_MAX` + 16 bits. More bits could exceed the 53 bits in which
+/// some clients keep numbers.
 const CURSOR_SHIFT: u32 = 16;
 /// The bits of a position in a segment that come after `h16`.
 const BELOW_H16: u64 = (1 << 48) - 1;
@@ -59,8 +59,9 @@ impl FieldMap {
         }
     }
 
-    /// Visits all entries with a hash in a range that starts at `start` and ends at the end of a bucket,
-    /// rounded up to a whole `h16`, or of the segment. Returns the end of the range, or 0 for the last range.
+    /// Visits all entries with a hash in a range from `start` on. The range ends where a bucket ends, rounded
+    /// up to a whole `h16`, but at the end of the segment at the latest. Returns the end of the range; 0 for
+    /// the last range.
     fn visit_from<'m>(&'m self, start: u64, mut visit: impl FnMut(EntryRef<'m>)) -> u64 {
         let segment = self.segment(start);
         let position = start << segment.depth();

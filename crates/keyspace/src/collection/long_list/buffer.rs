@@ -27,7 +27,8 @@ const COUNT_BYTES: usize = size_of::<usize>();
 /// 8 KiB that Redis has by default.
 pub(super) const BODY_BYTES_MAX: usize = (8 << 10) - COUNT_BYTES;
 
-/// The minimum memory of a buffer that is pushed to.
+/// The minimum memory of a chunk that begins with one small element, so that more fit. `shrink` does not go
+/// below it.
 pub(super) const CAPACITY_MIN: usize = 128 - COUNT_BYTES;
 
 /// The memory of one chunk. A clone shares the memory, at the cost of a reference count.
@@ -52,7 +53,7 @@ impl Buffer {
         Buffer::new(&item.parts(), 1, capacity, room_in_front)
     }
 
-    /// A buffer without more room than a size class has.
+    /// A buffer with these elements, and with no more room than the size class brings.
     pub(super) fn of_chunk(chunk: Chunk<'_>) -> Self {
         Buffer::new(&[chunk.body()], chunk.len(), memory_class(chunk.body().len()), 0)
     }
@@ -153,8 +154,8 @@ impl Buffer {
         tail
     }
 
-    /// Replaces the elements in `range` by `item`, if there is one; the caller has checked that the chunk
-    /// does not become too long.
+    /// Replaces the elements in `range` by `item`, or removes them if there is no item. The caller has
+    /// checked that the chunk does not become too long.
     pub(super) fn splice(&mut self, range: Range<usize>, item: Option<&Item<'_>>) {
         let span = self.chunk().span(range.clone());
         let (inserted_len, parts) = item.map_or((0, [&[][..]; 3]), |item| (item.len(), item.parts()));
@@ -212,8 +213,8 @@ impl Buffer {
         }
     }
 
-    /// Makes room at `end` by moving the body within the memory, if it is then at most half full, or by
-    /// taking more memory; `false` if the buffer has the maximum of memory.
+    /// Makes room for `needed` bytes at `end`. If they and the body fill at most half of the memory, the body
+    /// is moved within it; otherwise the buffer gets more memory. `false` if it has the maximum of memory.
     #[cold]
     fn make_room(&mut self, end: End, needed: usize) -> bool {
         let body_len = self.body_len();

@@ -38,7 +38,7 @@ use crate::effect::{Items, Reader};
 const ENTRIES_MAX: u32 = 100;
 /// The maximum bytes of a block with several entries; with its two counters it takes 4,096 bytes of memory.
 const BYTES_MAX: usize = 4096 - COUNTERS_BYTES;
-/// Counters in front of the shared bytes.
+/// Bytes of the two reference counters in front of shared bytes.
 const COUNTERS_BYTES: usize = 2 * size_of::<usize>();
 
 /// The bytes of a valid block: they were verified, or written by this module.
@@ -120,8 +120,8 @@ fn verify_entry(body: &[u8], base: StreamId, fields: Option<u64>) -> Option<Stre
 pub(super) struct Block {
     bytes: Bytes,
     entries: u32,
-    /// The number of the capture that has the block; for a newer block, the number of the last capture
-    /// when the block was made.
+    /// The number of the last capture that has copied the block or, if none has, of the last capture that was
+    /// begun before the block was made.
     pub(super) captured: u32,
 }
 
@@ -195,7 +195,7 @@ impl Block {
             values_len += value.len();
             has_names = has_names && names.next().is_some_and(|own| own == name);
         }
-        // An entry that probably does not fit is not written first.
+        // An entry that probably does not fit is refused before it is written.
         if self.bytes.len() + names_len + values_len >= BYTES_MAX {
             return false;
         }

@@ -1,9 +1,9 @@
 //! Capturing a stream while it changes, in bounded steps.
 //!
-//! What it is: the head, the groups and the consumers are copied when the capture begins, as XINFO also
-//! copies them all at once. Then a walk copies block after block and, group after group, run after run of
-//! pending entries. A block or run that is about to change before its turn is copied then; if it leaves the
-//! stream, it is kept. What it is not: aware of where the copies go (see `crate::capture`).
+//! What it is: the head, the groups and the consumers are copied at once when the capture begins, which takes
+//! about as long as an XINFO of them. Then a walk copies block after block and, group after group, run after
+//! run of pending entries. A block or run that is about to change before its turn is copied then; if it
+//! leaves the stream, it is kept. What it is not: aware of where the copies go (see `crate::capture`).
 //!
 //! Invariants
 //! - Blocks and runs carry the number of the capture that has them. Blocks and runs that are made during a

@@ -42,8 +42,8 @@ pub struct Delivery {
 /// The times of a consumer's last actions.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct ConsumerTimes {
-    /// The Unix time in milliseconds at which the consumer was made or last requested entries. Requests that
-    /// got no entry may be left out for a second.
+    /// The Unix time in milliseconds at which the consumer was made or last requested entries. A request that
+    /// got no entry is not noted if this time is less than a second old.
     pub seen_ms: u64,
     /// The Unix time in milliseconds at which the consumer last got an entry; `None` if it never got one.
     pub active_ms: Option<u64>,
@@ -163,7 +163,7 @@ impl Group {
         })
     }
 
-    /// Removes the pending entries for good.
+    /// Takes all pending entries out, because the group is removed.
     pub(super) fn take_runs(&mut self) -> impl Iterator<Item = Run> + use<> {
         std::mem::take(&mut self.pending).into_runs()
     }

@@ -1,8 +1,8 @@
 //! Pending entries: delivered by a group and not acknowledged, in the order of ids.
 //!
-//! What it is: deliveries in short sorted runs, which are found by their first id, so that a change touches
-//! one run, and a capture copies one run at a time. What it is not: an index by consumer. Each consumer has
-//! its own index (see `group`).
+//! What it is: deliveries in short sorted runs, which are found by id, so that a change touches one run, and
+//! a capture copies one run at a time. What it is not: an index by consumer. Each consumer has its own index
+//! (see `group`).
 //!
 //! Invariants
 //! - No run is empty or longer than `RUN_LEN_MAX`. The key of a run in the map is at most its first id, and
@@ -37,7 +37,8 @@ pub(super) struct Pending {
 #[derive(Clone, Debug)]
 pub(super) struct Run {
     pub(super) entries: Vec<Pending>,
-    /// The number of the capture that has the run, as in a `Block`.
+    /// As in a `Block`: the number of the last capture that has copied the run or, if none has, of the last
+    /// capture that was begun before the run was made.
     pub(super) captured: u32,
 }
 
@@ -101,7 +102,7 @@ impl PendingMap {
         self.len += 1;
         let is_last = at == run.entries.len();
         if is_last && at >= RUN_LEN_MAX {
-            // A new run begins behind a full one, which stays as it is: most entries are added at the end.
+            // A new run begins after a full one, which is not split: most entries are added at the end.
             self.runs.insert(id, Run { entries: vec![pending], captured });
             return None;
         }
