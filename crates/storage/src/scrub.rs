@@ -24,13 +24,13 @@ const TRIES: usize = 3;
 /// A file that cannot be read back.
 #[derive(Debug)]
 pub enum Finding {
-    /// The control file is damaged or missing. The log still has its contents in memory:
+    /// The control file is damaged or missing, or cannot be read. The log still has its contents in memory:
     /// [`Log::restore_control`] writes it again.
     Control(Error),
-    /// The log is damaged; a new snapshot makes the damaged part dispensable. Or the directory of the
-    /// snapshots cannot be listed.
+    /// The log is damaged or cannot be read; a new snapshot makes that part dispensable. Or the directory of
+    /// the snapshots cannot be listed.
     Log(Error),
-    /// A snapshot is damaged.
+    /// A snapshot is damaged or cannot be read.
     Snapshot {
         /// The LSN at which the snapshot begins.
         begin_lsn: Lsn,

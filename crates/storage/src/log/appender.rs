@@ -71,8 +71,8 @@ impl Appender {
     ///
     /// A payload above 1 MiB (or a quarter of a smaller ring) is appended as a chain of parts, of which all
     /// but the last are published before this returns. Waits only if the ring is full, which admission
-    /// ([`Log::admit`]) prevents for ordinary records; flushing does not need the caller's locks, so the wait
-    /// ends, on a full disk when there is room again.
+    /// ([`Log::admit`]) prevents for ordinary records. The wait ends, because flushing does not need the
+    /// caller's locks; on a full disk it ends when there is room again.
     ///
     /// # Errors
     /// [`Error::Poisoned`], or the failure of a flush on this thread that made space in the ring: the record

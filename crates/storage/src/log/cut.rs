@@ -1,4 +1,4 @@
-//! Cuts off the end of a log that has diverged from the log it mirrors, before it is recovered.
+//! Before a log is recovered: cuts off its end, if it has diverged there from the log that it mirrors.
 //!
 //! The caller has found the point of divergence by comparing with the other log.
 //!

@@ -152,7 +152,7 @@ impl LogReader {
         if self.vouched() <= end {
             return self.classify(stop).map(Err);
         }
-        // Only the first batch of all is known to have the number 0.
+        // Without a predecessor, the number of the next batch is known only at the very first position: 0.
         let number = self.before().next_batch_number.or((end == Lsn::ZERO).then_some(0));
         let closed_before = self.before().closed_at_ms;
         let mut found = None;
