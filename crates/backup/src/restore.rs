@@ -165,8 +165,9 @@ pub struct Restored {
     pub ack_replicas: u64,
 }
 
-/// Restores from `source`. The end of its log is known to be the server's state at the time `known_until_ms`.
-/// `dir` must be locked, and the source as well unless it is a backup.
+/// Restores from `source` into `dir`. If `known_until_ms` is given, the end of the source's log is known to
+/// be the state of its server at that time. `dir` must be locked, and the source as well unless it is a
+/// backup.
 ///
 /// # Errors
 /// [`RestoreError`].

@@ -60,7 +60,7 @@ pub struct Session {
 pub struct Acks {
     replicas: Vec<(Session, Acked)>,
     sessions: u64,
-    /// The end of a batch of the leader's epoch; nothing is committed before it.
+    /// The end of a batch of the leader's epoch: the commit position does not rise until it can rise to here.
     floor: Lsn,
     commit: Lsn,
 }
@@ -71,9 +71,9 @@ impl Acks {
         Acks { floor, ..Acks::default() }
     }
 
-    /// Restarts without replicas, because a leader begins to wait for replicas. `committed` was committed
-    /// without them; nothing after it is before `floor`, the end of a batch of the leader's epoch. Earlier
-    /// connections remain distinguishable from later ones.
+    /// Restarts without replicas, because a leader begins to wait for replicas. The log up to `committed` was
+    /// committed without them. The commit position stays there until it can rise to `floor`, the end of a
+    /// batch of the leader's epoch. Earlier connections remain distinguishable from later ones.
     pub fn begin_at(&mut self, floor: Lsn, committed: Lsn) {
         *self = Acks { sessions: self.sessions, commit: committed, ..Acks::from(floor) };
     }

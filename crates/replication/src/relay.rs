@@ -250,8 +250,9 @@ impl Relay {
         let mut left = self.options.round_bytes_max;
         while left > 0 && self.position < moment.shippable {
             // A leader makes a change of members only after the previous change is committed, and a follower
-            // that gets the change must know that. Its frame carries the commit position of `moment`, so no
-            // batch is read that may be newer than this position: none after `moment.shippable`.
+            // that gets the change must know that from the commit position in the same frame. This is the
+            // position of `moment`, so batches written since then are not read: none after
+            // `moment.shippable`.
             let Some(chunk) = source.read(left, moment.shippable).map_err(RelayError::Source)? else { break };
             assert_eq!(chunk.start, self.position, "the source follows the relay");
             let bytes = chunk.end.bytes_since(chunk.start);
