@@ -234,9 +234,9 @@ fn is_empty(disk: &dyn Disk, dir: &Path) -> Result<bool, RestoreError> {
     Ok(true)
 }
 
-/// A new log that begins at the first start of a block that is not before `reached`: positions never go back,
-/// so that no record seems older than the data it changes. `reign` is the last reign of the log that the
-/// state comes from.
+/// Creates a log that begins at `reached`, rounded up to a whole block: positions never go back, so that no
+/// record seems older than the data it changes. `reign` is the last reign of the log that the state comes
+/// from.
 fn open_log(place: &Place<'_>, reached: Lsn, reign: u64) -> Result<Log, storage::Error> {
     let start = reached.align_up(env::BLOCK_BYTES as u64);
     let Place { disk, clock, entropy, dir, options, .. } = place.clone();

@@ -1,9 +1,10 @@
 //! A file that keeps room on the disk for small files that must be written although the disk is full: the
-//! vote of a member of a group, and what it writes when another member leads.
+//! vote of a member of a group, and the small files that it replaces when it begins to follow another member.
 //!
 //! ```text
 //! keep: the disk has room -> the file `reserve`, full of zeros
 //! crashsafe::write_atomically: the disk is full -> the file is removed -> once more
+//! a restart within the process: the disk is full -> the file is removed -> the room is measured again
 //! ```
 //!
 //! What it is not: a promise. Whatever else writes to the disk may take the room once the file is removed.

@@ -97,8 +97,8 @@ impl Loaded {
 }
 
 /// Loads a snapshot of the data directory `dir` into `keyspace`, which must be empty, and starts the replay
-/// at the begin of the snapshot. Loads on `threads` additional threads; 0 for the calling thread. Without a
-/// snapshot it loads nothing.
+/// at the beginning of the snapshot. Loads on `threads` additional threads; 0 for the calling thread. Without
+/// a snapshot it loads nothing.
 pub(crate) fn load_base(
     recovery: &mut Recovery,
     (disk, dir): (&dyn Disk, &Path),

@@ -394,8 +394,8 @@ impl Log {
         self.shared.truncate_before(kept_from, true)
     }
 
-    /// The last batch boundary at or before `position`; the start of the log if `position` lies in no batch
-    /// that is kept.
+    /// The last batch boundary at or before `position`; the start of the log if [`Log::batch_at`] finds no
+    /// batch there.
     ///
     /// # Errors
     /// I/O errors.
@@ -451,8 +451,9 @@ impl Log {
         Ok(())
     }
 
-    /// Records that documents are saved in files of their own: from now on a directory without those files is
-    /// incomplete. The first call blocks. A frozen log makes the record when it is [adopted](Log::adopt).
+    /// Notes in the control file that documents are saved in files of their own: from now on a directory
+    /// without those files is incomplete. The first call blocks. A frozen log writes the note when it is
+    /// [adopted](Log::adopt).
     ///
     /// # Errors
     /// I/O errors; the next call tries again.
@@ -465,9 +466,9 @@ impl Log {
         self.shared.replace_control(&mut control, noted)
     }
 
-    /// Records that the directory has a file with settings set by clients: from now on, a directory without
-    /// the file is incomplete. The first call blocks. A frozen log makes the record when it is
-    /// [adopted](Log::adopt).
+    /// Notes in the control file that the directory has a file with settings set by clients: from now on, a
+    /// directory without that file is incomplete. The first call blocks. A frozen log writes the note when it
+    /// is [adopted](Log::adopt).
     ///
     /// # Errors
     /// I/O errors; the next call tries again.

@@ -99,8 +99,8 @@ impl Appender {
         payload: &'a [u8],
         is_marked: bool,
     ) -> Result<Pending<'a>, Error> {
-        // If this appender is refused, a later one that locks the same slot is refused as well, because both
-        // see the same flag.
+        // The change of an appender that is refused here is in memory, but not in the log. No later change of
+        // the same slot reaches the log either: its appender locks the slot afterwards, and sees the flag.
         if self.shared.poisoned.load(Ordering::Relaxed) {
             return Err(self.poisoned());
         }

@@ -54,8 +54,8 @@ pub struct Hole {
     pub kind: HoleKind,
     /// The file with the first damage; for [`HoleKind::Chain`], the file in which the record begins.
     pub path: PathBuf,
-    /// Byte offset of that damage or beginning in the file. `lsns` begins earlier if the damaged batch has
-    /// intact records before the damage.
+    /// Byte offset in this file: of the first damage, or of the beginning of the record. `lsns` begins
+    /// earlier if the damaged batch has intact records before the damage.
     pub offset: u64,
     /// Length of the hole in bytes; 0 if it is unknown or counted in another hole.
     pub bytes: u64,
@@ -81,8 +81,8 @@ impl Hole {
 #[derive(Default)]
 pub(super) struct Salvage {
     pub(super) holes: Vec<Hole>,
-    /// The footers of batches after the first hole, at which reading can continue after each hole; `None`
-    /// before the first hole.
+    /// The footers after the beginning of the first hole, without those tried already. After a hole, reading
+    /// continues at the first of their batches that is intact. `None` before the first hole.
     footers: Option<VecDeque<Footer>>,
 }
 
