@@ -213,7 +213,7 @@ fn open_base<T>(
     })
 }
 
-/// The begin of the snapshot to load; `None` to replay the log alone.
+/// The beginning of the snapshot to load; `None` to replay the log alone.
 fn base_of(
     recovery: &Recovery,
     (disk, dir): (&dyn Disk, &Path),

@@ -8,10 +8,10 @@
 //! - A replica counts once, however often it connects: acknowledgements on its older connections are ignored.
 //! - `commit` never goes back, except in [`Acks::begin_at`]: a disconnected replica still has the log that it
 //!   acknowledged.
-//! - Nothing is committed before the first batch of the leader's own epoch, and everything before that batch
-//!   is committed with it. Reason: of two logs, the one whose last batch has the higher epoch counts as
-//!   newer. If replicas had only batches of earlier leaders, a shorter log with a batch of an epoch in
-//!   between could be promoted after this leader, and those batches would be lost.
+//! - By acknowledgements, nothing is committed before the first batch of the leader's own epoch, and
+//!   everything before that batch is committed with it. Reason: of two logs, the one whose last batch has the
+//!   higher epoch counts as newer. If replicas had only batches of earlier leaders, a shorter log with a
+//!   batch of an epoch in between could be promoted after this leader, and those batches would be lost.
 
 use lsn::Lsn;
 

@@ -39,7 +39,7 @@ pub enum Error {
         "the record at lsn {lsn} is longer than any that is written: it is not of this log. Restore it from a backup or a replica"
     )]
     TooLong {
-        /// The LSN of the record, or of the part that is too much.
+        /// The LSN of the record, or of the part with which it becomes too long.
         lsn: Lsn,
     },
     /// The progress callback ended a check early.

@@ -46,7 +46,7 @@ enum Luck {
 /// The random choices of one crash.
 pub(super) struct Lottery<'a> {
     prng: &'a mut Prng,
-    /// The luck of the whole disk; `None` if luck is drawn for each file.
+    /// The luck of the whole disk; `None` if luck is drawn for each file, and once for all names.
     common: Option<Luck>,
 }
 

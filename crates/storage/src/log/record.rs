@@ -1,9 +1,9 @@
 //! The bytes of the log: records. Together with [`footer`](super::footer) this is the only description of the
 //! format.
 //!
-//! The log is one stream of records, each starting at a multiple of 8 bytes. A *batch* is the content of one
-//! disk write: records, then one batch-end record that pads to a multiple of 4096 bytes. Little-endian
-//! throughout.
+//! The log is one stream of records, each starting at a multiple of 8 bytes. A *batch* is what the server
+//! that closed it wrote at once: records, then one batch-end record that pads to a multiple of 4096 bytes.
+//! Little-endian throughout.
 //!
 //! ```text
 //! record
