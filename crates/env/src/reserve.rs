@@ -21,8 +21,8 @@ use crate::{Access, Disk, crashsafe::write_atomically_with};
 pub const NAME: &str = "reserve";
 /// Its size: twice the room for small files that a restart within the process requires.
 pub const BYTES: u64 = 512 << 10;
-/// The file is made only if at least this much is free. Its removal alone frees less, so the file is not made
-/// again at once from the room that it has given back.
+/// The file is made only if at least this much is free. On a full disk, its removal frees less, so the file
+/// is not made again at once from the room that it has given back.
 const FREE_BYTES_MIN: u64 = 4 * BYTES;
 /// The bytes of one write.
 const CHUNK_BYTES: usize = 64 << 10;
