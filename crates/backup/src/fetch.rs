@@ -82,7 +82,7 @@ pub enum BackupError {
     /// The directory holds other files.
     #[error("{} is not empty and holds no backup: choose another directory", .0.display())]
     NotEmpty(PathBuf),
-    /// Another backup into the directory is running, or it cannot be locked.
+    /// Another process uses the directory, or it cannot be locked.
     #[error(transparent)]
     Lock(#[from] env::LockError),
     /// A manifest cannot be read or written.
@@ -102,7 +102,7 @@ pub enum BackupError {
     Damaged {
         /// The damage and its position.
         error: storage::Error,
-        /// The damaged file.
+        /// The damaged file, by its name in a data directory.
         path: PathBuf,
     },
     /// The copied data cannot be verified.

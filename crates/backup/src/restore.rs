@@ -165,8 +165,9 @@ pub struct Restored {
     pub ack_replicas: u64,
 }
 
-/// Restores from `source`. The end of its log is known to be the server's state at the time `known_until_ms`.
-/// `dir` must be locked, and the source as well unless it is a backup.
+/// Restores from `source` into `dir`. If `known_until_ms` is given, the end of the source's log is known to
+/// be the state of its server at that time. `dir` must be locked, and the source as well unless it is a
+/// backup.
 ///
 /// # Errors
 /// [`RestoreError`].
@@ -233,9 +234,9 @@ fn is_empty(disk: &dyn Disk, dir: &Path) -> Result<bool, RestoreError> {
     Ok(true)
 }
 
-/// A new log that begins at the first start of a block that is not before `reached`: positions never go back,
-/// so that no record seems older than the data it changes. `reign` is the last reign of the log that the
-/// state comes from.
+/// Creates a log that begins at `reached`, rounded up to a whole block: positions never go back, so that no
+/// record seems older than the data it changes. `reign` is the last reign of the log that the state comes
+/// from.
 fn open_log(place: &Place<'_>, reached: Lsn, reign: u64) -> Result<Log, storage::Error> {
     let start = reached.align_up(env::BLOCK_BYTES as u64);
     let Place { disk, clock, entropy, dir, options, .. } = place.clone();

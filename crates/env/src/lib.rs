@@ -2,9 +2,9 @@
 //! mappings and process statistics.
 //!
 //! The crate consists of small traits ([`Disk`], [`File`], [`Clock`], [`Entropy`]), each with a real and a
-//! simulated implementation, and of a few parts with only a real implementation (directory lock, ring memory,
-//! `/proc`, the state of a socket). Sockets and threads belong to `server`; file formats and storage policies
-//! belong to the crates above.
+//! simulated implementation, and of parts with only a real implementation, such as the directory lock, ring
+//! memory, `/proc` and the state of a socket. Sockets and threads belong to `server`; file formats and
+//! storage policies belong to the crates above.
 //!
 //! Invariants
 //! - No other crate calls the OS for files, time or randomness (enforced by `clippy.toml`), so a whole server

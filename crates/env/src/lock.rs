@@ -88,7 +88,7 @@ impl DirLock {
         let locks_directory = match directory.try_lock() {
             Ok(()) => true,
             Err(TryLockError::WouldBlock) => return Err(held(path)),
-            // Such a file system is NFS, which locks only files that are open for writing.
+            // NFS refuses this: it locks only files that are open for writing.
             Err(TryLockError::Error(_)) => false,
         };
         // The file is not truncated when it is opened: until the lock is acquired, the file has the pid of

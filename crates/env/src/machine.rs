@@ -1,4 +1,4 @@
-//! Facts about the machine from the kernel, for `sheaf doctor`: memory policy, clock, kinds of file systems.
+//! Facts about the machine from the kernel, for tools: memory policy, clock, kinds of file systems.
 //!
 //! Figures of this process are in [`process`](crate::process).
 //!

@@ -1,9 +1,10 @@
 //! A file that keeps room on the disk for small files that must be written although the disk is full: the
-//! vote of a member of a group, and what it writes when another member leads.
+//! vote of a member of a group, and the small files that it replaces when it begins to follow another member.
 //!
 //! ```text
 //! keep: the disk has room -> the file `reserve`, full of zeros
 //! crashsafe::write_atomically: the disk is full -> the file is removed -> once more
+//! a restart within the process: the disk is full -> the file is removed -> the room is measured again
 //! ```
 //!
 //! What it is not: a promise. Whatever else writes to the disk may take the room once the file is removed.
@@ -20,8 +21,8 @@ use crate::{Access, Disk, crashsafe::write_atomically_with};
 pub const NAME: &str = "reserve";
 /// Its size: twice the room for small files that a restart within the process requires.
 pub const BYTES: u64 = 512 << 10;
-/// The least free space with which it is made; removing it alone leaves less, so it is not made anew from its
-/// own room.
+/// The file is made only if at least this much is free. On a full disk, its removal frees less, so the file
+/// is not made again at once from the room that it has given back.
 const FREE_BYTES_MIN: u64 = 4 * BYTES;
 /// The bytes of one write.
 const CHUNK_BYTES: usize = 64 << 10;

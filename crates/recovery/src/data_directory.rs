@@ -37,7 +37,7 @@ const OWN_AFFIXES: [(&str, &str); 5] =
 /// A directory that file systems keep in the root of a volume.
 const OF_FILE_SYSTEM: &str = "lost+found";
 
-/// A directory is refused as a data directory.
+/// Why a directory is refused as a data directory.
 #[derive(Debug, thiserror::Error)]
 pub enum Foreign {
     /// It holds files that do not belong to a data directory.

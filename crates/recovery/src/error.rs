@@ -105,8 +105,8 @@ pub enum RecoverError {
 }
 
 impl RecoverError {
-    /// A sentence about `--force-recovery`, if it gets past the error and the error itself does not say so;
-    /// otherwise empty.
+    /// A sentence about `--force-recovery`, if that option gets past the error and the text of the error does
+    /// not say so; otherwise empty.
     pub fn last_resort(&self) -> &'static str {
         match self {
             RecoverError::Storage(storage::Error::Corrupt(_) | storage::Error::Inconsistent { .. })
@@ -146,7 +146,7 @@ mod tests {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Remedy {
     dir: PathBuf,
-    /// The begin of the next older usable snapshot, or of the log if it holds everything.
+    /// The beginning of the next older usable snapshot, or of the log if the log holds everything.
     base: Option<Lsn>,
 }
 

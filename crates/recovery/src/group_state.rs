@@ -293,7 +293,8 @@ fn invalid(text: String) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, text)
 }
 
-/// The membership of the directory; `None` if it belongs to no group.
+/// The membership in the file of the directory; `None` without a file: the directory belongs to no group, or
+/// its file is lost ([`refuse_lost`]).
 ///
 /// # Errors
 /// I/O errors; `InvalidData` if the file is damaged.

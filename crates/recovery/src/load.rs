@@ -9,8 +9,8 @@
 //!
 //! Invariants
 //! - Memory in flight is bounded: per thread one chunk as stored and one decompressed.
-//! - The LSNs in [`Loaded`] are those at the time of loading, unaffected by the replay: several effects of
-//!   one record may belong to the same slot.
+//! - The LSNs in [`Loaded`] do not change during the replay. A slot's own LSN does: after the first effect of
+//!   a record, it would make a second effect on the same slot look as if the snapshot included it.
 
 use std::{
     panic::resume_unwind,
@@ -97,8 +97,8 @@ impl Loaded {
 }
 
 /// Loads a snapshot of the data directory `dir` into `keyspace`, which must be empty, and starts the replay
-/// at the begin of the snapshot. Loads on `threads` additional threads; 0 for the calling thread. Without a
-/// snapshot it loads nothing.
+/// at the beginning of the snapshot. Loads on `threads` additional threads; 0 for the calling thread. Without
+/// a snapshot it loads nothing.
 pub(crate) fn load_base(
     recovery: &mut Recovery,
     (disk, dir): (&dyn Disk, &Path),
@@ -133,8 +133,8 @@ fn warn_of_older(log_start: Lsn, (disk, dir): (&dyn Disk, &Path), used: Lsn) {
     }
 }
 
-/// Loads a snapshot run by run, each into a keyspace of its own, which `visit` gets with the slots in it: the
-/// memory of one run. `visit` returns whether to go on.
+/// Loads a snapshot run by run, each into a keyspace of its own, so that only the memory of one run is
+/// needed. `visit` gets each keyspace with the slots in it, and returns whether to go on.
 ///
 /// # Errors
 /// If the snapshot cannot be read. `None` if `visit` has ended it.
@@ -213,18 +213,20 @@ fn open_base<T>(
     })
 }
 
-/// The begin of the snapshot to load; `None` to replay the log alone.
+/// The beginning of the snapshot to load; `None` to replay the log alone.
 fn base_of(
     recovery: &Recovery,
     (disk, dir): (&dyn Disk, &Path),
     mode: Mode,
 ) -> Result<Option<Lsn>, RecoverError> {
-    // A snapshot that begins before the log is void: the log was cut after a later snapshot or FLUSHALL.
+    // A snapshot that begins before the log is void: the log before a later snapshot or FLUSHALL was
+    // forgotten.
     let usable = snapshot::list_begins(disk, dir)?.into_iter().filter(|&begin| begin >= recovery.start());
     let mut usable: Vec<Lsn> = usable.collect();
     match mode {
         Mode::Newest | Mode::Force => {
-            // A snapshot that ends beyond the target is of no use. Damage is found only by loading.
+            // A snapshot that ends after the last position of the replay is of no use. A damaged snapshot is
+            // not passed over: loading it reports the damage.
             let is_behind =
                 |begin| snapshot::load(disk, dir, begin).is_ok_and(|info| info.end_lsn > recovery.until());
             Ok(usable.into_iter().find(|&begin| !is_behind(begin)))

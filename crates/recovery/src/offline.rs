@@ -36,13 +36,14 @@ pub enum Stage {
     Waiting,
     /// Recovering: bytes of snapshot and log loaded into memory.
     Recovering,
-    /// Verifying: bytes of a file, before anything is written.
+    /// Verifying: bytes that are read to check them: of a file before it is imported, of a log before it is
+    /// restored, of a copy before it becomes a backup.
     Verifying,
     /// Importing: bytes of a file written into the log.
     Importing,
     /// Exporting: keys written into a file.
     Exporting,
-    /// Comparing: bytes already present with their recorded checksums.
+    /// Comparing: bytes of an earlier backup with their recorded checksums.
     Comparing,
     /// Copying: bytes from a server.
     Copying,

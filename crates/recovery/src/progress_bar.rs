@@ -1,7 +1,7 @@
 //! A progress bar on standard error, if that is a terminal.
 //!
 //! Invariants
-//! - It shows 0 % until the total is known, so never 100 % of nothing.
+//! - A bar with a percentage shows 0 % until the total is known, so never 100 % of nothing.
 //! - It is redrawn every [`DRAW_PERIOD`] even without progress, so that slow work is distinguishable from a
 //!   hung process.
 

@@ -292,7 +292,7 @@ impl Slots<'_> {
                     let mut guard = self.keyspace.lock(slot);
                     guard.apply(effect, self.now, &mut self.freed);
                     reach(&mut guard, lsn);
-                    // The complete content of an empty slot is known.
+                    // After FLUSHALL the slot is empty, so nothing of its state is unknown.
                     self.lost[slot.index()] &= !matches!(effect, Effect::Global(GlobalOp::FlushAll));
                 }
             }

@@ -102,7 +102,7 @@ impl<'k> SnapshotTask<'k> {
         Ok(Some((SnapshotTask { keyspace, log, disk, dir, meta, writer: Some(writer) }, parts)))
     }
 
-    /// The begin of the snapshot and the log that it belongs to.
+    /// The identification of the snapshot.
     pub fn meta(&self) -> &SnapshotMeta {
         &self.meta
     }

@@ -26,7 +26,7 @@ pub enum Mode {
 pub struct Source<'a> {
     /// The disk.
     pub disk: Arc<dyn Disk>,
-    /// The directory of the log.
+    /// The data directory.
     pub dir: &'a Path,
     /// The options of the log afterwards.
     pub options: LogOptions,

@@ -69,7 +69,7 @@ pub fn refuse(disk: &dyn Disk, dir: &Path, work: Work) -> Result<(), Unfinished>
     let (dir, file) = (dir.to_path_buf(), work.file(dir));
     match (disk.open(&file, Access::Read), work) {
         (Err(error), _) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        // A marker that cannot be opened exists, too.
+        // A marker that cannot be opened counts as existing.
         (_, Work::Import) => Err(Unfinished::Import { dir, file }),
         (_, Work::Restore) => Err(Unfinished::Restore { dir }),
     }

@@ -8,10 +8,10 @@
 //! - A replica counts once, however often it connects: acknowledgements on its older connections are ignored.
 //! - `commit` never goes back, except in [`Acks::begin_at`]: a disconnected replica still has the log that it
 //!   acknowledged.
-//! - Nothing is committed before the first batch of the leader's own epoch, and everything before that batch
-//!   is committed with it. Reason: of two logs, the one whose last batch has the higher epoch counts as
-//!   newer. If replicas had only batches of earlier leaders, a shorter log with a batch of an epoch in
-//!   between could be promoted after this leader, and those batches would be lost.
+//! - By acknowledgements, nothing is committed before the first batch of the leader's own epoch, and
+//!   everything before that batch is committed with it. Reason: of two logs, the one whose last batch has the
+//!   higher epoch counts as newer. If replicas had only batches of earlier leaders, a shorter log with a
+//!   batch of an epoch in between could be promoted after this leader, and those batches would be lost.
 
 use lsn::Lsn;
 
@@ -60,7 +60,7 @@ pub struct Session {
 pub struct Acks {
     replicas: Vec<(Session, Acked)>,
     sessions: u64,
-    /// The end of a batch of the leader's epoch; nothing is committed before it.
+    /// The end of a batch of the leader's epoch: the commit position does not rise until it can rise to here.
     floor: Lsn,
     commit: Lsn,
 }
@@ -71,9 +71,9 @@ impl Acks {
         Acks { floor, ..Acks::default() }
     }
 
-    /// Restarts without replicas, because a leader begins to wait for replicas. `committed` was committed
-    /// without them; nothing after it is before `floor`, the end of a batch of the leader's epoch. Earlier
-    /// connections remain distinguishable from later ones.
+    /// Restarts without replicas, because a leader begins to wait for replicas. The log up to `committed` was
+    /// committed without them. The commit position stays there until it can rise to `floor`, the end of a
+    /// batch of the leader's epoch. Earlier connections remain distinguishable from later ones.
     pub fn begin_at(&mut self, floor: Lsn, committed: Lsn) {
         *self = Acks { sessions: self.sessions, commit: committed, ..Acks::from(floor) };
     }

@@ -28,8 +28,8 @@
 //!   and is 0 before the first one. It bounds the age of a read on the replica.
 //! - The payload has no checksum of its own: every record and every batch in it has one, and the receiver
 //!   verifies all of them.
-//! - FENCED means: the epoch in the header has begun, and this server is no longer a leader. In an ACK, a
-//!   higher epoch says the same to the leader.
+//! - FENCED means: the epoch in the header has begun, and the sender is no longer a leader. In an ACK, an
+//!   epoch above the leader's says the same to the leader.
 //! - Positions are below 2^62, so that sums of them do not overflow.
 
 use lsn::Lsn;

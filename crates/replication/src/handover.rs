@@ -10,8 +10,8 @@
 //!
 //! Invariants
 //! - The replica is promoted only when it has the whole log, unless the loss of the rest is allowed
-//!   ([`Handover::new`], `force`). A snapshot may append an empty batch meanwhile: the end is looked at in
-//!   each step.
+//!   ([`Handover::new`], `force`). A copy of the data that begins meanwhile may append an empty batch, so the
+//!   end of the log is looked at in each step.
 //! - Without `force`, the replica is promoted only when it has applied everything committed, so that nothing
 //!   delays it once it is told to lead. A script on the replica may hold up its applier, and after the
 //!   promotion command this server cannot give up any more.
@@ -56,9 +56,9 @@ pub enum GaveUp {
 /// The ends of the log of the leader.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ends {
-    /// Of all that was appended.
+    /// The end of everything appended.
     pub appended: Lsn,
-    /// Of all that is committed.
+    /// The end of everything committed.
     pub committed: Lsn,
 }
 
@@ -76,8 +76,8 @@ impl Handover {
         Handover { until_ms, force }
     }
 
-    /// Decides the next step, for a log of this length and these acknowledgements of the replica; `None`: the
-    /// replica is not connected. `gave_up`: why the hand-over has ended, if it has.
+    /// Decides the next step, for a log with these ends and a replica with these acknowledgements. `replica`
+    /// is `None` if it is not connected. `gave_up`: why the hand-over has ended, if it has.
     pub fn step(
         &self,
         now_ms: u64,

@@ -6,7 +6,7 @@
 //!    +RESUME <end> <epoch>     frames follow                          its log ends with a batch of ours
 //!    +PROBE                    sends MARKS, cuts its tail, rejoins    its log differs from ours
 //!    +FULL <http port>         copies everything                      its log is empty, or before our start
-//!    -ERR ...                  gives up, or waits                     another log
+//!    -ERR ...                  gives up, or waits                     another log, epoch or version
 //! REPLICATE MARKS <end> <chain> <end> <chain> ... -------------------------> newest_common
 //!    :<end>, :-1 for none
 //! ```

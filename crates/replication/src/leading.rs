@@ -41,8 +41,8 @@ impl Leading {
         self.retention.set_limits(bytes_max, away_ms_max);
     }
 
-    /// Begins to wait for replicas: nothing after `committed` is committed before `floor`, the end of a batch
-    /// of this leader's epoch. Acknowledgements on earlier connections no longer count.
+    /// Begins to wait for replicas: the commit position stays at `committed` until it can rise to `floor`,
+    /// the end of a batch of this leader's epoch. Acknowledgements on earlier connections no longer count.
     pub fn begin_at(&mut self, floor: Lsn, committed: Lsn) {
         self.acks.begin_at(floor, committed);
     }
@@ -98,7 +98,7 @@ impl Leading {
         self.retention.note(id, position);
     }
 
-    /// No more log is kept for a replica.
+    /// From now on, no log is kept for a replica.
     pub fn forget(&mut self, id: ReplicaId) {
         self.retention.forget(id);
     }

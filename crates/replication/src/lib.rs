@@ -22,9 +22,9 @@
 //! - A replica applies only records that are committed, and on its own disk in the same sense.
 //! - `commit` never goes back during the reign of a leader, unless the leader begins to wait for replicas
 //!   ([`Acks::begin_at`]).
-//! - A leader that meets a higher epoch leads no more; a server that meets a lower epoch reports its own.
-//!   Epochs are compared before positions. An epoch further ahead than [`epoch::EPOCH_JUMP_MAX`] is invalid:
-//!   it ends the connection and nothing else.
+//! - A leader that meets a higher epoch leads no more, unless it is a member of a group, where votes decide
+//!   that. A server that meets a lower epoch reports its own. Epochs are compared before positions. An epoch
+//!   further ahead than [`epoch::EPOCH_JUMP_MAX`] is invalid: it ends the connection and nothing else.
 //! - No input of a peer causes a panic, or takes memory beyond the limits of [`frame`]; each error has a
 //!   reason for the log.
 

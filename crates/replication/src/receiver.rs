@@ -6,7 +6,7 @@
 //! flushed, applied, time --------> ack --> bytes for the leader
 //! ```
 //!
-//! It holds the next position, the highest epoch, the leader's commit position, and the time of the next ack.
+//! It holds the next position, the highest epoch, the leader's commit position, and the last ack.
 //! It is not the log: an [`Intake`] appends batches to the log, which verifies every record, before the next
 //! batches are processed; if the log refuses a batch, the connection ends.
 //!

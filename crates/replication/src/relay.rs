@@ -1,8 +1,8 @@
 //! The leader's side of one replica: ships the log, receives acknowledgements, and detects a dead replica.
 //!
 //! ```text
-//! log grows | socket drained | log thread's tick ended | time --> step --> headers and payloads, in order
-//! bytes of the replica ----------------------------------------> receive --> Acked, for `Acks`
+//! log grows | socket drained | log thread idle | time --> step --> headers and payloads, in order
+//! bytes of the replica --------------------------------> receive --> Acked, for `Acks`
 //! ```
 //!
 //! It holds a position, a few times and the rule when to send. It does not buffer: payloads are the log's own
@@ -15,7 +15,7 @@
 //!   other work gets its turn.
 //! - No step reads the log while [`RelayOptions::unsent_bytes_max`] wait for the socket.
 //! - Below that limit, pending bytes are held only to gather more: they are sent when there are enough, when
-//!   the socket is idle, or when the log thread has ended its tick, whichever comes first.
+//!   the socket is idle, or when the log thread has written what there was, whichever comes first.
 
 use lsn::Lsn;
 
@@ -82,7 +82,7 @@ pub struct Moment {
     pub commit: Lsn,
     /// The epoch of the log here.
     pub epoch: u32,
-    /// Whether the log thread has ended a tick since the last step.
+    /// Whether the log thread has written what there was, so that no more is about to follow.
     pub has_tick_ended: bool,
 }
 
@@ -100,8 +100,8 @@ pub struct Outgoing<B> {
 pub enum RelayTurn {
     /// There is more to ship: call again after other work has had its turn.
     More,
-    /// Call again at this time, or earlier if the log has grown, the socket is empty, or the log thread's
-    /// tick has ended.
+    /// Call again at this time, or earlier if the log has grown, the socket is empty, or the log thread has
+    /// written what there was.
     Wait {
         /// Monotonic milliseconds.
         until_ms: u64,
@@ -250,8 +250,9 @@ impl Relay {
         let mut left = self.options.round_bytes_max;
         while left > 0 && self.position < moment.shippable {
             // A leader makes a change of members only after the previous change is committed, and a follower
-            // that gets the change must know that. Its frame carries the commit position of `moment`, so no
-            // batch is read that may be newer than this position: none after `moment.shippable`.
+            // that gets the change must know that from the commit position in the same frame. This is the
+            // position of `moment`, so batches written since then are not read: none after
+            // `moment.shippable`.
             let Some(chunk) = source.read(left, moment.shippable).map_err(RelayError::Source)? else { break };
             assert_eq!(chunk.start, self.position, "the source follows the relay");
             let bytes = chunk.end.bytes_since(chunk.start);

@@ -28,8 +28,9 @@ pub struct Stall {
 }
 
 impl Stall {
-    /// Whether scripts that have run for `patience_ms` or longer have to end. The applier has reached
-    /// `applied` and may apply the log up to `applicable`. To be called about once a second.
+    /// Whether the applier has been stalled for `patience_ms`, so that scripts that have run for as long have
+    /// to end. The applier has reached `applied` and may apply the log up to `applicable`. To be called about
+    /// once a second.
     pub fn look(&mut self, now_ms: u64, applied: Lsn, applicable: Lsn, patience_ms: u64) -> bool {
         if applied >= applicable {
             self.since_ms = None;

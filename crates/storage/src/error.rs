@@ -34,12 +34,12 @@ pub enum Error {
         /// The problem, and the remedy where there is one.
         reason: String,
     },
-    /// A record of the log has more bytes than any that is written.
+    /// A record of the log is longer than any that Sheaf writes.
     #[error(
         "the record at lsn {lsn} is longer than any that is written: it is not of this log. Restore it from a backup or a replica"
     )]
     TooLong {
-        /// The LSN of the record, or of the part that is too much.
+        /// The LSN of the record, or of the part with which it becomes too long.
         lsn: Lsn,
     },
     /// The progress callback ended a check early.

@@ -10,7 +10,7 @@
 //!   completed sync.
 //! - A batch is recovered whole or not at all. So is a record, even if it was split into parts.
 //! - After a failed write or sync the log is poisoned: nothing is written, synced or acknowledged again.
-//! - Recovery either yields exactly the durable prefix (plus batches that were written but not acknowledged)
+//! - Recovery either yields exactly the durable prefix (plus batches that were written but not yet durable)
 //!   or reports which bytes of which file are damaged. Recovery skips damage only on request
 //!   ([`Recovery::salvage`]). Then it reports everything that it has skipped, and nothing is written to the
 //!   log before the operator agrees.

@@ -281,7 +281,8 @@ impl Log {
         Some(self.shared.flush(&mut flusher))
     }
 
-    /// Flushes until everything appended is durable (or, with a durability that does not sync, written).
+    /// Flushes until everything appended is durable (or, if the durability does not sync every batch,
+    /// written).
     ///
     /// # Errors
     /// As [`Log::flush`]; also if a needed segment cannot be created.
@@ -300,7 +301,7 @@ impl Log {
         self.shared.options.segment_bytes
     }
 
-    /// Size of the ring: the memory that the log takes.
+    /// Size of the ring.
     pub fn ring_bytes(&self) -> u64 {
         self.shared.options.ring_bytes
     }
@@ -334,8 +335,8 @@ impl Log {
         assert!(self.shared.maker.set(Box::new(wake)).is_ok(), "a log has one maker of segments");
     }
 
-    /// Makes segments, on this thread, until a record of `bytes` fits. Returns false if the disk has no room
-    /// for it, or the log takes no records.
+    /// Makes segments, on this thread, until a record of `bytes` fits. Returns false if one cannot be made,
+    /// usually because the disk is full, or because the log takes no records.
     pub fn make_room_for(&self, bytes: u64) -> bool {
         // Room for one more ring is made, as in `admit`, because other appenders may append as much
         // meanwhile.
@@ -370,9 +371,9 @@ impl Log {
         self.shared.truncate_before(boundary, false).map(|()| true)
     }
 
-    /// Forgets the log before `begin_lsn`, the beginning of the oldest snapshot that is kept: recovery will
-    /// start at that snapshot or at a newer one, and refuse the directory without one. Pinned positions are
-    /// kept.
+    /// Forgets the log before `begin_lsn`, the beginning of the oldest snapshot that is kept: from now on,
+    /// recovery starts at this snapshot or a newer one, and refuses a directory that has neither. The log
+    /// after the lowest pinned position is kept.
     ///
     /// # Panics
     /// As [`Log::truncate_before`].
@@ -393,8 +394,8 @@ impl Log {
         self.shared.truncate_before(kept_from, true)
     }
 
-    /// The last batch boundary at or before `position`; the start of the log if `position` lies in no batch
-    /// that is kept.
+    /// The last batch boundary at or before `position`; the start of the log if [`Log::batch_at`] finds no
+    /// batch there.
     ///
     /// # Errors
     /// I/O errors.
@@ -440,7 +441,7 @@ impl Log {
                 self.make_needed_segment()?;
             }
         }
-        // Appenders of records during these flushes have woken no flusher, because they relied on this
+        // Threads that appended during these flushes have not woken the flusher, because they relied on this
         // thread.
         if self.needs_flusher()
             && let Some(wake) = self.shared.wake_flusher.get()
@@ -450,8 +451,9 @@ impl Log {
         Ok(())
     }
 
-    /// Records that documents are saved in files of their own: from now on a directory without those files is
-    /// incomplete. The first call blocks. A frozen log makes the record when it is [adopted](Log::adopt).
+    /// Notes in the control file that documents are saved in files of their own: from now on a directory
+    /// without those files is incomplete. The first call blocks. A frozen log writes the note when it is
+    /// [adopted](Log::adopt).
     ///
     /// # Errors
     /// I/O errors; the next call tries again.
@@ -464,9 +466,9 @@ impl Log {
         self.shared.replace_control(&mut control, noted)
     }
 
-    /// Records that the directory has a file with settings set by clients: from now on, a directory without
-    /// the file is incomplete. The first call blocks. A frozen log makes the record when it is
-    /// [adopted](Log::adopt).
+    /// Notes in the control file that the directory has a file with settings set by clients: from now on, a
+    /// directory without that file is incomplete. The first call blocks. A frozen log writes the note when it
+    /// is [adopted](Log::adopt).
     ///
     /// # Errors
     /// I/O errors; the next call tries again.
@@ -499,7 +501,7 @@ impl Log {
     /// to a frozen log. Blocks.
     ///
     /// # Errors
-    /// As [`Log::flush`].
+    /// As [`Log::flush_all`].
     pub fn end_for_handover(&self) -> Result<Lsn, Error> {
         if self.is_frozen() {
             return Ok(self.appended_lsn());
@@ -529,7 +531,8 @@ impl Log {
     /// nothing to a frozen log.
     ///
     /// # Errors
-    /// As [`Log::flush`]; the next start may then recover as after a crash.
+    /// As [`Log::flush_all`], and I/O errors of the control file. The next start may then recover as after a
+    /// crash.
     pub fn close(&self) -> Result<(), Error> {
         if self.is_frozen() {
             return Ok(());

@@ -2,8 +2,8 @@
 //! still has all data.
 //!
 //! One pass covers the control file, the segments that are no longer written, and the snapshots, at the pace
-//! of the caller. It bypasses the page cache, whose contents prove nothing about the disk. Unlike `check`, a
-//! pass runs while the server writes. It repairs nothing.
+//! of the caller. For segments and snapshots it bypasses the page cache, whose contents prove nothing about
+//! the disk. Unlike `check`, a pass runs while the server writes. It repairs nothing.
 //!
 //! Invariant: files that are removed or recycled during the pass are not reported as damaged. Before a
 //! finding is reported, it is checked that the file is still needed.
@@ -24,13 +24,13 @@ const TRIES: usize = 3;
 /// A file that cannot be read back.
 #[derive(Debug)]
 pub enum Finding {
-    /// The control file is damaged or missing. The log still has its contents in memory:
+    /// The control file is damaged or missing, or cannot be read. The log still has its contents in memory:
     /// [`Log::restore_control`] writes it again.
     Control(Error),
-    /// The log is damaged; a new snapshot makes the damaged part dispensable. Or the directory of the
-    /// snapshots cannot be listed.
+    /// The log is damaged or cannot be read; a new snapshot makes that part dispensable. Or the directory of
+    /// the snapshots cannot be listed.
     Log(Error),
-    /// A snapshot is damaged.
+    /// A snapshot is damaged or cannot be read.
     Snapshot {
         /// The LSN at which the snapshot begins.
         begin_lsn: Lsn,

@@ -51,9 +51,7 @@ pub use reader::{ReadBuffers, Run, SnapshotReader};
 pub use removal::{remove, remove_leftovers, set_aside};
 pub use writer::{Compression, PartWriter, SnapshotMeta, SnapshotWriter};
 
-/// The directory of the snapshots of the data directory `dir`. Snapshots have a directory of their own,
-/// because backups copy it as a whole and operators inspect it, while the log's directory changes all the
-/// time.
+/// The directory of the snapshots of the data directory `dir`.
 pub fn directory(dir: &Path) -> PathBuf {
     dir.join("snapshots")
 }

@@ -256,8 +256,8 @@ impl Copying<'_> {
         offer.files.iter().map(step).collect()
     }
 
-    /// Whether the last [`SEAL_BYTES`] before this position, or all if these are fewer, are the same in the
-    /// server's file.
+    /// Whether the last [`SEAL_BYTES`] before `place`, or all bytes before it if these are fewer, are the
+    /// same in `file` and in the server's file.
     fn is_continued(
         &self,
         offer: &Offer,

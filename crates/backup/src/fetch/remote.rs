@@ -123,7 +123,7 @@ impl Remote {
         }
     }
 
-    /// Connects over TLS, with these files, if its URL begins with `https`.
+    /// Uses these files for connections over TLS, which it makes if its URL begins with `https`.
     ///
     /// # Errors
     /// If the files cannot be used.

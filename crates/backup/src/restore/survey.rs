@@ -14,8 +14,9 @@ use super::{RestoreError, Target};
 /// The restorable range of a source, both ends included.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Range {
-    /// The first position: the end of the oldest snapshot, the FLUSHALL for which the log was cut, or the
-    /// begin of a log that was never cut.
+    /// The first position: the end of the oldest snapshot if the log needs one; else the end of the FLUSHALL
+    /// because of which the log has forgotten its beginning, or the start of a log that has forgotten
+    /// nothing.
     pub first_lsn: Lsn,
     /// The first time known to be at or after that position.
     pub first_ms: u64,
@@ -116,9 +117,9 @@ impl From<storage::Error> for Search {
     }
 }
 
-/// The end of the first record that removes all keys; the end of the log if there is none. A log that was cut
-/// and needs no snapshot was cut for a FLUSHALL, which is shortly after its begin and makes the changes by
-/// the records before the FLUSHALL void.
+/// The end of the first record that removes all keys; the end of the log if there is none. A log that has
+/// forgotten its beginning and needs no snapshot has forgotten it because of a FLUSHALL. This record is near
+/// the start of the log, and makes the changes by the records before it void.
 fn first_flush(source: &Place<'_>) -> Result<Lsn, storage::Error> {
     let mut recovery = Recovery::open_to_read(source.disk.clone(), source.dir)?;
     let search = |lsn, mut payload: &[u8]| {

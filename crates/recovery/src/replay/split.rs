@@ -20,7 +20,7 @@
 //!   more, but empties its queue, so that the reader never waits for it in vain.
 //! - Memory in flight is bounded: for each applier [`CHUNKS_QUEUED`] chunks and the one that is applied, and
 //!   of all appliers together [`BYTES_IN_FLIGHT_MAX`], or one larger effect; besides, the chunks that are
-//!   filled, each below [`CHUNK_BYTES`].
+//!   filled, each below [`CHUNK_BYTES`], and at most one larger chunk, which waits for room.
 
 use std::{
     convert::Infallible,

@@ -221,7 +221,7 @@ pub struct Losses {
     places: Vec<DamageLocation>,
     /// Ranges of slots whose state at the start of the replay was lost.
     slots: Vec<(u16, u16)>,
-    /// Begin of the loaded snapshot.
+    /// The beginning of the loaded snapshot.
     pub(super) base: Option<Lsn>,
     /// The position up to which the log was read.
     pub(super) log_end: Option<Lsn>,

@@ -71,8 +71,8 @@ impl Appender {
     ///
     /// A payload above 1 MiB (or a quarter of a smaller ring) is appended as a chain of parts, of which all
     /// but the last are published before this returns. Waits only if the ring is full, which admission
-    /// ([`Log::admit`]) prevents for ordinary records; flushing does not need the caller's locks, so the wait
-    /// ends, on a full disk when there is room again.
+    /// ([`Log::admit`]) prevents for ordinary records. The wait ends, because flushing does not need the
+    /// caller's locks; on a full disk it ends when there is room again.
     ///
     /// # Errors
     /// [`Error::Poisoned`], or the failure of a flush on this thread that made space in the ring: the record
@@ -99,8 +99,8 @@ impl Appender {
         payload: &'a [u8],
         is_marked: bool,
     ) -> Result<Pending<'a>, Error> {
-        // If this appender is refused, a later one that locks the same slot is refused as well, because both
-        // see the same flag.
+        // The change of an appender that is refused here is in memory, but not in the log. No later change of
+        // the same slot reaches the log either: its appender locks the slot afterwards, and sees the flag.
         if self.shared.poisoned.load(Ordering::Relaxed) {
             return Err(self.poisoned());
         }

@@ -1,8 +1,8 @@
 //! Chains: payloads that were split into parts, reassembled while the log is replayed.
 //!
-//! A `Chains` holds, by chain id, the parts seen so far of every payload whose last part was not seen yet.
-//! The number of chains is bounded by the log, the size of each by [`CHAIN_BYTES_MAX`]. The splitting is in
-//! `appender`.
+//! A `Chains` holds, by chain id, the parts seen so far of every payload whose last part was not seen yet. An
+//! appender writes one chain at a time; the size of each is bounded by [`CHAIN_BYTES_MAX`]. The splitting is
+//! in `appender`.
 //!
 //! Invariants
 //! - A replay that continues where another has ended must take over its chains, because the parts of a chain

@@ -38,7 +38,7 @@ impl Log {
     /// committed beyond the position that is returned, until [`Log::set_acked`] says so. The committed
     /// position does not go back.
     pub fn begin_to_await_acks(&self) -> Lsn {
-        // Nothing becomes durable meanwhile.
+        // While the flusher is locked, nothing is written or synced.
         let _flusher = self.shared.flusher.lock();
         let committed = self.committed_lsn();
         self.shared.acked.store(committed.get(), Ordering::SeqCst);

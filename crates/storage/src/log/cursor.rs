@@ -57,7 +57,7 @@ pub(super) struct Recent {
 }
 
 impl Recent {
-    /// Whether the log has cursors. Without cursors, this check is their only cost.
+    /// Whether the log has cursors. If not, the flusher copies no batches.
     pub(super) fn is_wanted(&self) -> bool {
         self.cursors.load(std::sync::atomic::Ordering::Relaxed) > 0
     }
@@ -119,8 +119,9 @@ impl Chunk {
     }
 }
 
-/// The batches in `bytes`, which has whole batches from `start` on. They are found backwards by their
-/// footers; nothing else is verified. Empty if the footers do not lead back to `start`.
+/// The batches in `bytes`, in order. `bytes` consists of whole batches, of which the first starts at `start`.
+/// They are found backwards by their footers; nothing else is verified. Empty if the footers do not lead back
+/// to `start`.
 pub fn batches_in(start: Lsn, bytes: &[u8]) -> Vec<BatchInfo> {
     let mut batches: Vec<BatchInfo> = batches_backwards(start, bytes).collect();
     batches.reverse();
@@ -297,7 +298,8 @@ impl LogCursor {
     }
 
     /// Reads the next batches, at least one if any is available. From memory, these are the batches of one
-    /// write, of any size; from files, `bytes_max` bytes or fewer, exceeded by at most one batch.
+    /// write, of any size. From files, the batches before the last one have fewer than `bytes_max` bytes
+    /// together.
     ///
     /// # Errors
     /// I/O errors; [`Error::Inconsistent`] if written batches cannot be read back.
@@ -305,7 +307,8 @@ impl LogCursor {
         self.read_until(bytes_max, Lsn::MAX)
     }
 
-    /// Does the same as [`LogCursor::read`], but returns no batch that ends after `until`.
+    /// Does the same as [`LogCursor::read`], but returns no batch that ends after `until`, and from memory no
+    /// batch of a write that ends after `until`.
     ///
     /// # Errors
     /// As [`LogCursor::read`].

@@ -1,4 +1,4 @@
-//! Cuts off the end of a log that has diverged from the log it mirrors, before it is recovered.
+//! Before a log is recovered: cuts off its end, if it has diverged there from the log that it mirrors.
 //!
 //! The caller has found the point of divergence by comparing with the other log.
 //!
@@ -35,7 +35,7 @@ const PIECE_BYTES: u64 = 1 << 20;
 /// The result of cutting a log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Cut {
-    /// The log now ends at the position. The bytes cut off are in this file.
+    /// The log now ends at `at`. The bytes cut off are in this file.
     Done(PathBuf),
     /// `at` lies before the start of the log; or the log needs a snapshot, and no usable one ends at or
     /// before `at`; or nothing would remain of a log that is kept without snapshots. Nothing was changed; a

@@ -30,8 +30,8 @@ const SYNC_INTERVAL_US: u64 = 1_000_000;
 /// After this time an idle log writes an empty batch whose footer vouches for the last batch with records:
 /// later damage to that batch is then recognised as corruption, not as a torn tail.
 const SEAL_AFTER_US: u64 = 1_000_000;
-/// The maximum number of files that are written and not synced. With `durability = none`, the oldest of them
-/// is synced when another file is begun, so that the final sync is bounded.
+/// The maximum number of files that are written and not synced. If there are as many when another file is
+/// begun, as happens with `durability = none`, the oldest is synced first. This bounds the final sync.
 const UNSYNCED_FILES_MAX: usize = 4;
 
 /// The result of a call of [`Log::flush`](super::Log::flush).
@@ -206,8 +206,8 @@ impl LogState {
             self.sync(flusher)?;
         }
         if self.mirror_vouched.load(Ordering::Relaxed) > self.durable.load(Ordering::Relaxed) {
-            // A footer in this batch may call these bytes durable, which was true only on the disk of their
-            // first writer.
+            // A footer in this batch may call earlier bytes durable that only the server that closed the
+            // batch has synced. They are synced here before the footer is written.
             self.sync(flusher)?;
         }
         let mut position = start;

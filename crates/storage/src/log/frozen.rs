@@ -35,8 +35,8 @@ impl Recovery {
     /// after `reached`, and takes no writes until it is [adopted](Log::adopt) and [thawed](Log::thaw).
     /// Changes nothing on disk, where the old log remains.
     ///
-    /// `reached` is the last position that any other file of the directory knows: a later record at an
-    /// earlier position would be taken for one that the file has.
+    /// `reached` is the last position of the log that any other file of the directory includes. If the new
+    /// log wrote a record at an earlier position, that file would be taken to include the record.
     ///
     /// # Errors
     /// If the memory for the ring cannot be mapped.
@@ -57,7 +57,7 @@ impl Recovery {
             needs_snapshot: true,
             start: Start { reign: self.reign(), ..new.start },
             has_settings: old.has_settings,
-            // Documents are noted when they are saved: none may be left.
+            // The note of documents is made when they are saved: perhaps none are left.
             ..new
         };
         let end = control.log_start;

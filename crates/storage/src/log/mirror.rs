@@ -273,9 +273,9 @@ impl Log {
         self.shared.mirroring.load(Ordering::SeqCst)
     }
 
-    /// Records durably that `epoch` exists: this server will begin only higher epochs. Does nothing if
-    /// `epoch` is not higher than the recorded one. A frozen log makes the record when it is
-    /// [adopted](Log::adopt).
+    /// Notes in the control file, durably, that `epoch` exists: this server will begin only higher epochs.
+    /// Does nothing if `epoch` is not higher than the one noted there. A frozen log writes the note when it
+    /// is [adopted](Log::adopt).
     ///
     /// # Errors
     /// I/O errors.
@@ -288,8 +288,8 @@ impl Log {
         self.shared.replace_control(&mut control, noted)
     }
 
-    /// Records durably that the next start of this server is to lead although another server has begun
-    /// `epoch`: it will use the epoch that a promotion after `epoch` would begin.
+    /// Notes in the control file, durably, that the next start of this server is to lead although another
+    /// server has begun `epoch`: it will use the epoch that a promotion after `epoch` would begin.
     ///
     /// # Errors
     /// As [`Log::note_epoch`].

@@ -9,8 +9,9 @@
 //! - **damage**: a later footer, the control file, or the end of a snapshot vouches for a later position. So
 //!   acknowledged bytes are unreadable, which is an error.
 //!
-//! The rule holds for every durability: with `none` or `interval`, whole batches that were never synced may
-//! be missing although later ones are present; no footer vouches for them, so they are a torn tail.
+//! The rule holds for every durability. With `none` or `interval`, whole batches that were never synced may
+//! be missing although later ones are present. No footer vouches for the missing ones, so the log ends before
+//! them, and the later ones are a torn tail.
 
 use std::{
     path::{Path, PathBuf},

@@ -1,9 +1,9 @@
 //! The bytes of the log: records. Together with [`footer`](super::footer) this is the only description of the
 //! format.
 //!
-//! The log is one stream of records, each starting at a multiple of 8 bytes. A *batch* is the content of one
-//! disk write: records, then one batch-end record that pads to a multiple of 4096 bytes. Little-endian
-//! throughout.
+//! The log is one stream of records, each starting at a multiple of 8 bytes. A *batch* is what the server
+//! that closed it wrote at once: records, then one batch-end record that pads to a multiple of 4096 bytes.
+//! Little-endian throughout.
 //!
 //! ```text
 //! record
@@ -31,8 +31,8 @@
 //! - A payload larger than [`PAYLOAD_BYTES_MAX`] is split: `Part` records, each starting with the u64 chain
 //!   id, and one `Last` record (chain id, rest), whose LSN is the LSN of the whole record. The chain id is
 //!   the position at which the first part starts. Other records may lie between the parts. A chain without
-//!   its `Last` is ignored. The last piece has the full length, because the messages of a split record are
-//!   numbered by positions within the last piece, which must be enough for all of them.
+//!   its `Last` is ignored. The last piece has the full length, because the position of the n-th message of a
+//!   durable channel in a split record is the start of the last piece plus n, and must lie within the record.
 
 use lsn::Lsn;
 

@@ -314,7 +314,7 @@ impl Recovery {
     }
 
     /// Calls `apply(lsn, payload)` for every payload of the log, in order, with split payloads reassembled.
-    /// `progress` is called after every batch with the position reached.
+    /// `progress` is called with the end of every batch that was replayed whole.
     ///
     /// # Errors
     /// As [`Recovery::next_batch`], and the errors of `apply`.

@@ -11,9 +11,9 @@ use crate::{
     snapshot::{list, list_begins, remove},
 };
 
-/// Keeps the newest `generations` snapshots from which `log` can be replayed, and removes older ones and then
-/// the part of the log that only those needed. Call it after a snapshot is published. Pinned snapshots and
-/// positions are kept as well ([`Log::pin`]). Does nothing for a frozen log.
+/// Keeps the newest `generations` snapshots from which `log` can be replayed. Removes older ones, and then
+/// the part of the log that only the removed ones needed. Call it after a snapshot is published. Pinned
+/// snapshots and positions are kept as well ([`Log::pin`]). Does nothing for a frozen log.
 ///
 /// The log is forgotten only if there are `generations` snapshots: until then the whole log is the fallback.
 ///

@@ -54,8 +54,8 @@ pub struct Hole {
     pub kind: HoleKind,
     /// The file with the first damage; for [`HoleKind::Chain`], the file in which the record begins.
     pub path: PathBuf,
-    /// Byte offset of that damage or beginning in the file. `lsns` begins earlier if the damaged batch has
-    /// intact records before the damage.
+    /// Byte offset in this file: of the first damage, or of the beginning of the record. `lsns` begins
+    /// earlier if the damaged batch has intact records before the damage.
     pub offset: u64,
     /// Length of the hole in bytes; 0 if it is unknown or counted in another hole.
     pub bytes: u64,
@@ -81,8 +81,8 @@ impl Hole {
 #[derive(Default)]
 pub(super) struct Salvage {
     pub(super) holes: Vec<Hole>,
-    /// The footers of batches after the first hole, at which reading can continue after each hole; `None`
-    /// before the first hole.
+    /// The footers after the beginning of the first hole, without those tried already. After a hole, reading
+    /// continues at the first of their batches that is intact. `None` before the first hole.
     footers: Option<VecDeque<Footer>>,
 }
 
@@ -152,7 +152,7 @@ impl LogReader {
         if self.vouched() <= end {
             return self.classify(stop).map(Err);
         }
-        // Only the first batch of all is known to have the number 0.
+        // Without a predecessor, the number of the next batch is known only at the very first position: 0.
         let number = self.before().next_batch_number.or((end == Lsn::ZERO).then_some(0));
         let closed_before = self.before().closed_at_ms;
         let mut found = None;

@@ -175,7 +175,7 @@ impl Sequencer {
         self.tail().saturating_sub(self.released.0.load(Ordering::Acquire))
     }
 
-    /// Whether an appender that has just published must wake the flusher. See the last invariant.
+    /// Whether an appender that has just published must wake the flusher: see the module's last invariant.
     #[inline]
     pub(crate) fn needs_wake(&self) -> bool {
         fence(Ordering::SeqCst);
@@ -188,7 +188,7 @@ impl Sequencer {
     }
 
     /// Marks the flusher as inactive. Returns `false` if bytes after `flushed` were appended meanwhile: their
-    /// appender may have relied on this flusher, so it must flush again or wake another flusher.
+    /// appender may have relied on the caller, so the caller must flush again or wake another flusher.
     #[must_use]
     pub(crate) fn end_flushing(&self, flushed: u64) -> bool {
         self.flusher_active.0.store(false, Ordering::SeqCst);

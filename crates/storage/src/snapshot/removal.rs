@@ -86,8 +86,8 @@ fn is_part_of(name: &str, begin_lsn: Lsn) -> bool {
     matches!(parse_file_name(name), Some(FileName::Part(begin, _)) if begin == begin_lsn)
 }
 
-/// Removes parts without a manifest, after making the removal of the manifest durable: otherwise a crash
-/// could bring back a manifest without parts.
+/// Removes files of snapshots without a manifest, after making the removal of the manifests durable:
+/// otherwise a crash could bring back a manifest without parts.
 fn remove_unnamed(disk: &dyn Disk, snapshots: &Path, names: &[String]) -> Result<(), Error> {
     disk.sync_dir(snapshots).map_err(Error::io("sync", snapshots))?;
     names.iter().try_for_each(|name| remove_if_present(disk, &snapshots.join(name)))
