@@ -96,15 +96,10 @@ pub enum BackupError {
     Interrupted(String),
     /// The copied data is damaged.
     #[error(
-        "what was copied is damaged: {error}. {} was removed; run the same command again to copy it again, and `sheaf check` \
-         on the server's directory, when it is stopped, if that does not help", path.display()
+        "what was copied is damaged: {0}. Run the same command again to copy the damaged part again, and `sheaf check` on \
+         the server's directory, when it is stopped, if that does not help"
     )]
-    Damaged {
-        /// The damage and its position.
-        error: storage::Error,
-        /// The damaged file, by its name in a data directory.
-        path: PathBuf,
-    },
+    Damaged(storage::Error),
     /// The copied data cannot be verified.
     #[error("cannot verify the copy: {0}")]
     Unverified(String),

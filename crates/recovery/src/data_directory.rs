@@ -32,8 +32,14 @@ const OWN: [&str; 15] = [
     "recovery-report.json",
 ];
 /// Prefixes and suffixes of further such names.
-const OWN_AFFIXES: [(&str, &str); 5] =
-    [("log-", ".seg"), ("torn-", ".bin"), ("diverged-", ".bin"), ("", ".tmp"), ("control.", "")];
+const OWN_AFFIXES: [(&str, &str); 6] = [
+    ("log-", ".seg"),
+    ("torn-", ".bin"),
+    ("diverged-", ".bin"),
+    ("recovery-report-confirmed-", ".json"),
+    ("", ".tmp"),
+    ("control.", ""),
+];
 /// A directory that file systems keep in the root of a volume.
 const OF_FILE_SYSTEM: &str = "lost+found";
 
@@ -132,6 +138,7 @@ mod tests {
             "settings.toml",
             "backup-unfinished",
             "control.2",
+            "recovery-report-confirmed-0000000000001000.json",
         ] {
             assert!(is_own(OsStr::new(own)), "{own}");
         }

@@ -89,6 +89,8 @@ struct ScrubPass<'a> {
 
 impl ScrubPass<'_> {
     fn run(&mut self) -> Result<(), Early> {
+        // Best effort, as in `read_sealed`.
+        let _ = self.disk.open(&Control::path(self.dir), Access::Read).and_then(|file| file.drop_cache());
         match Control::load(&**self.disk, self.dir) {
             Ok(Some(_)) => {}
             Ok(None) => {

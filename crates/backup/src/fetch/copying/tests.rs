@@ -474,7 +474,7 @@ fn a_crash_at_any_io_of_an_increment_leaves_the_earlier_or_the_later_backup() {
                 *(if is_new { &mut new } else { &mut old }) += 1;
                 // Data that was not durable may be found damaged; it is then removed.
                 let completed = server.back_up(&disk).or_else(|error| match error {
-                    BackupError::Damaged { .. } | BackupError::Unverified(_) => server.back_up(&disk),
+                    BackupError::Damaged(_) | BackupError::Unverified(_) => server.back_up(&disk),
                     other => Err(other),
                 });
                 completed.unwrap();

@@ -80,7 +80,7 @@ impl Copying<'_> {
                 };
                 let of_path = |step: &&Step<'_>| self.dir.join(&step.offered.name) == path;
                 steps.iter().find(of_path).map_or(Ok(()), |step| self.forget(step))?;
-                Err(BackupError::Damaged { error, path })
+                Err(BackupError::Damaged(error))
             }
         }
     }
