@@ -202,10 +202,10 @@ def test_a_replica_whose_disk_is_full_catches_up_once_there_is_room(new_server, 
 
 # -- copies that are interrupted -----------------------------------------------------------------------------
 
-COPIED_MIB = 200
+COPIED_MIB = 120
 # The number of kills of the replica in the middle of a copy, and of broken connections.
-KILLS = 10
-CUTS = 40
+KILLS = 5
+CUTS = 20
 
 
 def copied_bytes(replica: Server) -> int:
