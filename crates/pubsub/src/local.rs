@@ -235,8 +235,8 @@ impl Local {
         true
     }
 
-    /// Unsubscribes; `false` if the subscriber has no such subscription. Messages published here or handed
-    /// over before have been delivered.
+    /// Unsubscribes; `false` if the subscriber has no such subscription. First delivers the messages that
+    /// were published here or handed over before.
     pub fn unsubscribe(&mut self, id: SubscriberId, kind: Kind, name: &[u8]) -> bool {
         self.settle();
         let hub = self.hub.clone();
