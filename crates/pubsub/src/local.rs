@@ -416,7 +416,7 @@ impl Local {
         }
     }
 
-    /// As [`Local::check_backpressure`], for a message that will be published later.
+    /// As [`Local::check_backpressure`], for a message that the caller does not publish yet.
     pub fn check_backpressure_later(&mut self, kind: Kind, channel: &[u8]) {
         let (topic, workers, patterns) = self.find(kind, channel);
         self.check_backpressure(workers, topic.iter().chain(&patterns));
