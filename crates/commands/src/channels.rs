@@ -7,7 +7,7 @@
 //!   before it, so no message follows the confirmation that ends its subscription.
 //! - A message is delivered at once, unless it is published in a transaction or script, or its channel is
 //!   durable. Then it is a notice of its unit (see [`engine::Notice`]), and so are all later messages of the
-//!   same client, which stay behind it.
+//!   same client, so that they do not overtake it.
 //! - CLIENT REPLY OFF and SKIP suppress no confirmation and no message, because these are no replies. They
 //!   suppress an error, which is a reply.
 

@@ -83,9 +83,9 @@ impl Drawn {
     /// The estimated number of elements out of `len` that drawing visits.
     pub(super) fn work(self, len: usize) -> usize {
         match self {
-            // For more than an eighth of a sorted set, [`distinct`] walks over all of it. Hashes and sets are
-            // walked from a quarter on, and in their packed form, which is short, always. For smaller shares
-            // this overestimates.
+            // For more than an eighth of a sorted set, [`distinct`] walks over all of it. A hash or set is
+            // walked for a quarter or more of it, and always if it is in packed form, which is short. For
+            // smaller shares this overestimates.
             Drawn::Distinct(count) => count.saturating_mul(8).min(len),
             Drawn::Repeated(count) => count,
         }

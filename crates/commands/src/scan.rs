@@ -21,7 +21,7 @@ pub(super) enum ScanTarget {
 }
 
 /// Reads a cursor as loosely as Redis does since 7.2: white space, a sign and leading zeros may precede it. A
-/// negative number is refused in its usual form, and wraps in others.
+/// negative number in canonical form, such as `-5`, is refused; in other forms, such as `-05`, it wraps.
 ///
 /// # Errors
 /// The text is not a number.

@@ -23,7 +23,7 @@ pub(crate) use rows::ROWS;
 /// The maximum bytes of the values that GET shows: they are gathered in memory, and the size of the stored
 /// data does not bound them.
 const SHOWN_BYTES_MAX: usize = if cfg!(test) { 1 << 20 } else { 1 << 30 };
-/// About the memory that one value takes beside its bytes.
+/// The approximate memory that one value takes beside its bytes.
 const VALUE_HEAD_BYTES: usize = 16;
 
 fn find_first(_: Args<'_>, visit: &mut dyn FnMut(usize)) {

@@ -574,7 +574,6 @@ pub(crate) struct TestHost {
     pub(crate) debug_access: Mutex<DebugAccess>,
     pub(crate) emulates_cluster: AtomicBool,
     pub(crate) loading: Mutex<Option<Loading>>,
-    /// The users.
     pub(crate) users: Arc<Users>,
     /// The clients whose subscriptions were to be reviewed.
     pub(crate) reviewed: Arc<Mutex<Vec<u64>>>,

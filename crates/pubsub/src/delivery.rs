@@ -22,7 +22,7 @@ struct SharedBytes {
 }
 
 impl Block {
-    /// Adds the block's length to `worker_bytes` until the last reference is dropped.
+    /// Adds the block's length to `worker_bytes`; dropping the last reference subtracts it again.
     pub(crate) fn new(bytes: impl Into<Box<[u8]>>, worker_bytes: &Rc<Cell<usize>>) -> Block {
         let bytes = bytes.into();
         worker_bytes.set(worker_bytes.get() + bytes.len());
@@ -68,7 +68,7 @@ impl Delivery {
         self.bytes.is_empty() && self.blocks.is_empty()
     }
 
-    /// The bytes between blocks.
+    /// The copied bytes, without the blocks.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }

@@ -16,8 +16,8 @@
 //! - A reader gets every message of its channels after its position once, in log order. Each reader has one
 //!   position; all readers at the tail share the position of the tail.
 //! - The bytes handed out to a reader and not yet sent are at most the window plus the content of one piece
-//!   of the log. A slower reader stops at its position and resumes when half of the window is free. It is not
-//!   disconnected, and no other reader waits for it.
+//!   of the log. A reader with more unsent bytes than the window stops at its position, and resumes when half
+//!   of the window is free. It is not disconnected, and no other reader waits for it.
 //! - A worker receives the confirmations, messages and ends of subscriptions of one reader in order.
 
 mod feed;
@@ -69,7 +69,7 @@ pub enum Request {
         /// The channels to end, confirmed in this order.
         channels: Vec<Box<[u8]>>,
     },
-    /// The client has disconnected or reset: all of its subscriptions end, without an event.
+    /// The client has disconnected or sent RESET: all of its subscriptions end, without an event.
     Leave {
         /// The client.
         reader: ReaderId,

@@ -235,8 +235,8 @@ impl Local {
         true
     }
 
-    /// Unsubscribes; `false` if the subscriber has no such subscription. Messages published here or handed
-    /// over before have been delivered.
+    /// Unsubscribes; `false` if the subscriber has no such subscription. First delivers the messages that
+    /// were published here or handed over before.
     pub fn unsubscribe(&mut self, id: SubscriberId, kind: Kind, name: &[u8]) -> bool {
         self.settle();
         let hub = self.hub.clone();
@@ -416,7 +416,7 @@ impl Local {
         }
     }
 
-    /// As [`Local::check_backpressure`], for a message that will be published later.
+    /// As [`Local::check_backpressure`], for a message that the caller does not publish yet.
     pub fn check_backpressure_later(&mut self, kind: Kind, channel: &[u8]) {
         let (topic, workers, patterns) = self.find(kind, channel);
         self.check_backpressure(workers, topic.iter().chain(&patterns));

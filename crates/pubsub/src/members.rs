@@ -40,7 +40,7 @@ impl Lists {
     }
 
     /// Removes the member at `position`; there are at least two members. Returns the member that is now at
-    /// that position; `None` if the last one was removed.
+    /// that position; `None` if `position` was the last position.
     pub(crate) fn swap_remove(&mut self, members: &mut Members, position: u32) -> Option<SubscriberId> {
         let Members::Many(index) = *members else { unreachable!("the last one leaves with the topic") };
         let list = &mut self.lists[index as usize];

@@ -69,7 +69,7 @@ impl Patterns {
         working.changed = true;
     }
 
-    /// Publishes the working copy, unless another worker already has.
+    /// Publishes the working copy if it has changes that are not published yet.
     pub(crate) fn publish(&self) {
         let mut working = self.working.lock();
         if std::mem::take(&mut working.changed) {

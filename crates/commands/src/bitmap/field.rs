@@ -117,11 +117,11 @@ fn get_all(cx: &mut Context<'_, '_>, key: &[u8], operations: &[Operation]) -> Re
 /// The effect of an operation on its field.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Stored {
-    /// It has only read it.
+    /// The operation has only read the field.
     Nothing,
-    /// It has stored the number that was there.
+    /// The field had the number to store already.
     Same,
-    /// It has stored another number.
+    /// The field has another number now.
     Other,
 }
 

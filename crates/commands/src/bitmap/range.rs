@@ -22,8 +22,8 @@ pub(super) fn bitcount(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), C
     let count = match cx.unit.read(cx.session.db, args.at(1)) {
         Some(entry) => {
             let bytes = string(entry)?;
-            // As in Redis. This matters if both ends lie before the start of the string: BITPOS then takes
-            // such a range for the first byte, or bit.
+            // As in Redis, two negative numbers out of order are an empty range for BITCOUNT, but not always
+            // for BITPOS: if both lie before the start of the string, `within` gives its first byte or bit.
             let is_empty = range.start < 0 && range.end < 0 && range.start > range.end;
             if is_empty { 0 } else { bits::count_ones(bytes, range.within(bytes)) }
         }

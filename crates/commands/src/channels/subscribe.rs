@@ -75,7 +75,7 @@ fn end(cx: &mut Context<'_, '_>, args: Args<'_>, kind: Kind, verb: &str) {
     note_subscriptions_of(cx, id);
 }
 
-/// Ends all subscriptions of the client without saying so; for RESET.
+/// Ends all subscriptions of the client without confirmations; for RESET.
 pub(crate) fn unsubscribe_all(cx: &mut Context<'_, '_>) {
     if let Some(reader) = cx.session.reader.take() {
         cx.host.durable_channels.request(Request::Leave { reader: reader.id });

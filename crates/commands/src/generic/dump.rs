@@ -134,7 +134,7 @@ pub(super) fn restore(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Co
     let deadline_ms = match ttl_ms {
         0 => None,
         ttl_ms if options.is_absolute => Some(ttl_ms),
-        // In Redis the sum wraps around, so that it answers OK and keeps nothing.
+        // In Redis the sum wraps around, so that RESTORE answers OK and keeps nothing.
         ttl_ms => match ttl_ms.checked_add(now_ms) {
             Some(deadline_ms) if i64::try_from(deadline_ms).is_ok() => Some(deadline_ms),
             _ => return Err(CommandError::InvalidExpire("restore")),
@@ -152,8 +152,8 @@ pub(super) fn restore(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Co
     Ok(())
 }
 
-/// Stores a decoded value, if the log has room for its record: this can be much larger than a payload in
-/// which the value is packed or compressed.
+/// Stores a decoded value, if the log has room for its record. The record can be much larger than the
+/// payload, in which the value may be packed or compressed.
 fn put(
     cx: &mut Context<'_, '_>,
     db: DbId,

@@ -189,7 +189,7 @@ fn surround(vertices: &[Coordinates], place: Coordinates) -> bool {
     let next = vertices.iter().cycle().skip(1);
     let crossed = vertices.iter().zip(next).filter(|(from, to)| {
         let crosses_latitude = (from.latitude > place.latitude) != (to.latitude > place.latitude);
-        // No edge that crosses the latitude has the same latitude at both ends.
+        // Not a number, or infinite, if both ends have the same latitude; then `crosses_latitude` is false.
         let share = (place.latitude - from.latitude) / (to.latitude - from.latitude);
         crosses_latitude && place.longitude < from.longitude + (to.longitude - from.longitude) * share
     });

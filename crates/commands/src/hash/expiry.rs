@@ -375,7 +375,7 @@ pub(super) fn hsetex(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Com
         deadline_ms = field_deadline_ms(expiry, now_ms, "hsetex")?;
         Ok(())
     })?;
-    // FIELDS, the count, and the first pair.
+    // FIELDS needs at least its count, a name and a value.
     if (1..4).contains(&pairs.len()) {
         return Err(CommandError::WrongArity("hsetex"));
     }

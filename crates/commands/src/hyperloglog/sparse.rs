@@ -37,7 +37,7 @@ pub(super) enum Raised {
 }
 
 /// The position at which to start searching for a register; by default the first run. After raising a
-/// register it can be reused for later registers, so that raising many in order takes one pass.
+/// register, the same cursor serves registers of higher index, so that raising many in order takes one pass.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Cursor {
     /// The offset of a run, in bytes.

@@ -44,7 +44,7 @@ impl Change {
     /// As [`Context::require_room`]; nothing has changed then.
     pub(super) fn apply(&self, cx: &mut Context<'_, '_>, key: &[u8]) -> Result<(), CommandError> {
         let value = self.value.as_slice();
-        // More effects than one are together not longer than one that writes the whole value.
+        // Several effects together are not longer than one effect that writes the whole value.
         cx.require_room((EFFECT_BYTES + key.len() + value.len()) as u64)?;
         match &self.how {
             How::Replace { expire_at_ms } => {

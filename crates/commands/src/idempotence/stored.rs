@@ -8,7 +8,7 @@
 //! | 16 | digest of the command |
 //! | the rest | the reply, as it was sent |
 //!
-//! The digest is XXH3 of all arguments, each behind its length as 8 bytes, the name in lower case. Numbers
+//! The digest is XXH3 of all arguments, each after its length as 8 bytes, the name in lower case. Numbers
 //! are little endian.
 //!
 //! EVAL counts as EVALSHA with the SHA-1 of its script: clients send one for the other.

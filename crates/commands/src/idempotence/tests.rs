@@ -66,7 +66,7 @@ fn errors_without_effects_are_not_kept() {
         ("EXISTS k", ":0"),
         ("DEL c", ":1"),
         ("IDEMP k 1000 INCR c", ":1"),
-        // An error behind effects is a reply like others.
+        // An error after effects is a reply like others.
         ("IDEMP e 1000 EVAL \"redis.call('INCR', 'c') return redis.error_reply('NO')\" 0", "-ERR NO"),
         ("IDEMP e 1000 EVAL \"redis.call('INCR', 'c') return redis.error_reply('NO')\" 0", "-ERR NO"),
         ("GET c", "\"2\""),

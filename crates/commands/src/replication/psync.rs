@@ -61,7 +61,7 @@ fn note(replica: &mut RedisReplica, options: Args<'_>) -> Result<bool, CommandEr
                 replica.wants_keys = false;
                 replica.wants_functions = filters.next().is_some();
             }
-            // Redis answers neither: they belong on the connection of a replica.
+            // As in Redis, these get no reply: they belong on the connection of a replica.
             b"ack" | b"fack" | b"getack" => return Ok(false),
             _ => {
                 let option = shown(option);
@@ -89,7 +89,7 @@ pub(super) fn psync(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Comm
         return Err(CommandError::Text("ERR PSYNC FAILOVER can't be sent to a master."));
     }
     let offset = parse_i64(args.at(2)).ok_or(CommandError::NotAnInteger)?;
-    // The offset is that of the next byte, the first of which is 1.
+    // The offset is that of the next byte to send. The first byte of the stream has the offset 1.
     let known = u64::try_from(offset).ok().and_then(|next| next.checked_sub(1));
     let known = known.map(|has_bytes| KnownStream { id: args.at(1).into(), has_bytes });
     hand_over(cx, known, true)

@@ -18,7 +18,7 @@ pub(super) fn wait(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Comma
         ));
     }
     let replicas = parse_i64(args.at(1)).ok_or(CommandError::NotAnInteger)?;
-    // Any number of replicas is more than a negative one.
+    // For a negative number, any number of replicas is enough.
     let replicas = usize::try_from(replicas).unwrap_or(0);
     let timeout_ms = parse_timeout(args.at(2))?;
     let lsn = cx.session.last_write;

@@ -28,14 +28,15 @@ pub(super) struct Caller<'c, 'a, 'k> {
     /// Whether the script has called a command that writes. From then on its commands may add data also above
     /// the memory limit, as in Redis: a script that is stopped in the middle leaves half of its work.
     has_written: bool,
-    /// What must be done before the script can run again, if it was stopped for that ([`Stop::Retry`]).
+    /// If the script was stopped with [`Stop::Retry`]: the error that tells the executor what the client's
+    /// command needs before it runs again.
     refusal: Option<CommandError>,
 }
 
 impl<'c, 'a, 'k> Caller<'c, 'a, 'k> {
     /// Runs a script. The database and protocol that it selects are reset afterwards. The second value is set
-    /// only if the script was stopped with [`Stop::Retry`]: what must be done before the client's command can
-    /// run again.
+    /// only if the script was stopped with [`Stop::Retry`]: the error that tells the executor what the
+    /// client's command needs before it runs again.
     pub(super) fn run<R>(
         cx: &'c mut Context<'a, 'k>,
         keys: Args<'c>,

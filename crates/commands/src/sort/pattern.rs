@@ -45,7 +45,7 @@ impl<'a> Pattern<'a> {
     }
 
     /// The value that belongs to the element; none if the key or field is not there or holds another type.
-    /// Every slot is locked if the pattern reads keys. `key` is a buffer.
+    /// If the pattern reads keys, the caller has locked every slot. `key` is a buffer.
     pub(super) fn value<'u>(
         &self,
         unit: &'u Unit<'_>,

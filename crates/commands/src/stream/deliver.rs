@@ -121,7 +121,7 @@ pub(super) fn xreadgroup(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(),
         froms.push(from);
     }
     // A call that may block is not offloaded: entries present now could be gone when it runs on the other
-    // thread.
+    // thread, where it could not wait for new ones.
     if call.waits.is_none() {
         cx.elements_max().require(entries_max)?;
     }

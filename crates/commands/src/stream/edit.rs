@@ -51,7 +51,7 @@ pub(super) fn parse_referred(words: Args<'_>) -> Result<(References, Args<'_>), 
 /// The outcome of removing an entry.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Fate {
-    /// It did not exist.
+    /// There was no such entry, or the call names it again; with XACKDEL, also: it was not pending.
     Absent = -1,
     /// The entry was deleted.
     Deleted = 1,

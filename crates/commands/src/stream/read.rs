@@ -207,7 +207,7 @@ pub(super) fn xread(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Comm
         afters.push(parse_after(stream(cx.unit.read(cx.session.db, key))?, word)?);
     }
     // A call that may block is not offloaded: entries present now could be gone when it runs on the other
-    // thread.
+    // thread, where it could not wait for new ones.
     if call.waits.is_none() {
         let elements_max = cx.elements_max();
         for ((key, _), after) in call.streams(args).zip(&afters) {

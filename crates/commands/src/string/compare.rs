@@ -110,7 +110,7 @@ pub(super) fn delex(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Comm
     delete_if(cx, args.at(1), comparison)
 }
 
-/// Deletes a key that exists, if the condition holds for it, and replies whether it did.
+/// Deletes a key that exists, if the condition holds for it, and replies whether the key was deleted.
 fn delete_if(
     cx: &mut Context<'_, '_>,
     key: &[u8],

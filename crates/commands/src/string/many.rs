@@ -112,7 +112,7 @@ pub(super) fn msetex(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Com
     Ok(())
 }
 
-/// The arity of the row cannot express that every key needs a value.
+/// Refuses a call in which a key has no value, which the arity of the row cannot express.
 fn require_pairs(args: Args<'_>, command: &'static str) -> Result<(), CommandError> {
     if args.len().is_multiple_of(2) { Err(CommandError::WrongArity(command)) } else { Ok(()) }
 }

@@ -15,7 +15,7 @@ pub(super) fn append(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Com
     let (key, suffix) = (args.at(1), args.at(2));
     let (exists, len) = string_len(cx, key)?;
     let grown_len = len + suffix.len();
-    // As in SET, a new value is limited only as an argument is.
+    // A value at an absent key needs no check, as in SET: the length of an argument is limited already.
     if exists && grown_len > cx.bulk_bytes_max {
         return Err(CommandError::StringTooLong);
     }

@@ -24,7 +24,7 @@ pub(super) fn set(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Comman
     Ok(())
 }
 
-/// How a SET uses its key: with GET, or if it compares, it also reads it.
+/// How a SET uses its key: with GET or a comparison, the command also reads the key.
 pub(super) fn usage(args: Args<'_>) -> KeyUsage {
     let mut options = args.skip(3).iter();
     let reads = options.any(|option| option.eq_ignore_ascii_case(b"get") || is_comparison(option));

@@ -171,9 +171,9 @@ fn walks_far(
     })
 }
 
-/// About how large the record can be: the arguments, the values that are copied, and the libraries and
-/// settings, which each FLUSHALL logs. Values that the transaction itself makes before it copies them are not
-/// counted twice.
+/// The approximate size that the record can have: the arguments, the values that are copied, and the
+/// libraries and settings, which each FLUSHALL logs. A value that the transaction makes and then copies
+/// counts only as an argument.
 fn record_bytes(unit: &mut Unit<'_>, db: DbId, transaction: &Transaction) -> u64 {
     let mut bytes = transaction.args_bytes();
     if !transaction.any(Flags::COPIES) {

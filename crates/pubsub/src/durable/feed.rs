@@ -69,7 +69,8 @@ impl ReaderEvent {
 
 #[derive(Debug)]
 enum Entry {
-    /// Frames for the readers `to`: their range in [`Feed::starts`], and their range in [`Feed::bytes`].
+    /// Frames for the readers `to`. `numbers` is the range of the frames in [`Feed::starts`], and `bytes`
+    /// their range in [`Feed::bytes`].
     Frames {
         to: Arc<[ReaderId]>,
         numbers: Range<usize>,

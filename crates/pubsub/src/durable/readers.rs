@@ -72,8 +72,7 @@ pub struct Readers {
     turns: VecDeque<ReaderId>,
     /// Readers behind the tail whose window is full.
     waiting: Vec<ReaderId>,
-    /// Readers whose position is beyond the tail or beyond the readable log. They wait until the tail or the
-    /// log moves.
+    /// Readers that have nothing to read and cannot join the tail, until the tail or the log moves.
     early: Vec<ReaderId>,
     feeds: Vec<Feed>,
     messages: u64,

@@ -4,8 +4,8 @@
 //!   are one piece, up to a limit of bytes, even if messages of other channels lie in between.
 //! - For subscribers with several subscriptions, and those of patterns, consecutive messages of one channel
 //!   are a run, which is one piece. So that the order is right for every subscriber, a run ends before a
-//!   message of another channel. It is a single message if a subscriber gets that message more than once (by
-//!   name and by pattern, or by two patterns), or if the channel has no subscribers by name.
+//!   message of another channel. A run is a single message if a subscriber gets that message more than once
+//!   (by name and by pattern, or by two patterns), or if the channel has no subscribers by name.
 
 use std::{cell::Cell, mem, rc::Rc};
 

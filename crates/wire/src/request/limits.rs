@@ -30,8 +30,8 @@ impl Limits {
         authenticated: true,
     };
 
-    /// The limits before authentication: enough for `AUTH` and `HELLO`, but not for taking much memory. Those
-    /// of arguments and their size are Redis'; there, ten arguments of the largest size may come together.
+    /// The limits before authentication: enough for `AUTH` and `HELLO`, but not for taking much memory. Redis
+    /// has the same `args_max` and `bulk_bytes_max`, but accepts a request of ten arguments of that length.
     ///
     /// While these limits are in force, parse with `commands_max = 1`: the command just parsed may lift them.
     pub const UNAUTHENTICATED: Limits = Limits {

@@ -37,8 +37,8 @@ pub struct Parsed {
     pub error: Option<ProtocolError>,
 }
 
-/// Divides the bytes of one connection into commands. Takes less than 100 bytes between commands, and at most
-/// 128 bytes on the heap.
+/// Divides the bytes of one connection into commands. Between commands, the struct takes less than 100 bytes,
+/// and its vector at most 128 bytes of the heap.
 #[derive(Debug, Default)]
 pub struct RequestParser {
     progress: Progress,
@@ -316,8 +316,8 @@ impl<'p> Pass<'p> {
         Ok(true)
     }
 
-    /// The line at the current position without its end: up to a `\n`, or to a `\r` followed by at least one
-    /// more byte. `None` if the end has not arrived; the error `too_long` if the line exceeds the limit.
+    /// The line at the current position, up to the byte `end`: a `\n`, or a `\r` that at least one more byte
+    /// follows. `None` if the end has not arrived; the error `too_long` if the line exceeds the limit.
     fn line(&mut self, end: u8, too_long: ProtocolError) -> Result<Option<&'p [u8]>, ProtocolError> {
         let rest = &self.window[self.progress.at..];
         let reach = &rest[..rest.len().min(self.limits.line_bytes_max() + 1)];

@@ -145,7 +145,7 @@ fn union<'u>(sources: &mut Sources<'u>, aggregate: Aggregate) -> Members<'u> {
     members
 }
 
-/// Visits the members that all sources have, in no order, until `visit` breaks.
+/// Visits the members that all sources have, in no particular order, until `visit` breaks.
 pub(super) fn intersect<'u>(
     sources: &mut Sources<'u>,
     aggregate: Aggregate,

@@ -141,7 +141,7 @@ impl Readers {
 
     /// Lets a reader join the tail if it may; otherwise the reader waits. The caller makes sure that there is
     /// nothing to read between the reader and the tail, or that the reader's position may become the tail.
-    /// Returns whether it joins.
+    /// Returns whether the reader joins.
     fn join_or_wait(&mut self, id: ReaderId, tail: Option<Lsn>) -> bool {
         let joins = self.may_join(id, tail);
         if joins {
