@@ -361,10 +361,11 @@ def _is_coordinate(redis: Tree, sheaf: Tree) -> bool:
 
 
 def _has_needless_digit(redis: Tree, sheaf: Tree) -> bool:
-    """Whether the peer shows a double with a 17th digit that is not needed."""
+    """Whether the peer shows a double with a 17th digit that is not needed, perhaps behind zeros."""
     if not _is_double(redis) or not _is_double(sheaf):
         return False
-    return len(redis[1]) == len(sheaf[1]) + 1 and sheaf[1] == shortest(float(redis[1]))
+    is_one_longer = len(redis[1]) == len(sheaf[1]) + 1 or redis[1][:-1].rstrip(b"0") == sheaf[1]
+    return is_one_longer and sheaf[1] == shortest(float(redis[1]))
 
 
 def _is_same_number(redis: Tree, sheaf: Tree) -> bool:

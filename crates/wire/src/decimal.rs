@@ -79,7 +79,7 @@ fn parse_fixed(text: &[u8]) -> Option<i128> {
 /// The exponent after `e`; `None` if it is malformed or its magnitude exceeds 10,000.
 fn parse_exponent(text: &[u8]) -> Option<i32> {
     let exponent: i32 = std::str::from_utf8(text).ok()?.parse().ok()?;
-    (exponent.abs() <= 10_000).then_some(exponent)
+    (exponent.unsigned_abs() <= 10_000).then_some(exponent)
 }
 
 /// `value * 10^shift`, rounded half up, where `value` has `digits` digits; `None` if the result has more than
@@ -147,6 +147,7 @@ mod tests {
             ("1e22", "1", "10000000000000000000000"),
             ("+.5", "5.", "5.5"),
             ("00.10", "1e0", "1.1"),
+            ("0e-2147483648", "1", "1"),
         ];
         for (left, right, expected) in cases {
             assert_eq!(sum(left, right).as_deref(), Ok(expected), "{left} + {right}");

@@ -47,7 +47,8 @@ pub(super) fn middle(places: &[Coordinates]) -> Coordinates {
         y += latitude.cos() * longitude.sin();
         z += latitude.sin();
     }
-    Coordinates { longitude: degrees(y.atan2(x)), latitude: degrees(z.atan2(x.hypot(y))) }
+    // Not `hypot`, whose last digit can be another one.
+    Coordinates { longitude: degrees(y.atan2(x)), latitude: degrees(z.atan2((x * x + y * y).sqrt())) }
 }
 
 /// A unit of length.

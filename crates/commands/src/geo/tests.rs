@@ -15,6 +15,21 @@ const SICILY: (&str, &str, &str) = (
 );
 
 #[test]
+fn the_last_digit_of_a_distance_in_a_polygon_is_that_of_valkey() {
+    let mut server = TestServer::new();
+    server.check(&[
+        ("GEOADD last-digit 11.336930441 45.117030372 p", ":1"),
+        (
+            "GEOSEARCHSTORE d last-digit BYPOLYGON 8 12.162233026 48.405346528 18.989427796 44.652225824 19.246788386 \
+             45.502943155 19.729509160 42.089392362 14.445277793 48.188537015 19.757351524 48.475710795 10.564519542 \
+             45.288424297 15.440382788 44.022958597 STOREDIST",
+            ":1",
+        ),
+        ("ZSCORE d p", "\"3.9855657234401454e+5\""),
+    ]);
+}
+
+#[test]
 fn searches_find_the_places_in_polygons() {
     const FEW: &str = "-ERR GEOSEARCH BYPOLYGON must have at least 3 vertices";
     check(&[
