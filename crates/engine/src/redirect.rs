@@ -7,7 +7,10 @@
 use keyspace::slot_of;
 use wire::Args;
 
-use crate::{CommandError, Flags, Host, Keys, Row, Session, replication::RoleView};
+use crate::{
+    CommandError, Flags, Host, Keys, Row, Session,
+    replication::{NO_LEADER, RoleView},
+};
 
 /// The error of a write where clients see a leader that takes no writes: clients of a cluster try again.
 const HANDING_OVER: CommandError =
@@ -30,6 +33,8 @@ pub(crate) fn redirect(row: &Row, args: Args<'_>, session: &Session, host: &Host
         return None;
     }
     match host.replication.role() {
+        // During elections and hand-overs it is not known who leads.
+        RoleView::Replica { leader, .. } if leader.port == 0 => Some(CommandError::Text(NO_LEADER)),
         RoleView::Replica { leader, .. } => {
             Some(CommandError::Composed(format!("MOVED {} {leader}", slot_of(key).get())))
         }

@@ -68,6 +68,8 @@ pub struct Votes {
     /// This server leads, or has led and not stepped down yet.
     is_open: AtomicBool,
     is_silent: AtomicBool,
+    /// The disk here has stalled; see [`Votes::note_stall`].
+    has_stalled: AtomicBool,
     /// The ballot in memory could not be saved.
     is_unsaved: AtomicBool,
     elections: AtomicU64,
@@ -94,6 +96,7 @@ impl Votes {
             lease_until_us: AtomicU64::new(u64::MAX),
             is_open: AtomicBool::new(false),
             is_silent: AtomicBool::new(false),
+            has_stalled: AtomicBool::new(false),
             is_unsaved: AtomicBool::new(false),
             elections: AtomicU64::new(0),
             leaderless: Mutex::new((0, Some(since_us))),
@@ -226,12 +229,21 @@ impl Votes {
         self.member.lock().as_ref().map(|(member, _)| look(member))
     }
 
+    /// Notes whether the disk here does not answer. A leader then takes part in no votes, as if it were
+    /// paused: it sends no heartbeats, so another member is elected, and it takes no message for which it would
+    /// have to save a ballot, which would wait for the disk. Returns what was noted before.
+    pub fn note_stall(&self, has_stalled: bool) -> bool {
+        self.has_stalled.swap(has_stalled, SeqCst)
+    }
+
     /// Gives the machine an input, and acts on the outcome. `None` if this member takes part in no votes, or
     /// its ballot cannot be saved.
     pub fn input<T>(&self, act: impl FnOnce(&mut Member, u64) -> T) -> Option<T> {
         let mut member = self.member.lock();
         let is_silent = self.is_silent.load(SeqCst) || self.is_unsaved();
-        let (member, reports) = member.as_mut().filter(|_| !is_silent)?;
+        let has_stalled = self.has_stalled.load(SeqCst);
+        let takes_part = |member: &Member| !is_silent && !(has_stalled && member.leads());
+        let (member, reports) = member.as_mut().filter(|(member, _)| takes_part(member))?;
         let now_us = self.now_us();
         let outcome = act(member, now_us);
         let actions = member.take_actions();

@@ -27,6 +27,7 @@ mod inboxes;
 mod joining;
 mod peers;
 mod room;
+mod stall;
 mod witness;
 
 use std::{
@@ -364,6 +365,7 @@ impl Group {
                 // A late tick counts once: a lease must not end early.
                 tick_due_us = now_us + TICK_US;
                 let has_room = self.has_room();
+                self.note_stall(votes);
                 votes.input(|member, now_us| {
                     member.note_room(has_room);
                     member.tick(now_us);

@@ -15,9 +15,9 @@ impl Reporter {
     /// To be called once a second.
     pub(crate) fn look(&mut self, log: Option<&Log>, server: &dyn Availability) {
         let is_untold = |reason: &ReadOnly| {
-            use ReadOnly::{Deposed, SettingsOwed, TooFewAcks, TooFewReplicas};
+            use ReadOnly::{Deposed, DiskStalled, SettingsOwed, TooFewAcks, TooFewReplicas};
             // Recovery and hand-overs have lines of their own.
-            matches!(reason, Deposed | SettingsOwed | TooFewAcks | TooFewReplicas)
+            matches!(reason, Deposed | DiskStalled | SettingsOwed | TooFewAcks | TooFewReplicas)
         };
         let now = ReadOnly::of(log, server).filter(is_untold);
         if now == self.0 {

@@ -79,9 +79,9 @@ use crate::{
     sync::{AtomicBool, AtomicU64, Ordering},
 };
 
-/// While too many bytes are unwritten, a flush in flight for longer than this makes new writes fail
+/// A write or sync that takes longer than this is a stall of the disk: new writes fail
 /// ([`Admission::Stalled`]).
-const FLUSH_STALLED_US: u64 = 5_000_000;
+const STALLED_US: u64 = 5_000_000;
 
 /// Whether a write may be executed now. This is determined before the write is executed, so a refusal changes
 /// nothing.
@@ -97,7 +97,7 @@ pub enum Admission {
     NoRoom,
     /// A forced recovery has left out damaged data: the log takes no writes until it is adopted and thawed.
     Frozen,
-    /// Too many bytes are unwritten, and the write in flight has taken more than 5 seconds.
+    /// Records are unwritten, and the write or sync in flight has taken more than 5 seconds.
     Stalled,
     /// The log is poisoned; the server is about to stop.
     Poisoned,
@@ -154,7 +154,9 @@ struct LogState {
     no_room: AtomicBool,
     /// Why a segment could not be made, at the last failure.
     no_room_reason: Mutex<Option<NoRoom>>,
-    /// Monotonic microseconds at which the write in flight began; 0 without one.
+    /// Whether the disk has stalled, as of the last [`Log::look_for_stall`].
+    stalled: AtomicBool,
+    /// Monotonic microseconds at which the write or sync in flight began; 0 without one.
     flush_started_us: AtomicU64,
     /// The indices that no appender uses.
     free_appenders: Mutex<Vec<usize>>,
@@ -246,6 +248,17 @@ impl Log {
     #[inline]
     pub fn admit(&self, bytes: u64) -> Admission {
         self.shared.admit(bytes)
+    }
+
+    /// Notes whether the disk has stalled, for [`Log::admit`], which reads no clock. To be called about once a
+    /// second.
+    pub fn look_for_stall(&self) {
+        self.shared.stalled.store(self.flight_us() > STALLED_US, Ordering::Relaxed);
+    }
+
+    /// The time since the write or sync in flight began, in microseconds; 0 if none is in flight.
+    pub fn flight_us(&self) -> u64 {
+        self.shared.flight_us()
     }
 
     /// The reason of the last failure to create a segment, as text for the operator; empty without one.
@@ -600,8 +613,13 @@ impl LogState {
         }
         match self.sequencer.used() {
             0 => Admission::Go,
+            _ if self.stalled.load(Ordering::Relaxed) => Admission::Stalled,
             unwritten if unwritten > self.options.unwritten_bytes_max => {
-                if self.flight_us() > FLUSH_STALLED_US { Admission::Stalled } else { Admission::Wait }
+                if self.flight_us() > STALLED_US {
+                    Admission::Stalled
+                } else {
+                    Admission::Wait
+                }
             }
             _ => Admission::Go,
         }
@@ -616,7 +634,6 @@ impl LogState {
         }
     }
 
-    /// The time since the write in flight began, in microseconds; 0 if no write is in flight.
     fn flight_us(&self) -> u64 {
         match self.flush_started_us.load(Ordering::Relaxed) {
             0 => 0,

@@ -120,7 +120,9 @@ def scan(draw: Draw, name: str) -> Step:
         draw.maybe(0.02, "BACKWARDS"),
     ]
     draw.random.shuffle(options)
-    cursor = 0 if draw.chance(0.95) else draw.one(("abc", "", "1.5", "99999999999999999999"))
+    # None of more than 64 bits: after one, Redis 7.0 and 8.2 refuse every SORT, which finds the error of that
+    # conversion still in errno.
+    cursor = 0 if draw.chance(0.95) else draw.one(("abc", "", "1.5", "-1"))
     return step(command(name, cursor, *(part for option in options for part in option), agree=whole_scan))
 
 

@@ -151,6 +151,15 @@ fn a_leader_that_hands_over_asks_clients_of_a_cluster_to_try_again() {
 }
 
 #[test]
+fn nobody_is_sent_to_a_leader_that_is_not_known() {
+    let mut server = follower();
+    *server.host.replication.leader.lock() = Some(Address { host: "".into(), port: 0 });
+    let again =
+        "-CLUSTERDOWN The group has no leader: a majority of its members must be reachable. Try again.";
+    server.check(&[("get k", again), ("set k v", again), ("eval 'return 1' 1 k", again)]);
+}
+
+#[test]
 fn a_follower_sends_clients_to_the_leader() {
     let mut server = follower();
     server.check(&[

@@ -3,7 +3,7 @@
 use engine::{
     CommandError, Context, PeerClaim,
     group::GroupView,
-    replication::{Address, Failover, Followed, RoleView},
+    replication::{Address, Failover, Followed, RoleView, WriteRefusal},
 };
 use wire::{Args, number::parse_i64};
 
@@ -80,6 +80,9 @@ pub(super) fn failover(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), C
     Ok(())
 }
 
+const NO_FAILOVER: &str = "ERR No failover in progress.";
+const ENDS_BY_ITSELF: &str = "ERR FAILOVER in a group cannot be aborted: it ends within seconds, and this server leads on if it fails.";
+
 /// FAILOVER in a group: hands the lead over to the named member, or to the one with the most log. TIMEOUT and
 /// FORCE are accepted and change nothing, because no write can be lost.
 fn fail_over_in_group(
@@ -89,7 +92,8 @@ fn fail_over_in_group(
     abort: bool,
 ) -> Result<(), CommandError> {
     if abort {
-        return Err(CommandError::Text("ERR No failover in progress."));
+        let is_handing_over = cx.host.replication.refuses_writes() == Some(WriteRefusal::HandingOver);
+        return Err(CommandError::Text(if is_handing_over { ENDS_BY_ITSELF } else { NO_FAILOVER }));
     }
     let member = failover.to.as_ref().map(|to| {
         let member = view.members.iter().find(|member| member.address == *to);

@@ -59,11 +59,21 @@ impl Node {
             end: log.map_or(Lsn::ZERO, |log| log.shippable_lsn()),
             start: log.map_or(Lsn::ZERO, |log| log.start_lsn()),
             fenced_by,
-            failover_state: self.handover.lock().as_ref().map_or("no-failover", |handover| handover.state()),
+            failover_state: self.failover_state(),
             replicas: self.leader.replicas(),
             redis_replicas: self.redis.all().len(),
             good_replicas: (replicas_min > 0).then(|| self.leader.count_heard(now_ms, lag_ms_max)),
             leader: leader.map(|address| self.leader_figures(address, now_ms)),
+        }
+    }
+
+    /// The state of a hand-over as INFO names it. A member of a group gives up the lead first, and the next
+    /// leader is elected then.
+    fn failover_state(&self) -> &'static str {
+        match &*self.handover.lock() {
+            Some(handover) => handover.state(),
+            None if self.is_handing_over.load(SeqCst) => "failover-in-progress",
+            None => "no-failover",
         }
     }
 

@@ -457,6 +457,7 @@ async fn every_second(parts: &Parts, log: &Log) {
             parts.config.put_data_settings_in_force();
         }
         parts.node.tick();
+        log.look_for_stall();
         stalled.look(&parts.node, &parts.scripts);
         read_only.look(Some(log), &*parts.replication);
     }

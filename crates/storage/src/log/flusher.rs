@@ -223,6 +223,9 @@ impl LogState {
         flusher.closed = None;
         flusher.last_write_us = self.clock.monotonic_us();
         self.flush_started_us.store(0, Ordering::Relaxed);
+        if self.stalled.load(Ordering::Relaxed) {
+            self.stalled.store(false, Ordering::Relaxed);
+        }
         self.stats.flush_us.observe(flusher.last_write_us - started_us);
         self.stats.took(flusher.last_write_us - started_us);
         LogStats::add(&self.stats.batches, 1);
@@ -297,11 +300,14 @@ impl LogState {
     /// Syncs all written files.
     fn sync(&self, flusher: &mut Flusher) -> Result<(), Error> {
         let started_us = self.clock.monotonic_us();
+        // A write may be in flight, which syncs earlier ones first.
+        let in_flight_us = self.flush_started_us.swap(started_us, Ordering::Relaxed);
         for (file, boundary) in std::mem::take(&mut flusher.unsynced) {
             LogStats::add(&self.stats.syncs, 1);
             file.sync_data().map_err(Error::io("sync", flusher.path(&self.dir)))?;
             self.set_durable(boundary);
         }
+        self.flush_started_us.store(in_flight_us, Ordering::Relaxed);
         flusher.last_sync_us = self.clock.monotonic_us();
         self.stats.took(flusher.last_sync_us - started_us);
         Ok(())

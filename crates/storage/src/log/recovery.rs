@@ -514,6 +514,7 @@ pub(super) fn open(
             frozen: AtomicBool::new(false),
             unadopted: AtomicBool::new(false),
             no_room: AtomicBool::new(false),
+            stalled: AtomicBool::new(false),
             no_room_reason: Mutex::new(None),
             flush_started_us: AtomicU64::new(0),
             free_appenders: Mutex::new((0..options.appenders_max).rev().collect()),

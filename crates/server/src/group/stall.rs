@@ -1,0 +1,28 @@
+//! A leader whose disk does not answer falls silent, so that another member is elected. It is heard again once
+//! the disk answers, as a member that was paused.
+//!
+//! A follower goes on although its disk does not answer: it acknowledges nothing, and the leader's lease may
+//! need its answers to heartbeats.
+
+use membership::Votes;
+use storage::Log;
+
+use super::Group;
+
+/// A write or sync of the log that takes longer than this silences a leader. Disks pause for a second at times.
+const SILENT_AFTER_US: u64 = 2_000_000;
+
+impl Group {
+    /// Tells the votes whether the disk here answers.
+    pub(super) fn note_stall(&self, votes: &Votes) {
+        let has_stalled = self.log.get().map_or(0, Log::flight_us) > SILENT_AFTER_US;
+        match (votes.note_stall(has_stalled), has_stalled) {
+            (false, true) => tracing::warn!(
+                target: "group",
+                "the disk here does not answer: if this member leads, it is silent until the disk does, and another one is elected"
+            ),
+            (true, false) => tracing::info!(target: "group", "the disk here answers again"),
+            _ => {}
+        }
+    }
+}
