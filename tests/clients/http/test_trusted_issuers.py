@@ -20,6 +20,7 @@ pytestmark = pytest.mark.sheaf_only
 
 PASSWORD = "not-in-any-text"
 SECRET = b"a secret of thirty-two bytes, or more"
+OTHER_SECRET = b"another secret of thirty-two bytes, or more"
 PROXY_SECRET = "shared with the proxy"
 HOUR_S = 3600
 
@@ -181,7 +182,7 @@ def test_the_issuer_and_the_audience_can_be_required(server, issuer):
 
 def test_keys_can_be_replaced_and_are_never_shown(server, issuer):
     old = issuer.token(sub="anna", **{"_couchdb.roles": ["writers"]})
-    new = issuer.token(secret=b"another secret", sub="anna", **{"_couchdb.roles": ["writers"]})
+    new = issuer.token(secret=OTHER_SECRET, sub="anna", **{"_couchdb.roles": ["writers"]})
 
     def status(token: str) -> int:
         with holder(server, token) as anna:
@@ -189,7 +190,7 @@ def test_keys_can_be_replaced_and_are_never_shown(server, issuer):
 
     assert (status(old), status(new)) == (200, 400)
     kept = issuer.keys.read_text()
-    issuer.keys.write_text("hmac:_default = " + base64.b64encode(b"another secret").decode())
+    issuer.keys.write_text("hmac:_default = " + base64.b64encode(OTHER_SECRET).decode())
     server.signal(signal.SIGHUP)
     wait_until("the new key to be in force", lambda: status(new) == 200)
     assert status(old) == 400
@@ -199,14 +200,17 @@ def test_keys_can_be_replaced_and_are_never_shown(server, issuer):
     server.wait_for_log("the earlier keys of users over HTTP stay in force")
     assert status(new) == 200
     refused = error_of(call(server, "CONFIG", "SET", "jwt-keys-file", str(issuer.keys)))
-    assert "line 1: the secret is not in base64, or empty" in refused
+    assert "line 1: the secret is not in base64" in refused
+    issuer.keys.write_text("; short\nhmac:_default = " + base64.b64encode(SECRET[:31]).decode())
+    refused = error_of(call(server, "CONFIG", "SET", "jwt-keys-file", str(issuer.keys)))
+    assert "line 2: the secret has less than 32 bytes" in refused
     issuer.keys.write_text(kept)
     assert call(server, "CONFIG", "SET", "jwt-keys-file", str(issuer.keys)) == b"OK"
     assert (status(old), status(new)) == (200, 400)
     shown = json.dumps([str(part) for part in call(server, "CONFIG", "GET", "*")])
     with admin_of(server) as admin:
         shown += admin.get("/_node/_local/_config").body.decode() + server.log()
-    for secret in (SECRET, b"another secret"):
+    for secret in (SECRET, OTHER_SECRET):
         assert base64.b64encode(secret).decode() not in shown and secret.decode() not in shown
 
 
