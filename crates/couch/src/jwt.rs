@@ -12,6 +12,7 @@
 //!   secret of HMAC, and nothing is accepted without a signature.
 //! - No claim counts before the signature is verified.
 //! - `exp` and `nbf` are checked wherever they are given, and demanded if the setting says so.
+//! - A token with a member that is given twice says nothing: its issuer may have meant the other one.
 
 use base64::{Engine, prelude::BASE64_URL_SAFE_NO_PAD};
 use serde_json::{Map, Value};
@@ -19,6 +20,7 @@ use serde_json::{Map, Value};
 use super::{
     failure::Failure,
     jwt_keys::{Algorithm, JwtKeys},
+    unique_json::Unique,
 };
 
 /// The maximum bytes of a token.
@@ -266,7 +268,10 @@ impl Unverified<'_> {
         }
         let parts = token.rsplit_once('.').and_then(|(signed, signature)| {
             let (header, claims) = signed.split_once('.').filter(|(_, claims)| !claims.contains('.'))?;
-            let object = |part: &str| serde_json::from_slice(&bytes_of(part)?).ok();
+            let object = |part: &str| match serde_json::from_slice(&bytes_of(part)?).ok()? {
+                Unique(Value::Object(members)) => Some(members),
+                Unique(_) => None,
+            };
             Some(Unverified {
                 header: object(header)?,
                 claims: object(claims)?,
@@ -434,6 +439,21 @@ mod tests {
         assert_eq!(judged("typ", json!({ "alg": "HS256" }), claims()), Err(TokenError::MissingTyp));
         let typ = json!({ "alg": "HS256", "typ": "at+jwt" });
         assert_eq!(judged("typ", typ, claims()), Err(TokenError::InvalidTyp));
+    }
+
+    #[test]
+    fn a_member_that_is_given_twice_refuses_the_token() {
+        let jwt = Jwt::new(KEYS, "", r"realm.roles").unwrap();
+        let judged = |header, claims| jwt.judge(&token(header, claims, SECRET), NOW_S);
+        assert!(judged(r#"{"alg":"HS256"}"#, r#"{"sub":"jo","realm":{"roles":["a"]}}"#).is_ok());
+        for (header, claims) in [
+            (r#"{"alg":"HS256"}"#, r#"{"sub":"jo","sub":"root"}"#),
+            (r#"{"alg":"HS256"}"#, r#"{"sub":"jo","exp":1,"exp":1800000001}"#),
+            (r#"{"alg":"HS256"}"#, r#"{"sub":"jo","realm":{"roles":["a"],"roles":["_admin"]}}"#),
+            (r#"{"alg":"none","alg":"HS256"}"#, r#"{"sub":"jo"}"#),
+        ] {
+            assert_eq!(judged(header, claims), Err(TokenError::Malformed), "{header} {claims}");
+        }
     }
 
     #[test]

@@ -26,6 +26,8 @@ pub(crate) fn token_seeds() -> Vec<Seed> {
         ("empty", b"e30.e30.".to_vec()),
         ("refused-array", b"W10.e30.AA".to_vec()),
         ("refused-two-parts", b"e30.e30".to_vec()),
+        // {"alg":1,"alg":1}
+        ("refused-twice", b"eyJhbGciOjEsImFsZyI6MX0.e30.AA".to_vec()),
         ("refused-padding", b"e30=.e30.AA".to_vec()),
     ]
 }

@@ -62,6 +62,10 @@ class Issuer:
         header = {"typ": "JWT", "alg": algorithm} | ({} if kid is None else {"kid": kid})
         claims = {"exp": int(time.time()) + HOUR_S} | claims
         parts = [json.dumps(part).encode() for part in (header, {k: v for k, v in claims.items() if v is not None})]
+        return self.signed(parts, algorithm, secret)
+
+    def signed(self, parts: list[bytes], algorithm: str = "HS256", secret: bytes = SECRET) -> str:
+        """A token with this header and these claims, as they are written here."""
         signed = ".".join(map(_encoded, parts))
         return f"{signed}.{_encoded(self._signature(algorithm, signed.encode(), secret))}"
 
@@ -154,6 +158,8 @@ def test_tokens_that_are_refused(server, issuer):
         issuer.token(sub=""): (401, "Token missing sub claim."),
         issuer.token(): (401, "Token missing sub claim."),
         "a.b": (400, "Malformed token"),
+        issuer.signed([b'{"alg":"HS256"}', b'{"sub":"anna","sub":"root","exp":%d}' % (now + HOUR_S)]): (400, "Malformed token"),
+        issuer.signed([b'{"alg":"HS256"}', b'{"sub":"anna","exp":1,"exp":%d}' % (now + HOUR_S)]): (400, "Malformed token"),
     }
     for token, (status, reason) in refused.items():
         for path in ("/notes/a", "/_session", "/_all_dbs", "/metrics"):
