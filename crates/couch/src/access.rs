@@ -67,7 +67,7 @@ pub(super) async fn admit_to(
     headers: &HeaderMap,
     resource: Resource,
 ) -> Result<(), Failure> {
-    match credentials(headers).filter(|_| thread.host().access.has_admins()) {
+    match credentials(headers)?.filter(|_| thread.host().access.has_admins()) {
         Some((name, password)) => {
             admit(thread, peer, headers)?;
             log_in(thread.host(), peer, (&name, &password), Some(resource)).await.map(drop)
@@ -113,7 +113,7 @@ pub(super) async fn identify(
     if let Some(user) = vouched_for(thread.host(), headers, peer)? {
         return Ok(user);
     }
-    if let Some((name, password)) = credentials(headers) {
+    if let Some((name, password)) = credentials(headers)? {
         let account = log_in(thread.host(), peer, (&name, &password), None).await?;
         return Ok(User::known(&name, account, Shown::Password));
     }
@@ -139,7 +139,7 @@ fn vouched_for(host: &Host, headers: &HeaderMap, peer: &SocketAddr) -> Result<Op
 }
 
 /// The token of a request that shows one.
-pub(super) fn bearer_token(headers: &HeaderMap) -> Option<&str> {
+fn bearer_token(headers: &HeaderMap) -> Option<&str> {
     let (scheme, token) = headers.get(header::AUTHORIZATION)?.to_str().ok()?.split_once(' ')?;
     scheme.eq_ignore_ascii_case("bearer").then_some(token.trim())
 }
@@ -191,17 +191,24 @@ pub(super) fn still(thread: &HttpThread, user: &User) -> Option<User> {
 
 /// The name that a request gives with a password, whether the password is right or not.
 pub(super) fn named(headers: &HeaderMap) -> String {
-    credentials(headers).map(|(name, _)| name).unwrap_or_default()
+    credentials(headers).ok().flatten().map(|(name, _)| name).unwrap_or_default()
 }
 
 /// Name and password of HTTP Basic authentication, if given.
-fn credentials(headers: &HeaderMap) -> Option<(String, String)> {
-    let (scheme, encoded) = headers.get(header::AUTHORIZATION)?.to_str().ok()?.split_once(' ')?;
+///
+/// # Errors
+/// They are not in base64.
+fn credentials(headers: &HeaderMap) -> Result<Option<(String, String)>, Failure> {
+    let given = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok()?.split_once(' '));
+    let Some((_, encoded)) = given.filter(|(scheme, _)| scheme.eq_ignore_ascii_case("basic")) else {
+        return Ok(None);
+    };
+    let decoded = BASE64_STANDARD.decode(encoded.trim());
     let decoded =
-        BASE64_STANDARD.decode(encoded.trim()).ok().filter(|_| scheme.eq_ignore_ascii_case("basic"))?;
-    let decoded = String::from_utf8(decoded).ok()?;
-    let (name, password) = decoded.split_once(':')?;
-    Some((name.into(), password.into()))
+        decoded.map_err(|_| Failure::bad_request("Authorization header has invalid base64 value"))?;
+    // What is not UTF-8 comes out as another password, and is refused as a wrong one.
+    let decoded = String::from_utf8_lossy(&decoded);
+    Ok(decoded.split_once(':').map(|(name, password)| (name.into(), password.into())))
 }
 
 #[cfg(test)]
@@ -238,16 +245,18 @@ mod tests {
     }
 
     #[test]
-    fn basic_credentials_are_read_and_anything_else_is_none() {
+    fn basic_credentials_are_read() {
         let read = |text: &str| {
             let mut headers = HeaderMap::new();
             headers.insert(header::AUTHORIZATION, text.parse().unwrap());
             credentials(&headers)
         };
         // "anna:a:b"
-        assert_eq!(read("Basic YW5uYTphOmI="), Some(("anna".into(), "a:b".into())));
-        for text in ["Bearer YW5uYTphOmI=", "Basic", "Basic ???", "Basic YW5uYQ=="] {
-            assert_eq!(read(text), None, "{text}");
+        assert_eq!(read("Basic YW5uYTphOmI="), Ok(Some(("anna".into(), "a:b".into()))));
+        for text in ["Bearer YW5uYTphOmI=", "Basic", "Basic YW5uYQ=="] {
+            assert_eq!(read(text), Ok(None), "{text}");
         }
+        let refused = Failure::bad_request("Authorization header has invalid base64 value");
+        assert_eq!(read("basic ???"), Err(refused));
     }
 }
