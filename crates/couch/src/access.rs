@@ -17,9 +17,10 @@ use std::{
 };
 
 use base64::{Engine, prelude::BASE64_STANDARD};
-use engine::users::PAUSE_MS;
+use engine::users::{CHECKS_PER_LOGIN_MAX, PAUSE_MS};
 use http::{HeaderMap, header};
 use settings::Key;
+use tokio::task::JoinHandle;
 
 use super::{
     failure::Failure,
@@ -155,17 +156,43 @@ pub(super) async fn log_in(
     (name, password): (&str, &str),
     resource: Option<Resource>,
 ) -> Result<Account, Failure> {
+    judged(|| host.access.log_in(peer.ip(), name, password, resource)).await
+}
+
+/// Asks until there is a judgement. While a check runs, it is asked again and again: a user who is disabled
+/// or deleted meanwhile is refused at once.
+async fn judged(mut ask: impl FnMut() -> LogIn) -> Result<Account, Failure> {
+    let (mut begun, mut running) = (0, None);
     loop {
-        match host.access.log_in(peer.ip(), name, password, resource) {
+        match ask() {
             LogIn::Accepted(account) => return Ok(account),
             LogIn::Wrong => return Err(Failure::Unauthorized(WRONG_PASSWORD)),
             LogIn::Loading => return Err(Refusal::Loading.into()),
             LogIn::TooEarly => return Err(Failure::Forbidden(TOO_EARLY)),
-            // The next call of `log_in` gets the outcome; if the work has panicked, it begins anew.
-            LogIn::Begins(work) => drop(tokio::task::spawn_blocking(work).await),
-            LogIn::Later => tokio::time::sleep(Duration::from_millis(PAUSE_MS)).await,
+            LogIn::Begins(work) => {
+                // It ends in any case, for the next login.
+                running = Some(tokio::task::spawn_blocking(work));
+                if begun == CHECKS_PER_LOGIN_MAX {
+                    return Err(Failure::Unauthorized(WRONG_PASSWORD));
+                }
+                begun += 1;
+            }
+            LogIn::Later => {}
+        }
+        tokio::select! {
+            () = ended(&mut running) => {}
+            () = tokio::time::sleep(Duration::from_millis(PAUSE_MS)) => {}
         }
     }
+}
+
+/// Waits for the end of the work, if there is any.
+async fn ended(running: &mut Option<JoinHandle<()>>) {
+    match running {
+        Some(work) => drop(work.await),
+        None => std::future::pending().await,
+    }
+    *running = None;
 }
 
 /// The user as of now, for a reply that goes on for long; `None` if what it has shown is worth nothing any
@@ -242,6 +269,31 @@ mod tests {
         let mut twice = HeaderMap::from_iter([(header::HOST, "localhost".parse().unwrap())]);
         twice.append(header::HOST, "evil.example".parse().unwrap());
         assert!(!names_this_machine(&twice, ""));
+    }
+
+    #[tokio::test]
+    async fn a_login_does_not_wait_for_a_check_that_does_not_count_any_more() {
+        let (end, is_over) = std::sync::mpsc::channel::<()>();
+        let mut answers = vec![
+            LogIn::Wrong,
+            LogIn::Later,
+            // It does not end before the test does.
+            LogIn::Begins(Box::new(move || _ = is_over.recv())),
+        ];
+        let refused = judged(|| answers.pop().expect("no further question")).await;
+        assert_eq!(refused, Err(Failure::Unauthorized(WRONG_PASSWORD)));
+        drop(end);
+    }
+
+    #[tokio::test]
+    async fn a_login_does_not_wait_for_one_check_after_another() {
+        let mut begun = 0;
+        let refused = judged(|| {
+            begun += 1;
+            LogIn::Begins(Box::new(|| ()))
+        });
+        assert_eq!(refused.await, Err(Failure::Unauthorized(WRONG_PASSWORD)));
+        assert_eq!(begun, CHECKS_PER_LOGIN_MAX + 1);
     }
 
     #[test]

@@ -48,7 +48,8 @@ use crate::{
 
 pub use log_in::LogIn;
 pub use password_checks::{
-    ACCEPTED_MS, PAUSE_MS, PasswordCheck, PasswordChecks, REFUSED_MS, RUNNING_MAX, Verdict,
+    ACCEPTED_MS, CHECKS_PER_LOGIN_MAX, PAUSE_MS, PasswordCheck, PasswordChecks, REFUSED_MS, RUNNING_MAX,
+    Verdict,
 };
 pub use subscriptions::may_listen;
 

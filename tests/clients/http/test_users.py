@@ -117,12 +117,30 @@ def test_users_have_their_own_document_and_no_other(admin):
         for posted in (_user("ben"), _user("eve"), {"_id": "_local/x"}, {"_id": "_design/x"}, {"_id": "x"}):
             assert anna.send("POST", "/_users", posted).told()[:2] == (403, "forbidden"), posted
         assert anna.send("PUT", own, document | {"roles": ["admins"]}).told() == (403, "forbidden", "Only _admin may edit roles")
+        own_key = {"password_scheme": "pbkdf2", "pbkdf2_prf": "sha256", "salt": "aa", "derived_key": "bb" * 32}
+        costly = anna.send("PUT", own, document | own_key | {"iterations": 1_000_001})
+        assert costly.told() == (403, "forbidden", "Iteration count is too high for this server")
         changed = anna.ok("PUT", own, document | {"password": "avocado", "colour": "green"})
         assert anna.get(own).told() == WRONG, "the password is another one by now"
     with Couch(port, ("anna", "avocado")) as anna:
         assert anna.ok("GET", own)["colour"] == "green"
         assert anna.ok("DELETE", f"{own}?rev={changed['rev']}")["ok"]
         assert anna.get("/_uuids").told() == WRONG, "there is no such user any more"
+
+
+def test_a_user_keeps_a_password_of_many_iterations_that_an_admin_has_given(admin):
+    own = f"/_users/{_id('carl')}"
+    key = {"password_scheme": "pbkdf2", "pbkdf2_prf": "sha256", "salt": "aa", "derived_key": "bb" * 32}
+    admin.put("_users", _user("carl", roles=["writers"]) | key | {"iterations": 5_000_000})
+    with admin.server.connect() as connection, Couch(admin.server.http_port, ("carl", "cherry")) as carl:
+        # Another password of his own, which is checked at once.
+        connection.call("ACL", "SETUSER", "carl", ">cherry")
+        document = carl.ok("GET", own)
+        assert document["iterations"] == 5_000_000
+        changed = carl.ok("PUT", own, document | {"colour": "red"})["rev"]
+        again = document | {"_rev": changed, "salt": "ab"}
+        assert carl.send("PUT", own, again).told()[1:] == ("forbidden", "Iteration count is too high for this server")
+        carl.ok("PUT", own, again | {"iterations": 1_000_000})
 
 
 def test_a_user_gets_no_lost_roles_back_by_a_branch(admin):

@@ -5,7 +5,7 @@ use engine::{
     CommandError, Context, ReplyMode, Session,
     clients::{DEFAULT_USER, Label, Labels},
     replication::RoleView,
-    users::{LogIn, PAUSE_MS, Verdict},
+    users::{CHECKS_PER_LOGIN_MAX, LogIn, PAUSE_MS, Verdict},
 };
 use keyspace::DbId;
 use wire::{Args, Protocol, ReplyWriter, number::parse_i64};
@@ -156,9 +156,11 @@ fn authenticate(
         cx.unit.note_seen(known.map_or(users.lsn, |principal| principal.lsn));
     }
     let nobody = User::initial(false);
-    let Some(accepts) = accepts(cx, known.map_or(&nobody, |it| &it.user), password) else {
+    let known_user = known.map_or(&nobody, |it| &it.user);
+    let Some(accepts) = accepts(cx, known_user, password) else {
         return later(PAUSE_MS, cx.in_transaction);
     };
+    cx.session.checks_begun = 0;
     if let Err(wait_ms) = cx.host.users.begin_login(address, now_ms) {
         return later(wait_ms, cx.in_transaction);
     }
@@ -218,7 +220,7 @@ fn authenticate_while_loading(
 
 /// Whether the user has this password. `None` if that is being found out on another thread, because it takes
 /// long.
-fn accepts(cx: &Context<'_, '_>, user: &User, password: &[u8]) -> Option<bool> {
+fn accepts(cx: &mut Context<'_, '_>, user: &User, password: &[u8]) -> Option<bool> {
     if let Some(accepts) = user.accepts_at_once(password) {
         return Some(accepts);
     }
@@ -229,7 +231,13 @@ fn accepts(cx: &Context<'_, '_>, user: &User, password: &[u8]) -> Option<bool> {
         Verdict::Begins(check) => {
             let running = users.clone();
             cx.host.process.run_apart(Box::new(move || running.password_checks.run(check, now_ms)));
-            None
+            if cx.in_transaction {
+                return None;
+            }
+            // The check goes on, for the next login.
+            let has_waited_enough = cx.session.checks_begun == CHECKS_PER_LOGIN_MAX;
+            cx.session.checks_begun += u8::from(!has_waited_enough);
+            has_waited_enough.then_some(false)
         }
     }
 }
@@ -337,6 +345,7 @@ fn set_protocol(cx: &mut Context<'_, '_>, protocol: Protocol) {
 
 #[cfg(test)]
 mod tests {
+    use access::DerivedPassword;
     use engine::users::UserSettings;
 
     use super::*;
@@ -451,6 +460,24 @@ mod tests {
         server.check(&[("auth open anything", WRONG)]);
         server.session.certificate_name = Some(b"open"[..].into());
         server.check(&[("auth open anything", "+OK"), ("acl whoami", "\"open\"")]);
+    }
+
+    /// A server with the user `u`, who may do everything, with the password `pw` that takes long to check.
+    fn server_with_derived_password() -> TestServer {
+        let mut server = TestServer::new();
+        let derived = DerivedPassword::derive(b"pw", b"salt", 1).expect("within limits");
+        let rules = format!("acl setuser u reset on +@all ~* #{}", derived.to_text());
+        server.check(&[(&rules, "+OK")]);
+        server
+    }
+
+    #[test]
+    fn a_login_does_not_wait_for_one_check_after_another() {
+        const WRONG: &str = "-WRONGPASS invalid username-password pair or user is disabled.";
+        let mut server = server_with_derived_password();
+        // Its password has changed during each check.
+        server.session.checks_begun = CHECKS_PER_LOGIN_MAX;
+        server.check(&[("auth u pw", WRONG), ("auth u pw", "+OK")]);
     }
 
     #[test]
