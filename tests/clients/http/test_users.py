@@ -8,6 +8,7 @@ from urllib.parse import quote
 import pytest
 
 from harness.couch import Couch
+from harness.replicas import error_of
 from harness.server import Server
 
 pytestmark = pytest.mark.sheaf_only
@@ -197,6 +198,18 @@ def test_one_user_logs_in_by_both_protocols(admin):
             connection.call("ACL", "DELUSER", "bob", "anna")
             assert bob.get("/_all_dbs").told() == WRONG
             assert anna.get("/_uuids").told() == WRONG
+
+
+def test_a_password_that_takes_long_to_check_is_checked_for_a_transaction(admin):
+    admin.put("_users", _user("ben", "banana"))
+    with admin.server.connect() as connection:
+        assert connection.call("MULTI") == b"OK"
+        for name, password in (("anna", "apple"), ("ben", "wrong")):
+            assert connection.call("AUTH", name, password) == b"QUEUED"
+        accepted, refused = connection.call("EXEC")
+        assert accepted == b"OK"
+        assert error_of(refused).startswith("WRONGPASS")
+        assert error_of(connection.call("GET", "x")).startswith("NOPERM User anna has")
 
 
 def test_users_and_sessions_outlive_kill_and_restart(admin):

@@ -2,7 +2,7 @@
 
 use access::User;
 use engine::{
-    CommandError, Context, ReplyMode, Session,
+    CommandError, Context, ReplyMode, Session, Transaction,
     clients::{DEFAULT_USER, Label, Labels},
     replication::RoleView,
     users::{CHECKS_PER_LOGIN_MAX, LogIn, PAUSE_MS, Verdict},
@@ -130,7 +130,8 @@ pub(super) fn auth(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Comma
 /// a user, except `default`, accepts only a client whose certificate names it. Refusing an unknown user takes
 /// as long as refusing a known one, unless that one has a password that takes long to check. After failures,
 /// the clients of an address wait before the next password is looked at. A client also waits while its
-/// password is checked on another thread. One that cannot wait, in a transaction, is refused.
+/// password is checked on another thread. One that cannot wait, in a transaction, is refused: EXEC waits for
+/// the checks before it begins ([`check_queued_passwords`]).
 fn authenticate(
     cx: &mut Context<'_, '_>,
     command: &[u8],
@@ -216,6 +217,42 @@ fn authenticate_while_loading(
             Err(CommandError::Loading)
         }
     }
+}
+
+/// Makes EXEC wait until the passwords of its logins are checked, unless the address has to wait because of
+/// failures: then they are refused anyway.
+///
+/// # Errors
+/// EXEC has to wait, and then runs again.
+pub(crate) fn check_queued_passwords(cx: &mut Context<'_, '_>) -> Result<(), CommandError> {
+    let Some(transaction) = cx.session.transaction.take() else { return Ok(()) };
+    let is_known = are_passwords_known(cx, &transaction);
+    cx.session.transaction = Some(transaction);
+    if !is_known {
+        return Err(CommandError::Later { pause_ms: PAUSE_MS });
+    }
+    cx.session.checks_begun = 0;
+    Ok(())
+}
+
+fn are_passwords_known(cx: &mut Context<'_, '_>, transaction: &Transaction) -> bool {
+    let mut logins = transaction.commands().iter().filter_map(|queued| {
+        let args = queued.args.as_args();
+        match queued.found.row.name {
+            "auth" => Some((args.get(1)?, args.get(2)?)),
+            "hello" => Hello::parse(args).ok()?.credentials,
+            _ => None,
+        }
+    });
+    let Some(first) = logins.next() else { return true };
+    let (address, now_ms) = (cx.session.client.address(), cx.now_ms());
+    if cx.host.process.loading().is_some() || cx.host.users.login_wait_ms(address, now_ms) > 0 {
+        return true;
+    }
+    let users = cx.host.users.current();
+    std::iter::once(first).chain(logins).all(|(name, password)| {
+        users.get(name).is_none_or(|known| accepts(cx, &known.user, password).is_some())
+    })
 }
 
 /// Whether the user has this password. `None` if that is being found out on another thread, because it takes
@@ -469,6 +506,25 @@ mod tests {
         let rules = format!("acl setuser u reset on +@all ~* #{}", derived.to_text());
         server.check(&[(&rules, "+OK")]);
         server
+    }
+
+    #[test]
+    fn exec_waits_for_the_checks_of_its_passwords() {
+        const WRONG: &str = "-WRONGPASS invalid username-password pair or user is disabled.";
+        for (queued, replies) in [
+            ("auth u pw", "[+OK, \"u\"]".to_owned()),
+            ("auth u wrong", format!("[{WRONG}, \"default\"]")),
+            ("auth nobody pw", format!("[{WRONG}, \"default\"]")),
+        ] {
+            let mut server = server_with_derived_password();
+            server.check(&[
+                ("multi", "+OK"),
+                (queued, "+QUEUED"),
+                ("acl whoami", "+QUEUED"),
+                ("exec", &replies),
+            ]);
+            assert_eq!(server.session.checks_begun, 0, "{queued}");
+        }
     }
 
     #[test]
