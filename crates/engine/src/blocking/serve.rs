@@ -131,8 +131,9 @@ impl<'k> Surroundings<'_, 'k> {
 
     /// Whether the users in force are those of the data, with the changes of this unit.
     fn knows_users(&self, unit: &mut Unit<'_>) -> bool {
-        let are_changed_here = !Arc::ptr_eq(&unit.data_settings(), &self.keyspace.data_settings());
-        !are_changed_here && self.host.users.is_current(&self.host.users.current(), self.keyspace)
+        // Mostly the two are one `Arc`, and then no setting is compared.
+        let changes_none = unit.data_settings() == self.keyspace.data_settings();
+        changes_none && self.host.users.is_current(&self.host.users.current(), self.keyspace)
     }
 
     /// Serves the waiters of a key, whose slot is locked, in order, and skips those for which the key is not
