@@ -16,6 +16,7 @@ from harness.waiting import wait_until
 pytestmark = pytest.mark.sheaf_only
 
 PASSWORD = "not-in-any-text"
+LOCKED = (403, "forbidden", "Account is temporarily locked due to multiple authentication failures")
 RULES = ("on", f">{PASSWORD}", "~a*", "&news*", "+@read", "+subscribe", "+publish", "(~b +set)")
 
 
@@ -404,7 +405,9 @@ def test_an_address_that_guesses_waits_on_all_its_connections(new_server):
         guesser.send(encode("AUTH", "guess") * guesses)
         # Between two of them, HTTP does not look at a password either.
         refused = wait_until("a guess over HTTP to wait", lambda: [it for it in [couch.send("GET", "/_all_dbs")] if it.status == 403])
-        assert refused[0].told()[1:] == ("forbidden", "Account is temporarily locked due to multiple authentication failures")
+        assert refused[0].told() == LOCKED
+        # Nor is it anonymous on routes that are open to all.
+        wait_until("the same on an open route", lambda: couch.send("GET", "/_session").told() == LOCKED)
         assert all(error_of(guesser.read()).startswith("WRONGPASS") for _ in range(guesses))
         # The right password is accepted after the wait.
         with server.connect() as client:

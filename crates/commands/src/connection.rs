@@ -14,5 +14,6 @@ mod list;
 mod rows;
 mod tracking;
 
+pub(crate) use greeting::check_queued_passwords;
 pub(crate) use rows::ROWS;
 use rows::{ALWAYS, ROW, SESSION};

@@ -17,11 +17,13 @@ use std::{
 };
 
 use base64::{Engine, prelude::BASE64_STANDARD};
-use engine::users::PAUSE_MS;
+use engine::users::{CHECKS_PER_LOGIN_MAX, PAUSE_MS};
 use http::{HeaderMap, header};
 use settings::Key;
+use tokio::task::JoinHandle;
 
 use super::{
+    cookie,
     failure::Failure,
     host::{Account, Host, LogIn, Resource},
     proxy_auth::WrongToken,
@@ -67,7 +69,7 @@ pub(super) async fn admit_to(
     headers: &HeaderMap,
     resource: Resource,
 ) -> Result<(), Failure> {
-    match credentials(headers).filter(|_| thread.host().access.has_admins()) {
+    match credentials(headers)?.filter(|_| thread.host().access.has_admins()) {
         Some((name, password)) => {
             admit(thread, peer, headers)?;
             log_in(thread.host(), peer, (&name, &password), Some(resource)).await.map(drop)
@@ -113,7 +115,7 @@ pub(super) async fn identify(
     if let Some(user) = vouched_for(thread.host(), headers, peer)? {
         return Ok(user);
     }
-    if let Some((name, password)) = credentials(headers) {
+    if let Some((name, password)) = credentials(headers)? {
         let account = log_in(thread.host(), peer, (&name, &password), None).await?;
         return Ok(User::known(&name, account, Shown::Password));
     }
@@ -139,7 +141,7 @@ fn vouched_for(host: &Host, headers: &HeaderMap, peer: &SocketAddr) -> Result<Op
 }
 
 /// The token of a request that shows one.
-pub(super) fn bearer_token(headers: &HeaderMap) -> Option<&str> {
+fn bearer_token(headers: &HeaderMap) -> Option<&str> {
     let (scheme, token) = headers.get(header::AUTHORIZATION)?.to_str().ok()?.split_once(' ')?;
     scheme.eq_ignore_ascii_case("bearer").then_some(token.trim())
 }
@@ -155,22 +157,68 @@ pub(super) async fn log_in(
     (name, password): (&str, &str),
     resource: Option<Resource>,
 ) -> Result<Account, Failure> {
+    judged(|| host.access.log_in(peer.ip(), name, password, resource)).await
+}
+
+/// Asks until there is a judgement. While a check runs, it is asked again and again: a user who is disabled
+/// or deleted meanwhile is refused at once.
+async fn judged(mut ask: impl FnMut() -> LogIn) -> Result<Account, Failure> {
+    let (mut begun, mut running) = (0, None);
     loop {
-        match host.access.log_in(peer.ip(), name, password, resource) {
+        match ask() {
             LogIn::Accepted(account) => return Ok(account),
             LogIn::Wrong => return Err(Failure::Unauthorized(WRONG_PASSWORD)),
             LogIn::Loading => return Err(Refusal::Loading.into()),
             LogIn::TooEarly => return Err(Failure::Forbidden(TOO_EARLY)),
-            // The next call of `log_in` gets the outcome; if the work has panicked, it begins anew.
-            LogIn::Begins(work) => drop(tokio::task::spawn_blocking(work).await),
-            LogIn::Later => tokio::time::sleep(Duration::from_millis(PAUSE_MS)).await,
+            LogIn::Begins(work) => {
+                // It ends in any case, for the next login.
+                running = Some(tokio::task::spawn_blocking(work));
+                if begun == CHECKS_PER_LOGIN_MAX {
+                    return Err(Failure::Unauthorized(WRONG_PASSWORD));
+                }
+                begun += 1;
+            }
+            LogIn::Later => {}
+        }
+        tokio::select! {
+            () = ended(&mut running) => {}
+            () = tokio::time::sleep(Duration::from_millis(PAUSE_MS)) => {}
         }
     }
 }
 
+/// Waits for the end of the work, if there is any.
+async fn ended(running: &mut Option<JoinHandle<()>>) {
+    match running {
+        Some(work) => drop(work.await),
+        None => std::future::pending().await,
+    }
+    *running = None;
+}
+
+/// The user for a reply that goes on for long: a session that this reply renews begins now.
+pub(super) fn begin_follow(thread: &HttpThread, user: &User) -> User {
+    let mut user = user.clone();
+    if let Shown::Cookie { begun_s, renew: renew @ true, .. } = &mut user.shown {
+        (*begun_s, *renew) = (thread.host().unix_ms() / 1000, false);
+    }
+    user
+}
+
+/// How long what the user has shown counts if nothing changes; `None`: without end.
+pub(super) fn time_left(thread: &HttpThread, user: &User) -> Option<Duration> {
+    let host = thread.host();
+    let ends_s = match user.shown {
+        Shown::Token { ends_s } => ends_s?,
+        Shown::Cookie { begun_s, .. } => begun_s.saturating_add(cookie::timeout_s(host)),
+        Shown::Nothing | Shown::Password | Shown::Proxy => return None,
+    };
+    Some(Duration::from_millis(ends_s.saturating_mul(1000).saturating_sub(host.unix_ms())))
+}
+
 /// The user as of now, for a reply that goes on for long; `None` if what it has shown is worth nothing any
 /// more: its account or password has gone, it has logged out, or its token has ended. A session that times
-/// out does not end the reply.
+/// out ends the reply only where that waits ([`time_left`]).
 pub(super) fn still(thread: &HttpThread, user: &User) -> Option<User> {
     let host = thread.host();
     match (&user.name, &user.shown) {
@@ -191,17 +239,24 @@ pub(super) fn still(thread: &HttpThread, user: &User) -> Option<User> {
 
 /// The name that a request gives with a password, whether the password is right or not.
 pub(super) fn named(headers: &HeaderMap) -> String {
-    credentials(headers).map(|(name, _)| name).unwrap_or_default()
+    credentials(headers).ok().flatten().map(|(name, _)| name).unwrap_or_default()
 }
 
 /// Name and password of HTTP Basic authentication, if given.
-fn credentials(headers: &HeaderMap) -> Option<(String, String)> {
-    let (scheme, encoded) = headers.get(header::AUTHORIZATION)?.to_str().ok()?.split_once(' ')?;
+///
+/// # Errors
+/// They are not in base64.
+fn credentials(headers: &HeaderMap) -> Result<Option<(String, String)>, Failure> {
+    let given = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok()?.split_once(' '));
+    let Some((_, encoded)) = given.filter(|(scheme, _)| scheme.eq_ignore_ascii_case("basic")) else {
+        return Ok(None);
+    };
+    let decoded = BASE64_STANDARD.decode(encoded.trim());
     let decoded =
-        BASE64_STANDARD.decode(encoded.trim()).ok().filter(|_| scheme.eq_ignore_ascii_case("basic"))?;
-    let decoded = String::from_utf8(decoded).ok()?;
-    let (name, password) = decoded.split_once(':')?;
-    Some((name.into(), password.into()))
+        decoded.map_err(|_| Failure::bad_request("Authorization header has invalid base64 value"))?;
+    // What is not UTF-8 comes out as another password, and is refused as a wrong one.
+    let decoded = String::from_utf8_lossy(&decoded);
+    Ok(decoded.split_once(':').map(|(name, password)| (name.into(), password.into())))
 }
 
 #[cfg(test)]
@@ -237,17 +292,44 @@ mod tests {
         assert!(!names_this_machine(&twice, ""));
     }
 
+    #[tokio::test]
+    async fn a_login_does_not_wait_for_a_check_that_does_not_count_any_more() {
+        let (end, is_over) = std::sync::mpsc::channel::<()>();
+        let mut answers = vec![
+            LogIn::Wrong,
+            LogIn::Later,
+            // It does not end before the test does.
+            LogIn::Begins(Box::new(move || _ = is_over.recv())),
+        ];
+        let refused = judged(|| answers.pop().expect("no further question")).await;
+        assert_eq!(refused, Err(Failure::Unauthorized(WRONG_PASSWORD)));
+        drop(end);
+    }
+
+    #[tokio::test]
+    async fn a_login_does_not_wait_for_one_check_after_another() {
+        let mut begun = 0;
+        let refused = judged(|| {
+            begun += 1;
+            LogIn::Begins(Box::new(|| ()))
+        });
+        assert_eq!(refused.await, Err(Failure::Unauthorized(WRONG_PASSWORD)));
+        assert_eq!(begun, CHECKS_PER_LOGIN_MAX + 1);
+    }
+
     #[test]
-    fn basic_credentials_are_read_and_anything_else_is_none() {
+    fn basic_credentials_are_read() {
         let read = |text: &str| {
             let mut headers = HeaderMap::new();
             headers.insert(header::AUTHORIZATION, text.parse().unwrap());
             credentials(&headers)
         };
         // "anna:a:b"
-        assert_eq!(read("Basic YW5uYTphOmI="), Some(("anna".into(), "a:b".into())));
-        for text in ["Bearer YW5uYTphOmI=", "Basic", "Basic ???", "Basic YW5uYQ=="] {
-            assert_eq!(read(text), None, "{text}");
+        assert_eq!(read("Basic YW5uYTphOmI="), Ok(Some(("anna".into(), "a:b".into()))));
+        for text in ["Bearer YW5uYTphOmI=", "Basic", "Basic YW5uYQ=="] {
+            assert_eq!(read(text), Ok(None), "{text}");
         }
+        let refused = Failure::bad_request("Authorization header has invalid base64 value");
+        assert_eq!(read("basic ???"), Err(refused));
     }
 }

@@ -12,6 +12,7 @@
 //!   secret of HMAC, and nothing is accepted without a signature.
 //! - No claim counts before the signature is verified.
 //! - `exp` and `nbf` are checked wherever they are given, and demanded if the setting says so.
+//! - A token with a member that is given twice says nothing: its issuer may have meant the other one.
 
 use base64::{Engine, prelude::BASE64_URL_SAFE_NO_PAD};
 use serde_json::{Map, Value};
@@ -19,6 +20,7 @@ use serde_json::{Map, Value};
 use super::{
     failure::Failure,
     jwt_keys::{Algorithm, JwtKeys},
+    unique_json::Unique,
 };
 
 /// The maximum bytes of a token.
@@ -266,7 +268,10 @@ impl Unverified<'_> {
         }
         let parts = token.rsplit_once('.').and_then(|(signed, signature)| {
             let (header, claims) = signed.split_once('.').filter(|(_, claims)| !claims.contains('.'))?;
-            let object = |part: &str| serde_json::from_slice(&bytes_of(part)?).ok();
+            let object = |part: &str| match serde_json::from_slice(&bytes_of(part)?).ok()? {
+                Unique(Value::Object(members)) => Some(members),
+                Unique(_) => None,
+            };
             Some(Unverified {
                 header: object(header)?,
                 claims: object(claims)?,
@@ -343,25 +348,30 @@ fn path_of(text: &str) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
+    use std::fmt::Display;
+
     use ring::hmac;
     use serde_json::json;
 
     use super::*;
 
     const NOW_S: u64 = 1_800_000_000;
-    /// `secret` and `other`.
-    const KEYS: &str = "hmac:_default = c2VjcmV0\nhmac:two = b3RoZXI=\n";
+    /// The secret of the key `_default`.
+    const SECRET: &[u8] = b"a secret of thirty-two bytes....";
+    /// [`SECRET`], and another one.
+    const KEYS: &str = "hmac:_default = YSBzZWNyZXQgb2YgdGhpcnR5LXR3byBieXRlcy4uLi4=\n\
+                        hmac:two = YW5vdGhlciBzZWNyZXQgb2YgMzIgYnl0ZXMuLi4uLi4=\n";
 
-    fn token(header: &Value, claims: &Value, secret: &[u8]) -> String {
-        let encode = |part: &Value| BASE64_URL_SAFE_NO_PAD.encode(part.to_string());
-        let signed = format!("{}.{}", encode(header), encode(claims));
+    fn token(header: impl Display, claims: impl Display, secret: &[u8]) -> String {
+        let encode = |part: &dyn Display| BASE64_URL_SAFE_NO_PAD.encode(part.to_string());
+        let signed = format!("{}.{}", encode(&header), encode(&claims));
         let tag = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, secret), signed.as_bytes());
         format!("{signed}.{}", BASE64_URL_SAFE_NO_PAD.encode(tag))
     }
 
     fn judged(required: &str, header: Value, claims: Value) -> Result<Claimed, TokenError> {
         let jwt = Jwt::new(KEYS, required, r"_couchdb\.roles").unwrap();
-        jwt.judge(&token(&header, &claims, b"secret"), NOW_S)
+        jwt.judge(&token(&header, &claims, SECRET), NOW_S)
     }
 
     fn of_claims(required: &str, claims: Value) -> Result<Claimed, TokenError> {
@@ -432,9 +442,24 @@ mod tests {
     }
 
     #[test]
+    fn a_member_that_is_given_twice_refuses_the_token() {
+        let jwt = Jwt::new(KEYS, "", r"realm.roles").unwrap();
+        let judged = |header, claims| jwt.judge(&token(header, claims, SECRET), NOW_S);
+        assert!(judged(r#"{"alg":"HS256"}"#, r#"{"sub":"jo","realm":{"roles":["a"]}}"#).is_ok());
+        for (header, claims) in [
+            (r#"{"alg":"HS256"}"#, r#"{"sub":"jo","sub":"root"}"#),
+            (r#"{"alg":"HS256"}"#, r#"{"sub":"jo","exp":1,"exp":1800000001}"#),
+            (r#"{"alg":"HS256"}"#, r#"{"sub":"jo","realm":{"roles":["a"],"roles":["_admin"]}}"#),
+            (r#"{"alg":"none","alg":"HS256"}"#, r#"{"sub":"jo"}"#),
+        ] {
+            assert_eq!(judged(header, claims), Err(TokenError::Malformed), "{header} {claims}");
+        }
+    }
+
+    #[test]
     fn a_change_of_any_part_is_noticed() {
         let jwt = Jwt::new(KEYS, "", "").unwrap();
-        let good = token(&json!({ "alg": "HS256" }), &json!({ "sub": "anna" }), b"secret");
+        let good = token(json!({ "alg": "HS256" }), json!({ "sub": "anna" }), SECRET);
         assert!(jwt.judge(&good, NOW_S).is_ok());
         for at in 0..good.len() {
             for other in ["A", "."] {
@@ -453,7 +478,7 @@ mod tests {
     #[test]
     fn roles_may_be_deep_within_the_token() {
         let claims = json!({ "sub": "a", "realm.x": { "roles": ["r"] } });
-        let token = token(&json!({ "alg": "HS256" }), &claims, b"secret");
+        let token = token(json!({ "alg": "HS256" }), &claims, SECRET);
         let roles = |path| Jwt::new(KEYS, "", path).unwrap().judge(&token, NOW_S).unwrap().roles;
         assert_eq!(roles(r"realm\.x.roles"), ["r"]);
         assert_eq!(roles("realm.x.roles"), [""; 0]);

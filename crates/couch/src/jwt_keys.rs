@@ -1,15 +1,15 @@
 //! The keys that verify tokens, by kind and name, from a file in the form of CouchDB's section `jwt_keys`:
 //!
 //! ```text
-//! ; a secret, in base64
-//! hmac:_default = c2VjcmV0
+//! ; a secret of 32 bytes or more, in base64
+//! hmac:_default = YSBzZWNyZXQgb2YgdGhpcnR5LXR3byBieXRlcy4uLg==
 //! ; public keys, in PEM, with \n for the ends of lines
 //! rsa:of-2026 = -----BEGIN PUBLIC KEY-----\nMIIB...\n-----END PUBLIC KEY-----\n
 //! ec:mobile = -----BEGIN PUBLIC KEY-----\nMFkw...\n-----END PUBLIC KEY-----\n
 //! ```
 //!
 //! Invariants
-//! - A key has one kind, and verifies the algorithms of that kind alone.
+//! - A key has one kind, and verifies the algorithms of that kind alone. A key that verifies none is refused.
 //! - No text of an error, and no `Debug`, shows a key.
 
 use std::{collections::HashMap, fmt};
@@ -22,7 +22,13 @@ use ring::{
         RSA_PKCS1_2048_8192_SHA384, RSA_PKCS1_2048_8192_SHA512, UnparsedPublicKey, VerificationAlgorithm,
     },
 };
-use x509_parser::{pem::parse_x509_pem, prelude::FromDer, public_key::PublicKey, x509::SubjectPublicKeyInfo};
+use x509_parser::{
+    oid_registry::{OID_EC_P256, OID_NIST_EC_P384},
+    pem::parse_x509_pem,
+    prelude::FromDer,
+    public_key::PublicKey,
+    x509::SubjectPublicKeyInfo,
+};
 
 use super::jwt::JwtError;
 
@@ -32,11 +38,13 @@ const DEFAULT_KEY: &str = "_default";
 const HEADING: &str = "[jwt_keys]";
 /// The maximum number of keys.
 const KEYS_MAX: usize = 1000;
+/// The minimum bytes of a secret. A shorter one can be guessed from any token.
+const SECRET_BYTES_MIN: usize = 32;
 /// Bits of the modulus of an RSA key.
 const RSA_BITS: std::ops::RangeInclusive<usize> = 2048..=8192;
-/// Bytes of a point of P-256.
+/// Bytes of a point of P-256 that is not compressed.
 const P256_BYTES: usize = 65;
-/// Bytes of a point of P-384.
+/// Bytes of a point of P-384 that is not compressed.
 const P384_BYTES: usize = 97;
 
 /// An algorithm of signatures.
@@ -164,8 +172,11 @@ fn key_of(line: &str) -> Result<((Kind, Box<str>), VerifyingKey), &'static str> 
     let key = key.trim();
     let (kind, key) = match kind {
         "hmac" => {
-            let secret = BASE64_STANDARD.decode(key).ok().filter(|secret| !secret.is_empty());
-            (Kind::Hmac, VerifyingKey::Secret(secret.ok_or("the secret is not in base64, or empty")?))
+            let secret = BASE64_STANDARD.decode(key).map_err(|_| "the secret is not in base64")?;
+            if secret.len() < SECRET_BYTES_MIN {
+                return Err("the secret has less than 32 bytes");
+            }
+            (Kind::Hmac, VerifyingKey::Secret(secret))
         }
         "rsa" => (
             Kind::Rsa,
@@ -193,10 +204,16 @@ fn public_key(text: &str) -> Option<VerifyingKey> {
     }
     let (rest, info) = SubjectPublicKeyInfo::from_der(&pem.contents).ok()?;
     let key = info.subject_public_key.data.to_vec();
+    let curve = info.algorithm.parameters.as_ref().and_then(|parameters| parameters.as_oid().ok());
     match info.parsed().ok().filter(|_| rest.is_empty())? {
         PublicKey::RSA(rsa) if RSA_BITS.contains(&rsa.key_size()) => Some(VerifyingKey::Rsa(key)),
-        PublicKey::EC(_) if key.len() == P256_BYTES => Some(VerifyingKey::P256(key)),
-        PublicKey::EC(_) if key.len() == P384_BYTES => Some(VerifyingKey::P384(key)),
+        // Points of other curves can have as many bytes.
+        PublicKey::EC(_) if curve == Some(OID_EC_P256) && key.len() == P256_BYTES => {
+            Some(VerifyingKey::P256(key))
+        }
+        PublicKey::EC(_) if curve == Some(OID_NIST_EC_P384) && key.len() == P384_BYTES => {
+            Some(VerifyingKey::P384(key))
+        }
         _ => None,
     }
 }
@@ -205,12 +222,18 @@ fn public_key(text: &str) -> Option<VerifyingKey> {
 mod tests {
     use super::*;
 
+    /// 32 bytes.
+    const SECRET: &str = "YSBzZWNyZXQgb2YgdGhpcnR5LXR3byBieXRlcy4uLi4=";
     const EC: &str = "-----BEGIN PUBLIC KEY-----\\nMFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAEEVs/o5+uQbTjL3chynL4wXgUg2R9\\nq9UU8I5mEovUf86QZ7kOBIjJwqnzD1omageEHWwHdBO6B+dFabmdT9POxg==\\n-----END PUBLIC KEY-----\\n";
+    const P384: &str = "-----BEGIN PUBLIC KEY-----\\nMHYwEAYHKoZIzj0CAQYFK4EEACIDYgAEi/Jjo2ayd3MHyF7w+K7r7RMSX4r9qjsx\\n5zvMoYLZwBLgGj05/d0Ht9it4xfXTrDVQBUueWRjrxEkXJzm4yjTLkvGRPjyvEm7\\nyXvVncoPUaaY/zh4X50ugPaTxi0+4s+6\\n-----END PUBLIC KEY-----\\n";
+    const SECP256K1: &str = "-----BEGIN PUBLIC KEY-----\\nMFYwEAYHKoZIzj0CAQYFK4EEAAoDQgAEfaJq/QSmhZyLn5eA7tBDzkE4YOmnKzTY\\na2vFZ/0VP4FDp/LVbR8wfNjjiis6+nVkkFZSj5KWh7NWmk+HA+5GEg==\\n-----END PUBLIC KEY-----\\n";
+    const BRAINPOOL_P256: &str = "-----BEGIN PUBLIC KEY-----\\nMFowFAYHKoZIzj0CAQYJKyQDAwIIAQEHA0IABFPKH+JHbDp5+FMdHya8K4C7apmC\\nTXNhxKf5LmPZuy/wozU+wrt0jsxT9dzYS8DAqvCgIvoWqriswdYtQQSHWJM=\\n-----END PUBLIC KEY-----\\n";
+    const P256_COMPRESSED: &str = "-----BEGIN PUBLIC KEY-----\\nMDkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDIgADt2SSNza3wmZYO2N8J1oBM2Sgvv6Q\\nUQgi+Y8n/xy6d5o=\\n-----END PUBLIC KEY-----\\n";
 
     #[test]
     fn a_file_of_couchdb_is_read() {
         let file = format!(
-            "; keys\n# more\n[jwt_keys]\n\nhmac:_default = c2VjcmV0\r\n  hmac:a:b=c2VjcmV0\nec:one = {EC}\n"
+            "; keys\n# more\n[jwt_keys]\n\nhmac:_default = {SECRET}\r\n  hmac:a:b={SECRET}\nec:one = {EC}\n"
         );
         let keys = JwtKeys::parse(&file).unwrap();
         assert!(
@@ -236,7 +259,24 @@ mod tests {
     }
 
     #[test]
+    fn a_key_that_is_weak_or_verifies_nothing_is_refused() {
+        let refused = |line: &str| JwtKeys::parse(line).err().map(|error| error.to_string());
+        assert_eq!(refused(&format!("hmac:a = {SECRET}")), None);
+        let short = BASE64_STANDARD.encode([b'a'; 31]);
+        for secret in ["", "YQ==", &short] {
+            let reason = "line 1: the secret has less than 32 bytes";
+            assert_eq!(refused(&format!("hmac:a = {secret}")).as_deref(), Some(reason));
+        }
+        assert_eq!(refused(&format!("ec:a = {P384}")), None, "ES384 is verified");
+        for key in [SECP256K1, BRAINPOOL_P256, P256_COMPRESSED] {
+            let reason = "line 1: it is not the public key, in PEM, of an elliptic curve P-256 or P-384";
+            assert_eq!(refused(&format!("ec:a = {key}")).as_deref(), Some(reason));
+        }
+    }
+
+    #[test]
     fn errors_name_the_line_and_not_the_key() {
+        let twice = format!("hmac:a = {SECRET}\nhmac:a = {SECRET}");
         for (file, line) in [
             ("hmac:a = \n", 1),
             ("\nhmac:a = ???", 2),
@@ -245,12 +285,13 @@ mod tests {
             ("c2VjcmV0", 1),
             ("[admins]\n", 1),
             ("rsa:a = c2VjcmV0", 1),
-            ("hmac:a = c2VjcmV0\nhmac:a = c2VjcmV0", 2),
+            ("hmac:a = c2VjcmV0", 1),
+            (&twice, 2),
         ] {
             match JwtKeys::parse(file) {
                 Err(error @ JwtError::Key { line: at, .. }) => {
                     assert_eq!(at, line, "{file}");
-                    assert!(!error.to_string().contains("c2VjcmV0"));
+                    assert!(!error.to_string().contains("c2VjcmV0") && !error.to_string().contains(SECRET));
                 }
                 other => panic!("{file}: {other:?}"),
             }

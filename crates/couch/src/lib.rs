@@ -67,6 +67,7 @@ mod show;
 mod socket;
 mod thread;
 mod traffic;
+mod unique_json;
 mod unsupported;
 mod upload;
 mod user;

@@ -314,14 +314,8 @@ async fn admit(thread: &HttpThread, head: &Parts, path: &[&str], peer: SocketAdd
         return Err(Failure::from(Refusal::Loading));
     }
     thread.require_documents()?;
-    let user = match access::identify(thread, headers, &peer).await {
-        // The greeting and `/_session` are open to all clients, even with wrong credentials. A refused
-        // token is an error even there: the reply must say why, because nothing asks for another token.
-        Err(_) if matches!(path, [] | ["_session"]) && access::bearer_token(headers).is_none() => {
-            access::identify(thread, &HeaderMap::new(), &peer).await?
-        }
-        user => user?,
-    };
+    // Also on routes that are open to all clients: one that gives a wrong password is told so.
+    let user = access::identify(thread, headers, &peer).await?;
     let is_login = path == ["_session"] && head.method == Method::POST;
     if user.name.is_none() && !user.is_admin && !is_login && requires_valid_user(thread) {
         return Err(Failure::Unauthorized("Authentication required."));

@@ -36,6 +36,10 @@ const PREFIX: &str = "org.couchdb.user:";
 /// The maximum number of passwords that are derived at a time.
 pub(super) const DERIVATIONS_MAX: usize = 2;
 
+/// The maximum iterations of a password that a user gives itself: everybody who guesses at it has this server
+/// compute as much. Passwords that this server derives have [`access::ITERATIONS_DEFAULT`].
+const OWN_ITERATIONS_MAX: u32 = 1_000_000;
+
 /// The maximum bytes of all roles of a user.
 const ROLES_BYTES_MAX: usize = 32 << 10;
 
@@ -88,6 +92,12 @@ impl Editor {
         let Some(old) = old else { return forbidden("Only admins may create user docs.") };
         if sorted(&roles_of(&old).unwrap_or_default()) != sorted(&declared.roles) {
             return forbidden("Only _admin may edit roles");
+        }
+        let password = declared.password;
+        if password.as_ref().is_some_and(|new| new.iterations() > OWN_ITERATIONS_MAX)
+            && password != password_of(&old).unwrap_or_default()
+        {
+            return forbidden("Iteration count is too high for this server");
         }
         check_branches(&snapshot, edit)
     }

@@ -85,6 +85,8 @@ pub struct Session {
     pub login: LogIn,
     /// The name in the certificate that it has shown, if such names say who clients are.
     pub certificate_name: Option<Box<[u8]>>,
+    /// The checks of passwords that were begun for the command that waits for them.
+    pub checks_begun: u8,
     /// Its place among the connections.
     pub place: Place,
     /// Which replies are sent.
@@ -159,6 +161,7 @@ impl Session {
             authenticated,
             login: LogIn::default(),
             certificate_name: None,
+            checks_begun: 0,
             place: Place::default(),
             reply_mode: ReplyMode::On,
             confirmations: Vec::new(),

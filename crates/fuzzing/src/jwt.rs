@@ -26,14 +26,20 @@ pub(crate) fn token_seeds() -> Vec<Seed> {
         ("empty", b"e30.e30.".to_vec()),
         ("refused-array", b"W10.e30.AA".to_vec()),
         ("refused-two-parts", b"e30.e30".to_vec()),
+        // {"alg":1,"alg":1}
+        ("refused-twice", b"eyJhbGciOjEsImFsZyI6MX0.e30.AA".to_vec()),
         ("refused-padding", b"e30=.e30.AA".to_vec()),
     ]
 }
 
 pub(crate) fn keys_seeds() -> Vec<Seed> {
     vec![
-        ("hmac", b"; keys\n[jwt_keys]\nhmac:_default = c2VjcmV0\nhmac:two=b3RoZXI=\n".to_vec()),
+        (
+            "hmac",
+            b"; keys\n[jwt_keys]\nhmac:_default = YSBzZWNyZXQgb2YgdGhpcnR5LXR3byBieXRlcy4uLi4=\n".to_vec(),
+        ),
         ("ec", EC.as_bytes().to_vec()),
+        ("refused-short", b"hmac:_default = c2VjcmV0\n".to_vec()),
         ("refused-kind", b"aes:a = c2VjcmV0\n".to_vec()),
         ("refused-rsa", EC.replace("ec:", "rsa:").into_bytes()),
         ("refused-nothing", b"; nothing\n".to_vec()),

@@ -31,8 +31,13 @@ def test_a_password_must_be_right(guarded):
         assert who["userCtx"] == {"name": "admin", "roles": ["_admin"]}
         assert who["info"]["authenticated"] == "default"
         assert nobody.get("/").status == 200
-        assert wrong.get("/").status == 200, "the greeting is for everybody"
-        assert wrong.get("/_uuids").told() == WRONG
+        for path in ("/", "/_session", "/_uuids"):
+            assert wrong.get(path).told() == WRONG, path
+        # As in CouchDB, also where the body has a right password.
+        assert wrong.send("POST", "/_session", {"name": "admin", "password": "secret"}).told() == WRONG
+        assert wrong.get("/_up").status == 200, "it is for load balancers"
+        malformed = nobody.get("/_session", Authorization="Basic ???")
+        assert malformed.told() == (400, "bad_request", "Authorization header has invalid base64 value")
         assert nobody.get("/_node/_local/_config").told() == (401, "unauthorized", "You are not a server admin.")
         assert admin.get("/_node/_local/_config").status == 200
 

@@ -7,7 +7,8 @@ from urllib.parse import quote
 
 import pytest
 
-from harness.couch import Couch
+from harness.couch import Couch, rest_of
+from harness.replicas import error_of
 from harness.server import Server
 
 pytestmark = pytest.mark.sheaf_only
@@ -117,12 +118,30 @@ def test_users_have_their_own_document_and_no_other(admin):
         for posted in (_user("ben"), _user("eve"), {"_id": "_local/x"}, {"_id": "_design/x"}, {"_id": "x"}):
             assert anna.send("POST", "/_users", posted).told()[:2] == (403, "forbidden"), posted
         assert anna.send("PUT", own, document | {"roles": ["admins"]}).told() == (403, "forbidden", "Only _admin may edit roles")
+        own_key = {"password_scheme": "pbkdf2", "pbkdf2_prf": "sha256", "salt": "aa", "derived_key": "bb" * 32}
+        costly = anna.send("PUT", own, document | own_key | {"iterations": 1_000_001})
+        assert costly.told() == (403, "forbidden", "Iteration count is too high for this server")
         changed = anna.ok("PUT", own, document | {"password": "avocado", "colour": "green"})
         assert anna.get(own).told() == WRONG, "the password is another one by now"
     with Couch(port, ("anna", "avocado")) as anna:
         assert anna.ok("GET", own)["colour"] == "green"
         assert anna.ok("DELETE", f"{own}?rev={changed['rev']}")["ok"]
         assert anna.get("/_uuids").told() == WRONG, "there is no such user any more"
+
+
+def test_a_user_keeps_a_password_of_many_iterations_that_an_admin_has_given(admin):
+    own = f"/_users/{_id('carl')}"
+    key = {"password_scheme": "pbkdf2", "pbkdf2_prf": "sha256", "salt": "aa", "derived_key": "bb" * 32}
+    admin.put("_users", _user("carl", roles=["writers"]) | key | {"iterations": 5_000_000})
+    with admin.server.connect() as connection, Couch(admin.server.http_port, ("carl", "cherry")) as carl:
+        # Another password of his own, which is checked at once.
+        connection.call("ACL", "SETUSER", "carl", ">cherry")
+        document = carl.ok("GET", own)
+        assert document["iterations"] == 5_000_000
+        changed = carl.ok("PUT", own, document | {"colour": "red"})["rev"]
+        again = document | {"_rev": changed, "salt": "ab"}
+        assert carl.send("PUT", own, again).told()[1:] == ("forbidden", "Iteration count is too high for this server")
+        carl.ok("PUT", own, again | {"iterations": 1_000_000})
 
 
 def test_a_user_gets_no_lost_roles_back_by_a_branch(admin):
@@ -179,6 +198,18 @@ def test_one_user_logs_in_by_both_protocols(admin):
             connection.call("ACL", "DELUSER", "bob", "anna")
             assert bob.get("/_all_dbs").told() == WRONG
             assert anna.get("/_uuids").told() == WRONG
+
+
+def test_a_password_that_takes_long_to_check_is_checked_for_a_transaction(admin):
+    admin.put("_users", _user("ben", "banana"))
+    with admin.server.connect() as connection:
+        assert connection.call("MULTI") == b"OK"
+        for name, password in (("anna", "apple"), ("ben", "wrong")):
+            assert connection.call("AUTH", name, password) == b"QUEUED"
+        accepted, refused = connection.call("EXEC")
+        assert accepted == b"OK"
+        assert error_of(refused).startswith("WRONGPASS")
+        assert error_of(connection.call("GET", "x")).startswith("NOPERM User anna has")
 
 
 def test_users_and_sessions_outlive_kill_and_restart(admin):
@@ -292,6 +323,44 @@ def test_a_feed_ends_with_the_right_to_it(admin, how):
         rest = feed.read()
         assert b"second" not in rest
         assert b"last_seq" in rest
+
+
+@pytest.mark.parametrize("how", ["security", "user", "off", "password", "logout", "timeout"])
+def test_a_feed_in_which_nothing_changes_ends_with_the_right_to_it(admin, how):
+    admin.ok("PUT", "/notes")
+    admin.ok("PUT", "/notes/_security", {"members": {"names": ["anna"]}})
+    port, server = admin.server.http_port, admin.server
+    if how == "timeout":
+        with server.connect() as connection:
+            assert connection.call("CONFIG", "SET", "http-session-timeout", "10") == b"OK"
+    with Couch(port) as couch, Couch(port) as asking:
+        cookie = _log_in(asking, "anna", "apple")
+        feed = couch.begin("GET", "/notes/_changes?feed=continuous&heartbeat=100", Cookie=cookie)
+        assert feed.readline() == b"\n", "it waits"
+        stored = admin.ok("GET", f"/_users/{_id('anna')}")
+        match how:
+            case "security":
+                admin.ok("PUT", "/notes/_security", {"members": {"names": ["ben"]}})
+            case "user":
+                admin.ok("DELETE", f"/_users/{_id('anna')}?rev={stored['_rev']}")
+            case "password":
+                admin.put("_users", stored | {"password": "another"})
+            case "logout":
+                asking.ok("DELETE", "/_session", Cookie=cookie)
+            case "off":
+                with server.connect() as connection:
+                    connection.call("ACL", "SETUSER", "anna", "off")
+        assert b"last_seq" in rest_of(feed)
+
+
+def test_the_feed_of_all_databases_ends_with_its_admin(admin):
+    with admin.server.connect() as connection, Couch(admin.server.http_port, ("root", "r")) as root:
+        connection.call("ACL", "SETUSER", "root", "on", ">r", "+@all")
+        feed = root.begin("GET", "/_db_updates?feed=continuous&heartbeat=100&since=now")
+        while feed.readline() != b"\n":
+            pass
+        connection.call("ACL", "SETUSER", "root", "-@admin")
+        assert b"last_seq" in rest_of(feed)
 
 
 def test_a_feed_ends_with_the_logout_of_its_session(admin):

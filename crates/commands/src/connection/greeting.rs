@@ -2,10 +2,10 @@
 
 use access::User;
 use engine::{
-    CommandError, Context, ReplyMode, Session,
+    CommandError, Context, ReplyMode, Session, Transaction,
     clients::{DEFAULT_USER, Label, Labels},
     replication::RoleView,
-    users::{LogIn, PAUSE_MS, Verdict},
+    users::{CHECKS_PER_LOGIN_MAX, LogIn, PAUSE_MS, Verdict},
 };
 use keyspace::DbId;
 use wire::{Args, Protocol, ReplyWriter, number::parse_i64};
@@ -130,7 +130,8 @@ pub(super) fn auth(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Comma
 /// a user, except `default`, accepts only a client whose certificate names it. Refusing an unknown user takes
 /// as long as refusing a known one, unless that one has a password that takes long to check. After failures,
 /// the clients of an address wait before the next password is looked at. A client also waits while its
-/// password is checked on another thread. One that cannot wait, in a transaction, is refused.
+/// password is checked on another thread. One that cannot wait, in a transaction, is refused: EXEC waits for
+/// the checks before it begins ([`check_queued_passwords`]).
 fn authenticate(
     cx: &mut Context<'_, '_>,
     command: &[u8],
@@ -156,9 +157,11 @@ fn authenticate(
         cx.unit.note_seen(known.map_or(users.lsn, |principal| principal.lsn));
     }
     let nobody = User::initial(false);
-    let Some(accepts) = accepts(cx, known.map_or(&nobody, |it| &it.user), password) else {
+    let known_user = known.map_or(&nobody, |it| &it.user);
+    let Some(accepts) = accepts(cx, known_user, password) else {
         return later(PAUSE_MS, cx.in_transaction);
     };
+    cx.session.checks_begun = 0;
     if let Err(wait_ms) = cx.host.users.begin_login(address, now_ms) {
         return later(wait_ms, cx.in_transaction);
     }
@@ -216,9 +219,45 @@ fn authenticate_while_loading(
     }
 }
 
+/// Makes EXEC wait until the passwords of its logins are checked, unless the address has to wait because of
+/// failures: then they are refused anyway.
+///
+/// # Errors
+/// EXEC has to wait, and then runs again.
+pub(crate) fn check_queued_passwords(cx: &mut Context<'_, '_>) -> Result<(), CommandError> {
+    let Some(transaction) = cx.session.transaction.take() else { return Ok(()) };
+    let is_known = are_passwords_known(cx, &transaction);
+    cx.session.transaction = Some(transaction);
+    if !is_known {
+        return Err(CommandError::Later { pause_ms: PAUSE_MS });
+    }
+    cx.session.checks_begun = 0;
+    Ok(())
+}
+
+fn are_passwords_known(cx: &mut Context<'_, '_>, transaction: &Transaction) -> bool {
+    let mut logins = transaction.commands().iter().filter_map(|queued| {
+        let args = queued.args.as_args();
+        match queued.found.row.name {
+            "auth" => Some((args.get(1)?, args.get(2)?)),
+            "hello" => Hello::parse(args).ok()?.credentials,
+            _ => None,
+        }
+    });
+    let Some(first) = logins.next() else { return true };
+    let (address, now_ms) = (cx.session.client.address(), cx.now_ms());
+    if cx.host.process.loading().is_some() || cx.host.users.login_wait_ms(address, now_ms) > 0 {
+        return true;
+    }
+    let users = cx.host.users.current();
+    std::iter::once(first).chain(logins).all(|(name, password)| {
+        users.get(name).is_none_or(|known| accepts(cx, &known.user, password).is_some())
+    })
+}
+
 /// Whether the user has this password. `None` if that is being found out on another thread, because it takes
 /// long.
-fn accepts(cx: &Context<'_, '_>, user: &User, password: &[u8]) -> Option<bool> {
+fn accepts(cx: &mut Context<'_, '_>, user: &User, password: &[u8]) -> Option<bool> {
     if let Some(accepts) = user.accepts_at_once(password) {
         return Some(accepts);
     }
@@ -229,7 +268,13 @@ fn accepts(cx: &Context<'_, '_>, user: &User, password: &[u8]) -> Option<bool> {
         Verdict::Begins(check) => {
             let running = users.clone();
             cx.host.process.run_apart(Box::new(move || running.password_checks.run(check, now_ms)));
-            None
+            if cx.in_transaction {
+                return None;
+            }
+            // The check goes on, for the next login.
+            let has_waited_enough = cx.session.checks_begun == CHECKS_PER_LOGIN_MAX;
+            cx.session.checks_begun += u8::from(!has_waited_enough);
+            has_waited_enough.then_some(false)
         }
     }
 }
@@ -337,6 +382,7 @@ fn set_protocol(cx: &mut Context<'_, '_>, protocol: Protocol) {
 
 #[cfg(test)]
 mod tests {
+    use access::DerivedPassword;
     use engine::users::UserSettings;
 
     use super::*;
@@ -451,6 +497,43 @@ mod tests {
         server.check(&[("auth open anything", WRONG)]);
         server.session.certificate_name = Some(b"open"[..].into());
         server.check(&[("auth open anything", "+OK"), ("acl whoami", "\"open\"")]);
+    }
+
+    /// A server with the user `u`, who may do everything, with the password `pw` that takes long to check.
+    fn server_with_derived_password() -> TestServer {
+        let mut server = TestServer::new();
+        let derived = DerivedPassword::derive(b"pw", b"salt", 1).expect("within limits");
+        let rules = format!("acl setuser u reset on +@all ~* #{}", derived.to_text());
+        server.check(&[(&rules, "+OK")]);
+        server
+    }
+
+    #[test]
+    fn exec_waits_for_the_checks_of_its_passwords() {
+        const WRONG: &str = "-WRONGPASS invalid username-password pair or user is disabled.";
+        for (queued, replies) in [
+            ("auth u pw", "[+OK, \"u\"]".to_owned()),
+            ("auth u wrong", format!("[{WRONG}, \"default\"]")),
+            ("auth nobody pw", format!("[{WRONG}, \"default\"]")),
+        ] {
+            let mut server = server_with_derived_password();
+            server.check(&[
+                ("multi", "+OK"),
+                (queued, "+QUEUED"),
+                ("acl whoami", "+QUEUED"),
+                ("exec", &replies),
+            ]);
+            assert_eq!(server.session.checks_begun, 0, "{queued}");
+        }
+    }
+
+    #[test]
+    fn a_login_does_not_wait_for_one_check_after_another() {
+        const WRONG: &str = "-WRONGPASS invalid username-password pair or user is disabled.";
+        let mut server = server_with_derived_password();
+        // Its password has changed during each check.
+        server.session.checks_begun = CHECKS_PER_LOGIN_MAX;
+        server.check(&[("auth u pw", WRONG), ("auth u pw", "+OK")]);
     }
 
     #[test]

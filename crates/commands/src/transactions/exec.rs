@@ -12,7 +12,7 @@ use engine::{
 use keyspace::DbId;
 use wire::Args;
 
-use crate::database::parse_db;
+use crate::{connection::check_queued_passwords, database::parse_db};
 
 /// A transaction of more commands runs on a thread of its own, if it can be offloaded.
 const LONG_COMMANDS: usize = 4096;
@@ -39,6 +39,8 @@ pub(super) fn exec(cx: &mut Context<'_, '_>, _args: Args<'_>) -> Result<(), Comm
         cx.reply.null_array();
         return Ok(());
     }
+    check_queued_passwords(cx)?;
+    let Some(transaction) = &cx.session.transaction else { return Ok(()) };
     let bytes = record_bytes(&mut cx.unit, cx.session.db, transaction);
     match cx.require_room(bytes) {
         Ok(()) => {}

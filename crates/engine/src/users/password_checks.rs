@@ -32,6 +32,10 @@ pub const REFUSED_MS: u64 = 10_000;
 /// The time after which to ask again.
 pub const PAUSE_MS: u64 = 20;
 
+/// The maximum number of checks that one login waits for: the password of its user may change meanwhile,
+/// again and again. The login is refused then.
+pub const CHECKS_PER_LOGIN_MAX: u8 = 2;
+
 /// The maximum number of known verdicts.
 const VERDICTS_MAX: usize = 10_000;
 
