@@ -46,17 +46,17 @@ fn refusal(test: &str, text: &str) -> String {
 
 #[test]
 fn the_lines_of_an_everyday_file_are_taken_over() {
-    let text = "# a comment\n\nbind 127.0.0.1 -::1\nPORT 7000\ntcp-backlog 511\ndaemonize no\nloglevel notice\nlogfile \"\"\n\
+    let text = "# a comment\n\nbind 127.0.0.1 -::1\nPORT 7000\ntcp-backlog 511\ndaemonize no\nloglevel notice\nlogfile /tmp/a.log\n\
                 databases 16\nsave 900 1\nsave 300 10\nappendonly yes\nappendfsync everysec\nmaxmemory 100mb\n\
                 maxmemory-policy allkeys-lru\nrequirepass \"a \\\"b\\\" \\x41\"\nreplicaof db1 6379\nhz 50\n\
                 client-output-buffer-limit normal 0 0 0\nclient-output-buffer-limit pubsub 64mb 16mb 90\n\
                 hash-max-ziplist-entries 99\nlatency-tracking-info-percentiles 50 99\n";
     let (settings, without_effect) = settings_of("everyday", text).unwrap();
     let texts =
-        [Key::Bind, Key::Requirepass, Key::ReplicaOf, Key::Durability, Key::Loglevel, Key::MaxmemoryPolicy];
+        [Key::Bind, Key::Requirepass, Key::ReplicaOf, Key::Durability, Key::Logfile, Key::MaxmemoryPolicy];
     assert_eq!(
         texts.map(|key| settings.text(key)),
-        ["127.0.0.1 ::1", "a \"b\" A", "db1:6379", "interval", "info", "allkeys-lru"]
+        ["127.0.0.1 ::1", "a \"b\" A", "db1:6379", "interval", "/tmp/a.log", "allkeys-lru"]
     );
     assert_eq!(
         [Key::Port, Key::Maxmemory, Key::HashMaxListpackEntries].map(|key| settings.integer(key)),
@@ -72,7 +72,6 @@ fn the_lines_of_an_everyday_file_are_taken_over() {
         without_effect,
         [
             "daemonize",
-            "logfile",
             "databases",
             "save",
             "appendonly",
