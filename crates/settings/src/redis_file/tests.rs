@@ -70,14 +70,7 @@ fn the_lines_of_an_everyday_file_are_taken_over() {
     assert!(settings.inert().any(|(name, value)| name == "hz" && value == "50"), "CONFIG GET shows it");
     assert_eq!(
         without_effect,
-        [
-            "daemonize",
-            "databases",
-            "save",
-            "appendonly",
-            "hz",
-            "latency-tracking-info-percentiles"
-        ]
+        ["daemonize", "databases", "save", "appendonly", "hz", "latency-tracking-info-percentiles"]
     );
 }
 
@@ -114,7 +107,7 @@ fn promises_that_are_not_kept_here_are_refused_with_their_line() {
         ("requirepass \"geheim\"x\n", "line 1: a quote is not closed, or not followed by a space"),
         ("requirepass \"\\xff\"\n", "not text in UTF-8"),
         ("port\n", "a name and at least one word"),
-        ("include /etc/*.conf\n", "not a pattern"),
+        ("port 0\n", "line 1: invalid value '0' for 'port': no client could connect"),
         ("include /nowhere.conf\n", "/nowhere.conf"),
         ("\n\nport 99999\n", "line 3: invalid value '99999' for 'port'"),
     ] {
@@ -135,6 +128,49 @@ fn files_include_others_in_place_and_errors_name_the_right_one() {
     assert!(error.starts_with(&format!("{}, line 2: ", inner.display())), "{error}");
     let circle = files.with("circle.conf", &format!("include {}\n", files.0.join("circle.conf").display()));
     assert!(read(&circle).unwrap_err().to_string().contains("too deeply"));
+}
+
+#[test]
+fn patterns_include_files_in_the_order_of_their_names() {
+    let files = Files::new("patterns");
+    fs::create_dir_all(files.0.join("parts")).unwrap();
+    for (name, timeout) in
+        [("parts/b.conf", 2), ("parts/a.conf", 1), ("parts/.c.conf", 3), ("parts/d.txt", 4)]
+    {
+        files.with(name, &format!("timeout {timeout}\n"));
+    }
+    fs::create_dir_all(files.0.join("parts/z.conf")).unwrap();
+    let root = files.0.display();
+    for (pattern, expected) in [
+        (format!("{root}/parts/*.conf"), 2),
+        (format!("{root}/p?rts/[a]*"), 1),
+        (format!("{root}/parts/.*.conf"), 3),
+        (format!("{root}/none/*.conf"), 9),
+        (format!("{root}/parts/*.none"), 9),
+    ] {
+        let path = files.with("outer.conf", &format!("timeout 9\ninclude {pattern}\n"));
+        let (settings, _) = Lasting::load(Some(path), Vec::new()).unwrap();
+        assert_eq!(settings.integer(Key::Timeout), expected, "{pattern}");
+    }
+}
+
+#[test]
+fn files_that_include_each_other_by_patterns_come_to_an_end() {
+    let files = Files::new("many");
+    let text = format!("include {}/*.conf\n", files.0.display());
+    let all: Vec<PathBuf> = (0..10).map(|number| files.with(&format!("{number}.conf"), &text)).collect();
+    assert!(read(&all[0]).unwrap_err().to_string().contains("too "));
+    assert!(matches!(read(&files.with("one.conf", &text)), Err(error) if error.to_string().contains("too ")));
+    let line = "port 1\n".repeat(3)
+        + &format!("include {}\n", files.with("wide.txt", "port 2\n").display()).repeat(2000);
+    assert!(read(&files.with("wide.conf", &line)).unwrap_err().to_string().contains("too many files"));
+}
+
+#[test]
+fn another_door_may_replace_the_plain_port() {
+    for text in ["port 0\nunixsocket /tmp/a.sock\n", "tls-port 1\nport 0\n", "port 0\nport 1\n"] {
+        assert!(settings_of("door", text).is_ok(), "{text}");
+    }
 }
 
 #[test]
