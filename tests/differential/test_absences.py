@@ -15,7 +15,7 @@ import pytest
 from differential.peers import PEERS, REDIS_7_0, Peer, PeerOptions
 from differential.table import COMPATIBILITY
 from harness.resp import ErrorReply
-from harness.server import Server
+from harness.server import Server, run_sheaf
 
 HEADER = "| Absent | In | Why |"
 SETTING = "CONFIG "
@@ -104,6 +104,25 @@ def test_what_is_absent_is_in_the_table(pair, compared_with: Peer):
     patterns = [pattern for row in named for pattern in row.patterns]
     untrue = sorted(pattern for pattern in patterns if not any(fnmatchcase(name, pattern) for name in absent))
     assert not untrue, f"in the table, and not absent beside {compared_with.name}: {untrue}"
+
+
+def quoted(word: bytes) -> str:
+    """A word of a file of Redis, whatever its bytes are."""
+    return '"' + "".join(f"\\x{byte:02x}" for byte in word) + '"'
+
+
+def test_a_file_with_all_settings_of_the_peer_is_read(pair, compared_with: Peer, tmp_path):
+    """But for those that the table names, each line of such a file is taken over or has no effect."""
+    ours, theirs = (dict(zip(*[iter(side.call("CONFIG", "GET", "*"))] * 2, strict=True)) for side in pair)
+    # Of the peer's own.
+    values = {name: value for name, value in theirs.items() if name in ours and name not in {b"dir", b"bind"}}
+    lines = [f"{name.decode()} {' '.join(map(quoted, value.split() or [b'']))}" for name, value in values.items()]
+    assert len(lines) > 150
+    conf = tmp_path / "redis.conf"
+    conf.write_text("\n".join(lines))
+    done = run_sheaf("config", "convert", str(conf))
+    assert done.returncode == 0, done.stderr
+    assert "# Not taken over" not in done.stdout, done.stdout
 
 
 def inert_names() -> list[str]:

@@ -126,7 +126,7 @@ def place(tmp_path: Path, server: Server) -> Iterator[Place]:
     # `sheaf backup` uses CouchDB's port by default.
     script = f'#!/bin/sh\n[ "$1" = backup ] && set -- "$@" --from http://127.0.0.1:{server.http_port}\n'
     (commands / "sheaf").write_text(f'{script}exec {sheaf_binary()} "$@"\n')
-    (commands / "redis-cli").write_text(f'#!/bin/sh\nexec /usr/bin/env -i "$REDIS_CLI" -p {server.port} "$@"\n')
+    (commands / "redis-cli").write_text(f'#!/bin/sh\nexec /usr/bin/env -i ${{REDISCLI_AUTH:+REDISCLI_AUTH="$REDISCLI_AUTH"}} "$REDIS_CLI" -p {server.port} "$@"\n')
     for command in commands.iterdir():
         command.chmod(0o755)
     place = Place(tmp_path, defaultdict(free_port), [])

@@ -454,3 +454,36 @@ def test_a_backup_begins_although_a_client_cancels_its_snapshot(server):
         canceller.join()
     assert status == 201, body
     assert cancelled.is_set()
+
+
+def test_the_export_of_a_running_server_is_that_of_its_directory(new_server, tmp_path):
+    server = new_server(requirepass="s3cret").start()
+    password = tmp_path / "password"
+    password.write_text("s3cret\n")
+    with server.connect() as connection:
+        connection.call("MSET", "a", "1", "{b}1", "x" * 1000)
+        connection.call("HSET", "h", "f", "v", "g", "w")
+        connection.call("HPEXPIREAT", "h", "4102444800000", "FIELDS", "1", "f")
+        connection.call("FUNCTION", "LOAD", "#!lua name=l\nredis.register_function('f', function() return 1 end)")
+    url = f"http://127.0.0.1:{server.http_port}"
+    live, stopped = tmp_path / "live.rdb", tmp_path / "stopped.rdb"
+    without = run_sheaf("export", str(live), "--from", url)
+    assert "--password-file" in refused(without) and not live.exists()
+    login = ("--from", url, "--password-file", str(password))
+    told = refused(run_sheaf("export", str(live), *login))
+    assert "--drop-field-expiry" in told and not live.exists()
+    printed = succeeded(run_sheaf("export", str(live), *login, "--rdb-version", "12"))
+    assert "exported     3 keys" in printed and "functions    1 libraries" in printed
+    assert server.stop() == 0
+    succeeded(run_sheaf("export", str(stopped), "--dir", str(server.directory), "--rdb-version", "12"))
+    # The time of its making, and so the checksum, differs.
+    assert len(live.read_bytes()) == len(stopped.read_bytes())
+    kept = [path.name for path in tmp_path.iterdir() if "export-copy" in path.name]
+    assert kept in ([], ["live.rdb.export-copy"])
+    assert not (tmp_path / "live.rdb.export-copy" / "backup.json").exists(), "the copy is removed"
+
+
+def test_an_export_says_which_servers_it_reads(server, tmp_path):
+    for url in (f"redis://127.0.0.1:{server.port}", f"127.0.0.1:{server.http_port}"):
+        told = refused(run_sheaf("export", str(tmp_path / "a.rdb"), "--from", url))
+        assert "is not the HTTP port of a Sheaf" in told and "redis-cli -h HOST --rdb FILE" in told

@@ -1,15 +1,17 @@
 """The Unix socket: a door for processes of this machine, with the permissions of a file."""
 
+import contextlib
 import os
 import socket
 import stat
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import redis
 
-from harness.server import environment, run_sheaf, sheaf_binary
+from harness.server import environment, free_port, run_sheaf, sheaf_binary
 from harness.waiting import PATIENCE_S, wait_until
 
 pytestmark = pytest.mark.sheaf_only
@@ -111,3 +113,41 @@ def test_client_commands_use_the_socket(new_server, path):
         raw.connect(str(path))
         raw.sendall(b"PING\r\n")
         assert raw.recv(100) == b"+PONG\r\n"
+
+
+def test_a_server_without_a_plain_port(new_server, path, tmp_path):
+    """As with `port 0` and `unixsocket` in a redis.conf."""
+    conf = tmp_path / "redis.conf"
+    http_port = free_port()
+    conf.write_text(f"port 0\nunixsocket {path}\nsave 900 1\n")
+    data = str(tmp_path / "data")
+    command = [sheaf_binary(), str(conf), "--dir", data, "--http-port", str(http_port)]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment()) as process:
+        try:
+            def info() -> dict:
+                with client_of(path) as client:
+                    return client.info()
+
+            wait_until("the server at its socket", lambda: path.exists() and answers(info))
+            shown = info()
+            assert shown["tcp_port"] == 0 and shown["listener0"]["name"] == "unix" and "listener1" not in shown
+            sockets = Path(f"/proc/{process.pid}/net/tcp").read_text()
+            inodes = {os.readlink(link) for link in Path(f"/proc/{process.pid}/fd").iterdir() if link.is_symlink()}
+            listening = [line.split() for line in sockets.splitlines()[1:] if line.split()[3] == "0A"]
+            own = {int(line[1].split(":")[1], 16) for line in listening if f"socket:[{line[9]}]" in inodes}
+            assert own == {http_port}
+        finally:
+            process.terminate()
+            assert process.wait(60) == 0
+    grouped = run_sheaf(str(conf), "--dir", str(tmp_path / "other"), "--http-port", "0", "--group", "g")
+    assert grouped.returncode != 0 and "needs port or tls-port" in grouped.stderr, grouped.stderr
+    conf.write_text("port 0\n")
+    closed = run_sheaf(str(conf), "--dir", data, "--http-port", "0")
+    assert closed.returncode == 2 and "no client could connect" in closed.stderr, closed.stderr
+
+
+def answers(call: Callable[[], object]) -> bool:
+    with contextlib.suppress(redis.exceptions.RedisError):
+        call()
+        return True
+    return False

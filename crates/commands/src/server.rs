@@ -28,6 +28,7 @@ mod process;
 mod rows;
 mod slowlog;
 mod syntax;
+mod tips;
 
 pub(super) use monitor::stop as stop_monitoring;
 

@@ -13,7 +13,7 @@ use documents::DocError;
 use http_body::{Body as HttpBody, Frame, SizeHint};
 use tokio::sync::mpsc;
 
-use super::{failure::Failure, idle_timer::IdleTimer};
+use super::{access_log::Entry, failure::Failure, idle_timer::IdleTimer};
 
 /// Approximate size of the chunks of a reply.
 pub(super) const CHUNK_BYTES: usize = 64 << 10;
@@ -51,7 +51,11 @@ impl std::error::Error for Broken {}
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 /// The body of a reply.
-pub struct Body(Content);
+pub struct Body {
+    content: Content,
+    /// Counts the bytes, and is complete when the body is dropped.
+    entry: Option<Box<Entry>>,
+}
 
 enum Content {
     /// The complete body.
@@ -71,23 +75,32 @@ enum Content {
 
 impl Body {
     /// No bytes.
-    pub const EMPTY: Body = Body(Content::Whole(None));
+    pub const EMPTY: Body = Body::of(Content::Whole(None));
+
+    const fn of(content: Content) -> Body {
+        Body { content, entry: None }
+    }
 
     /// A body that another part of the server renders.
     pub fn boxed(body: impl HttpBody<Data = Bytes, Error = io::Error> + 'static) -> Body {
-        Body(Content::Other(Box::pin(body)))
+        Body::of(Content::Other(Box::pin(body)))
+    }
+
+    /// The same body, which completes the entry of its request in the access log.
+    pub(super) fn noted_in(self, entry: Box<Entry>) -> Body {
+        Body { entry: Some(entry), ..self }
     }
 
     /// Whether it comes chunk by chunk from a handler.
     pub(super) fn is_chunked(&self) -> bool {
-        matches!(self.0, Content::Chunks { .. })
+        matches!(self.content, Content::Chunks { .. })
     }
 }
 
 impl<B: Into<Bytes>> From<B> for Body {
     fn from(bytes: B) -> Body {
         let bytes = bytes.into();
-        Body(Content::Whole((!bytes.is_empty()).then_some(bytes)))
+        Body::of(Content::Whole((!bytes.is_empty()).then_some(bytes)))
     }
 }
 
@@ -107,7 +120,26 @@ impl HttpBody for Body {
         self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
-        match &mut self.get_mut().0 {
+        let Body { content, entry } = self.get_mut();
+        let frame = ready!(content.poll_frame(context));
+        if let (Some(entry), Some(Ok(frame))) = (entry, &frame) {
+            entry.bytes += frame.data_ref().map_or(0, |bytes| bytes.len() as u64);
+        }
+        Poll::Ready(frame)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.content.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.content.size_hint()
+    }
+}
+
+impl Content {
+    fn poll_frame(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        match self {
             Content::Whole(bytes) => Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes)))),
             Content::Chunks { chunks, left, .. } => {
                 let chunk = ready!(chunks.poll_recv(context));
@@ -123,7 +155,7 @@ impl HttpBody for Body {
     }
 
     fn is_end_stream(&self) -> bool {
-        match &self.0 {
+        match self {
             Content::Whole(bytes) => bytes.is_none(),
             Content::Chunks { .. } => false,
             Content::Other(body) => body.is_end_stream(),
@@ -131,7 +163,7 @@ impl HttpBody for Body {
     }
 
     fn size_hint(&self) -> SizeHint {
-        match &self.0 {
+        match self {
             Content::Whole(bytes) => {
                 SizeHint::with_exact(bytes.as_ref().map_or(0, |bytes| bytes.len() as u64))
             }
@@ -231,7 +263,7 @@ where
             let _ = failing.send(Err(Broken)).await;
         }
     });
-    Body(Content::Chunks { left, chunks: receiver, idle_timer: idle_timer.clone() })
+    Body::of(Content::Chunks { left, chunks: receiver, idle_timer: idle_timer.clone() })
 }
 
 #[cfg(test)]

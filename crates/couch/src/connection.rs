@@ -14,7 +14,10 @@ use hyper::{body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use super::{cookie, idle_timer::IdleTimer, request::Encrypted, route, socket::Socket, thread::HttpThread};
+use super::{
+    access_log::Entry, cookie, idle_timer::IdleTimer, request::Encrypted, route, socket::Socket,
+    thread::HttpThread,
+};
 
 /// Limit of the head of a request, and of the buffered bytes of a reply.
 const BUFFER_BYTES_MAX: usize = 64 << 10;
@@ -34,12 +37,17 @@ pub(super) async fn serve<S: Socket>(
         if is_encrypted {
             request.extensions_mut().insert(Encrypted);
         }
+        let entry = entry_of(&thread, &mut request, peer);
         async move {
             let mut reply = route::answer(thread.clone(), request, peer, idle_timer).await;
             if is_encrypted {
                 cookie::keep_encrypted(&mut reply);
             }
             thread.front.host.traffic.responded(reply.status());
+            if let Some(mut entry) = entry {
+                entry.status = Some(reply.status());
+                reply = reply.map(|body| body.noted_in(entry));
+            }
             Ok::<_, Infallible>(reply)
         }
     });
@@ -60,6 +68,16 @@ pub(super) async fn serve<S: Socket>(
             }
         }
     }
+}
+
+/// The entry of a request in the access log, if it is on.
+fn entry_of(thread: &HttpThread, request: &mut Request<Incoming>, peer: SocketAddr) -> Option<Box<Entry>> {
+    let host = thread.host();
+    let log = host.access_log.as_ref().filter(|log| log.is_on())?;
+    let head = (request.method(), request.uri(), request.headers());
+    let entry = Entry::new(log.clone(), host.clock.clone(), peer, head);
+    request.extensions_mut().insert(entry.served_user());
+    Some(Box::new(entry))
 }
 
 /// A socket that tells the idle timer of its progress.

@@ -18,7 +18,7 @@ use parking_lot::RwLockReadGuard;
 use settings::{Key, NotStored, Settings};
 use storage::Log;
 
-use crate::{Feeds, Jwt, ProxySecret, Reply, Traffic};
+use crate::{AccessLog, Feeds, Jwt, ProxySecret, Reply, Traffic};
 
 /// The parts and interfaces that the front uses.
 pub struct Host {
@@ -50,6 +50,8 @@ pub struct Host {
     pub traffic: Arc<Traffic>,
     /// The paths that are not CouchDB's.
     pub tools: Arc<dyn Tools>,
+    /// The log of requests, if one can be kept.
+    pub access_log: Option<Arc<dyn AccessLog>>,
 }
 
 impl Host {

@@ -23,6 +23,7 @@
 #![forbid(unsafe_code)]
 
 mod access;
+mod access_log;
 mod attachment;
 mod body;
 mod body_memory;
@@ -76,6 +77,7 @@ mod users;
 mod write_batch;
 
 pub use self::{
+    access_log::{AccessLog, NotedRequest},
     body::Body,
     connections::{HttpOrder, serve_thread},
     cookie::is_session_cookie,

@@ -12,6 +12,7 @@ use settings::Key;
 
 use super::{
     access,
+    access_log::ServedUser,
     body_memory::{ANONYMOUS_BODIES_BYTES_MAX, Claim},
     config::config,
     cors, cross_site, database, databases,
@@ -266,6 +267,9 @@ async fn admit_and_route(
         Ok(user) => user,
         Err(failure) => return (Err(failure), Some(body)),
     };
+    if let (Some(name), Some(served)) = (&user.name, head.extensions.get::<ServedUser>()) {
+        served.set(name);
+    }
     let is_known = user.name.is_some() || user.is_admin;
     idle_timer.set_stranger(!is_known);
     let body = if is_known {

@@ -181,6 +181,10 @@ impl Group {
             );
             return Ok(Prepared::Nothing);
         }
+        if redis.is_empty() {
+            let reason = "a member of a group needs port or tls-port: the others connect to it";
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, reason));
+        }
         if !state.has_joined() {
             self.check_joiner(&state, log)?;
         }

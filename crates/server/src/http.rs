@@ -6,6 +6,7 @@
 //!                                                  -> redis: /_redis, by connections to the workers
 //! ```
 
+pub(crate) mod access_log;
 pub(crate) mod issuers;
 mod redis;
 mod socket;

@@ -10,7 +10,7 @@ use lsn::Lsn;
 use pubsub::Kind;
 use settings::Key;
 
-use crate::{inventory::Figures, parts::Parts, read_only::ReadOnly};
+use crate::{inventory::Figures, parts::Parts, read_only::ReadOnly, supervisor};
 
 type Section = fn(&Parts, &Figures, &mut String);
 
@@ -66,20 +66,29 @@ fn server(parts: &Parts, _: &Figures, out: &mut String) {
     let uptime_s = parts.clock.unix_ms().saturating_sub(parts.startup.started_unix_ms) / 1000;
     let executable = std::env::current_exe().unwrap_or_default();
     let config_file = parts.config.file().unwrap_or_default();
+    let settings = parts.config.current();
+    let hz = settings.inert().find(|(name, _)| *name == "hz").map_or("10", |(_, value)| value);
     fields!(out,
         "redis_version": REDIS_VERSION,
         "redis_git_sha1": if parts.startup.commit.is_empty() { "00000000" } else { parts.startup.commit },
+        "redis_git_dirty": 0,
+        "redis_build_id": if parts.startup.commit.is_empty() { "0" } else { parts.startup.commit },
         "redis_mode": if parts.config.hot().emulates_cluster() { "cluster" } else { "standalone" },
         "sheaf_version": env!("CARGO_PKG_VERSION"),
         "os": format!("{} {}", std::env::consts::OS, std::env::consts::ARCH),
         "arch_bits": usize::BITS,
+        "monotonic_clock": "POSIX clock_gettime",
         "multiplexing_api": "epoll",
         "process_id": std::process::id(),
+        "process_supervised": if supervisor::is_there() { "systemd" } else { "no" },
         "run_id": parts.startup.run_id,
         "tcp_port": parts.startup.redis_port.get().copied().unwrap_or(0),
         "server_time_usec": parts.clock.unix_ms() * 1000,
         "uptime_in_seconds": uptime_s,
         "uptime_in_days": uptime_s / 86_400,
+        // Shown as CONFIG GET shows it; nothing here has a rhythm.
+        "hz": hz,
+        "configured_hz": hz,
         "executable": executable.display(),
         "config_file": config_file.display(),
         "io_threads_active": u8::from(parts.startup.workers > 1),
@@ -100,6 +109,7 @@ fn clients(parts: &Parts, _: &Figures, out: &mut String) {
     let pause = parts.clients.pause().at(parts.clock.unix_ms());
     fields!(out,
         "connected_clients": parts.clients.count(),
+        "cluster_connections": 0,
         "maxclients": settings.integer(Key::Maxclients),
         "blocked_clients": parts.clients.blocked(),
         "total_blocking_keys": parts.data.interests.awaited_keys(),
@@ -167,10 +177,12 @@ fn memory(parts: &Parts, figures: &Figures, out: &mut String) {
         "maxmemory_policy": settings.text(Key::MaxmemoryPolicy),
         "number_of_functions": figures.functions,
         "number_of_libraries": figures.libraries,
+        "mem_cluster_links": 0,
         "mem_clients_normal": clients,
         "mem_fragmentation_ratio": format!("{:.2}", rss as f64 / accounted.max(1) as f64),
         "mem_fragmentation_bytes": rss as i64 - accounted as i64,
         "mem_allocator": "mimalloc",
+        "active_defrag_running": 0,
         "lazyfree_pending_objects": parts.freed.pending.load(Relaxed),
         "lazyfreed_objects": parts.freed.freed.load(Relaxed),
     );
@@ -191,7 +203,7 @@ fn persistence(parts: &Parts, _: &Figures, out: &mut String) {
     let seconds = |seconds: Option<u64>| seconds.map_or(-1, |seconds| seconds as i64);
     let status = if snapshots.last_failed { "err" } else { "ok" };
     let failed = parts.read_only().is_some_and(ReadOnly::is_failed_write);
-    fields!(out, "loading": u8::from(loading.is_some()),);
+    fields!(out, "loading": u8::from(loading.is_some()), "async_loading": 0,);
     if let Some(loading) = loading {
         fields!(out,
             "loading_start_time": parts.startup.started_unix_ms / 1000,
@@ -224,6 +236,7 @@ fn persistence(parts: &Parts, _: &Figures, out: &mut String) {
         "recovery_unconfirmed": u8::from(parts.awaits_confirmation()),
         "aof_enabled": 1,
         "aof_rewrite_in_progress": 0,
+        "aof_rewrite_scheduled": 0,
         "aof_last_write_status": if failed { "err" } else { "ok" },
         "aof_last_bgrewrite_status": status,
     );
@@ -259,12 +272,19 @@ fn stats(parts: &Parts, _: &Figures, out: &mut String) {
         "long_units": parts.long_units.begun(),
         "expired_keys": totals.expired_keys,
         "expired_subkeys": totals.expired_fields,
+        "expired_fields": totals.expired_fields,
         "evicted_keys": totals.evicted_keys,
+        "evicted_clients": 0,
         "keyspace_hits": totals.keyspace_hits,
         "keyspace_misses": totals.keyspace_misses,
         "pubsub_channels": parts.data.hub.topics(Kind::Channel),
         "pubsub_patterns": parts.data.hub.topics(Kind::Pattern),
         "pubsubshard_channels": parts.data.hub.topics(Kind::Shard),
+        // Nothing is forked, moved to another server key by key, or expired by a replica.
+        "latest_fork_usec": 0,
+        "total_forks": 0,
+        "migrate_cached_sockets": 0,
+        "slave_expires_tracked_keys": 0,
         "durable_channels_followers": parts.durable_channels.figures.readers.load(Relaxed),
         "durable_channels_behind": parts.durable_channels.figures.behind.load(Relaxed),
         "durable_channels_messages": parts.durable_channels.figures.messages.load(Relaxed),
@@ -384,6 +404,9 @@ fn cpu(_: &Parts, _: &Figures, out: &mut String) {
     fields!(out,
         "used_cpu_sys": format!("{:.6}", time.system_us as f64 / 1e6),
         "used_cpu_user": format!("{:.6}", time.user_us as f64 / 1e6),
+        // There are no children.
+        "used_cpu_sys_children": "0.000000",
+        "used_cpu_user_children": "0.000000",
     );
 }
 

@@ -1,9 +1,34 @@
-//! The server's log lines (not the durable log): text for people, JSON for machines, both on standard error.
+//! The server's log lines (not the durable log): text for people, JSON for machines, on standard error or in
+//! the file of `logfile`.
+//!
+//! ```text
+//! start | a change of settings | SIGHUP -> the level; the file, opened again
+//! ```
+//!
+//! Invariants
+//! - A client cannot have lines written into a file of another kind, such as one that grants access: the
+//!   names that are set at run time end in `.log`.
+//! - If a file cannot be opened later, the lines go on into the earlier one.
 
-use std::sync::OnceLock;
+use std::{
+    io::{self, Write},
+    path::Path,
+    sync::{Arc, OnceLock},
+};
 
-use settings::{Key, Settings};
-use tracing_subscriber::{EnvFilter, fmt, reload};
+use env::LineFile;
+use parking_lot::RwLock;
+use settings::{Key, OPTIONS, Settings};
+use tracing_subscriber::{
+    EnvFilter,
+    fmt::{self, MakeWriter},
+    reload,
+};
+
+/// The settings that name files of lines.
+const OF_FILES: [Key; 2] = [Key::Logfile, Key::HttpAccessLog];
+/// The ending of the names that may be set at run time.
+const ENDING: &str = "log";
 
 /// Sets the lowest level of lines.
 type SetLevel = Box<dyn Fn(&str) + Send + Sync>;
@@ -11,23 +36,34 @@ type SetLevel = Box<dyn Fn(&str) + Send + Sync>;
 /// None before logging has started.
 static SET_LEVEL: OnceLock<SetLevel> = OnceLock::new();
 
-/// Starts logging with the level and format of the settings. A second call has no effect.
-pub(crate) fn start(settings: &Settings) {
+/// The file of `logfile`; none for standard error.
+static FILE: RwLock<Option<Arc<LineFile>>> = RwLock::new(None);
+
+/// Starts logging with the level, format and file of the settings. A second call only changes the file.
+///
+/// # Errors
+/// If a file of lines cannot be opened.
+pub(crate) fn start(settings: &Settings) -> Result<(), String> {
+    let opened = OF_FILES.map(|key| open(settings, key).map_err(|reason| format!("{}: {reason}", name(key))));
+    let [lines, requests] = opened;
+    requests?;
+    *FILE.write() = lines?.map(Arc::new);
     let filter = EnvFilter::new(settings.text(Key::Loglevel));
-    // Lines that cannot be written, because the disk behind standard error is full, are dropped: reporting
-    // that on standard error would fail as well, and panic.
-    let lines = fmt().with_env_filter(filter).with_writer(std::io::stderr).log_internal_errors(false);
+    // Lines that cannot be written, because a disk is full, are dropped: reporting that on standard error
+    // would fail as well, and panic.
+    let lines = fmt::fmt().with_env_filter(filter).with_writer(Output).log_internal_errors(false);
     // Fails only if a test has started logging before.
     let _ = if settings.text(Key::LogFormat) == "json" {
         let lines = lines.json().with_filter_reloading();
         keep_handle(lines.reload_handle());
         lines.try_init()
     } else {
-        let colours = std::io::IsTerminal::is_terminal(&std::io::stderr());
+        let colours = io::IsTerminal::is_terminal(&io::stderr());
         let lines = lines.with_ansi(colours).with_filter_reloading();
         keep_handle(lines.reload_handle());
         lines.try_init()
     };
+    Ok(())
 }
 
 fn keep_handle<L: 'static>(handle: reload::Handle<EnvFilter, L>) {
@@ -38,9 +74,120 @@ fn keep_handle<L: 'static>(handle: reload::Handle<EnvFilter, L>) {
     let _ = SET_LEVEL.set(Box::new(set));
 }
 
-/// Takes over the level of the settings. Without a logger it does nothing.
+/// Takes over level and file of the settings; the file is opened again even if it is the same one, because it
+/// may have been renamed. Without a logger it does nothing.
 pub(crate) fn configure(settings: &Settings) {
-    if let Some(set) = SET_LEVEL.get() {
-        set(settings.text(Key::Loglevel));
+    let Some(set) = SET_LEVEL.get() else { return };
+    set(settings.text(Key::Loglevel));
+    match open(settings, Key::Logfile) {
+        Ok(file) => *FILE.write() = file.map(Arc::new),
+        Err(reason) => tracing::warn!(target: "server", reason, "log lines go on into the earlier file"),
+    }
+}
+
+/// Checks settings that are not in force yet, of which those in `changed` were set.
+///
+/// # Errors
+/// A setting that names a file of lines, and what is wrong with it.
+pub(crate) fn check(settings: &Settings, changed: &[Key]) -> Result<(), (Key, String)> {
+    for key in OF_FILES.into_iter().filter(|key| changed.contains(key)) {
+        check_name(settings.text(key)).and_then(|()| open(settings, key)).map_err(|reason| (key, reason))?;
+    }
+    Ok(())
+}
+
+fn check_name(path: &str) -> Result<(), String> {
+    if path.is_empty() || Path::new(path).extension().is_some_and(|ending| ending == ENDING) {
+        return Ok(());
+    }
+    Err("while the server runs, the name has to end in .log: clients could have lines written into any file"
+        .into())
+}
+
+/// Opens the file that a setting names; `None` if it names none.
+///
+/// # Errors
+/// In words.
+pub(crate) fn open(settings: &Settings, key: Key) -> Result<Option<LineFile>, String> {
+    let path = settings.text(key);
+    if path.is_empty() {
+        return Ok(None);
+    }
+    LineFile::open(Path::new(path)).map(Some).map_err(|error| format!("cannot write to {path}: {error}"))
+}
+
+fn name(key: Key) -> &'static str {
+    OPTIONS[key as usize].name
+}
+
+/// Where lines go.
+struct Output;
+
+impl MakeWriter<'_> for Output {
+    type Writer = Destination;
+
+    fn make_writer(&self) -> Destination {
+        FILE.read().clone().map_or_else(|| Destination::StandardError(io::stderr()), Destination::File)
+    }
+}
+
+enum Destination {
+    StandardError(io::Stderr),
+    File(Arc<LineFile>),
+}
+
+/// Gets a line with each call.
+impl Write for Destination {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        match self {
+            Destination::StandardError(error) => error.write(line),
+            Destination::File(file) if line.contains(&ESCAPE) => {
+                (&**file).write_all(&without_colours(line)).map(|()| line.len())
+            }
+            Destination::File(file) => (&**file).write(line),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// The beginning of a colour for terminals; its end is an `m`.
+const ESCAPE: u8 = 0x1b;
+
+/// Lines have colours if standard error was a terminal at the start.
+fn without_colours(line: &[u8]) -> Vec<u8> {
+    let mut plain = Vec::with_capacity(line.len());
+    let mut is_colour = false;
+    for &byte in line {
+        match byte {
+            ESCAPE => is_colour = true,
+            b'm' if is_colour => is_colour = false,
+            _ if is_colour => {}
+            byte => plain.push(byte),
+        }
+    }
+    plain
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_clients_set_are_those_of_logs() {
+        for name in ["", "/var/log/sheaf.log", "a.log"] {
+            assert_eq!(check_name(name), Ok(()), "{name}");
+        }
+        for name in ["/root/.ssh/authorized_keys", "/etc/cron.d/x", ".log", "a.log/x", "a.LOG"] {
+            assert!(check_name(name).unwrap_err().contains("end in .log"), "{name}");
+        }
+    }
+
+    #[test]
+    fn files_get_lines_without_colours() {
+        assert_eq!(without_colours(b"\x1b[2m1:00\x1b[0m \x1b[32m INFO\x1b[0m more\n"), b"1:00  INFO more\n");
+        assert_eq!(without_colours(b"plain\n"), b"plain\n");
     }
 }

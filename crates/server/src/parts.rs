@@ -36,6 +36,7 @@ use crate::{
     durable_channels::DurableChannels,
     encryption::Encryption,
     group::{Group, GroupHandle},
+    http::access_log::AccessLog,
     inventory::Inventory,
     logging,
     long_units::{LONG_UNITS_MAX, LongUnits},
@@ -76,6 +77,8 @@ pub(crate) struct Parts {
     pub(crate) counters: Counters,
     /// What the HTTP port has served.
     pub(crate) traffic: Arc<couch::Traffic>,
+    /// The log of requests over HTTP.
+    pub(crate) access_log: Arc<AccessLog>,
     pub(crate) rates: Rates,
     /// How many values the reaper has freed, and how many it has yet to free.
     pub(crate) freed: Arc<ReaperFigures>,
@@ -148,6 +151,7 @@ impl Parts {
             encryption,
             counters: Counters::default(),
             traffic: Arc::default(),
+            access_log: Arc::default(),
             rates: Rates::default(),
             freed: Arc::default(),
             unread_replies: UnreadReplies::default(),
@@ -214,6 +218,8 @@ impl Parts {
         });
         self.config.observe(move |settings| node.configure(settings));
         self.config.observe(logging::configure);
+        let access_log = self.access_log.clone();
+        self.config.observe(move |settings| access_log.configure(settings));
         if let Some(encryption) = self.encryption.clone() {
             self.config.observe(move |settings| encryption.follow(settings));
         }

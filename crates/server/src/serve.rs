@@ -114,7 +114,7 @@ pub fn serve(
     mode: Mode,
     commit: &'static str,
 ) -> Result<(), ServeError> {
-    logging::start(&settings);
+    logging::start(&settings).map_err(|reason| ServeError::Setting(std::io::Error::other(reason)))?;
     lasting.report();
     let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
     if let Some(warning) = unknown_variables(names) {
@@ -221,8 +221,9 @@ impl Process {
         }
         let listen_on = |port: u16| listen::bind(bind, port, backlog).map_err(ServeError::of_settings);
         let listen_if_set = |port: u16| if port == 0 { Ok(Vec::new()) } else { listen_on(port) };
-        // With a door for TLS, port 0 means no plain one, as in Redis.
-        let redis = if tls_port == 0 { listen_on(port)? } else { listen_if_set(port)? };
+        // With another door, port 0 means no plain one, as in Redis.
+        let has_other_door = tls_port != 0 || !settings.text(Key::Unixsocket).is_empty();
+        let redis = if has_other_door { listen_if_set(port)? } else { listen_on(port)? };
         let http = if http_tls_port == 0 { listen_on(http_port)? } else { listen_if_set(http_port)? };
         let (redis_tls, http_tls) = (listen_if_set(tls_port)?, listen_if_set(http_tls_port)?);
         let sentinel = listen_if_set(sentinel_port)?;

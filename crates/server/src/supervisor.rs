@@ -21,3 +21,8 @@ fn tell(state: NotifyState<'_>) {
         tracing::warn!(target: "server", %error, "the supervisor (NOTIFY_SOCKET) cannot be reached");
     }
 }
+
+/// Whether there is one that listens.
+pub(crate) fn is_there() -> bool {
+    std::env::var_os("NOTIFY_SOCKET").is_some()
+}

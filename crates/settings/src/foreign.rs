@@ -23,9 +23,10 @@ static FOREIGN: &[(&[&str], &str)] = &[
     (&["daemonize", "supervised"], "the server stays in the foreground: start it as a service, or with `&`"),
     (&["pidfile"], "the process id is in sheaf.lock in the data directory"),
     (
-        &["logfile", "syslog-enabled"],
-        "log lines go to standard error: `2>> FILE`, or what the service manager keeps",
+        &["syslog-enabled"],
+        "log lines go to standard error, which a service manager keeps, or to the file of --logfile",
     ),
+    (&["unixsocketgroup"], "the socket has the group of the process; use --unixsocketperm MODE"),
     (&["replicaof", "slaveof"], "use --replica-of HOST:PORT"),
     (&["primaryuser"], "use --masteruser NAME"),
     (&["primaryauth"], "use --masterauth PASSWORD, or --masterauth-file FILE"),

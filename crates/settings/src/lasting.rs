@@ -108,6 +108,7 @@ impl Lasting {
         let mut lasting = Lasting { config_file, lines, without_effect, given, ..Lasting::default() };
         lasting.base = lasting.base_of(&[], &lasting.lines)?;
         let settings = lasting.with_given()?;
+        lasting.refuse_no_door(&settings)?;
         let passwords = password_file::given(&settings)?;
         lasting.given.extend(passwords);
         // The data directory must be known before its file can be read, so that file cannot set it.
@@ -118,6 +119,24 @@ impl Lasting {
             lasting.base = lasting.base_of(&lasting.kept, &lasting.lines)?;
         }
         Ok((lasting.with_given()?, lasting))
+    }
+
+    /// Refuses a file of Redis that closes the plain port and opens no other one: here, `port 0` alone means
+    /// any free port.
+    fn refuse_no_door(&self, settings: &Settings) -> Result<(), ConfigError> {
+        let is_redis = self.config_file().is_some_and(is_redis_file);
+        let closes = self.lines.iter().rfind(|line| line.name == "port");
+        let is_open = settings.integer(Key::Port) != 0
+            || settings.integer(Key::TlsPort) != 0
+            || !settings.text(Key::Unixsocket).is_empty();
+        match closes.filter(|_| is_redis && !is_open) {
+            Some(line) => {
+                let reason = "no client could connect: there is neither tls-port nor unixsocket".into();
+                let error = ConfigError::Invalid { name: "port", value: line.value.clone(), reason };
+                Err(error.at(line.place.clone()))
+            }
+            None => Ok(()),
+        }
     }
 
     /// The path of the configuration file; `None` without one.

@@ -12,7 +12,10 @@
 //!
 //! Format: <https://redis.io/docs/latest/operate/oss_and_stack/management/config-file/>
 
-use std::path::{Path, PathBuf};
+use std::{
+    ffi::OsString,
+    path::{Path, PathBuf},
+};
 
 use toml_edit::{DocumentMut, Item};
 
@@ -25,6 +28,9 @@ use super::{
 
 /// How deep files may include each other: one that includes itself is an error, not an endless loop.
 const INCLUDE_DEPTH_MAX: usize = 16;
+
+/// How many files are read before no line may include another one.
+const FILES_MAX: usize = 1024;
 
 /// The ending of the names of such files.
 const ENDING: &str = "conf";
@@ -214,34 +220,79 @@ fn is_appendonly(directives: &[Directive]) -> bool {
 
 /// The directives of a file, with those of included files where they are included.
 fn directives(path: &Path) -> Result<Vec<Directive>, ConfigError> {
-    let mut found = Vec::new();
-    add_directives(path, INCLUDE_DEPTH_MAX, &mut found)?;
-    Ok(found)
+    let mut found = Found { directives: Vec::new(), files: 0 };
+    found.add(path, INCLUDE_DEPTH_MAX)?;
+    Ok(found.directives)
 }
 
-fn add_directives(path: &Path, depth: usize, found: &mut Vec<Directive>) -> Result<(), ConfigError> {
-    let text = file::text_of(path)?;
-    for (index, line) in text.lines().enumerate() {
-        let place = file::place(path, index + 1);
-        let failed = |reason: &str| ConfigError::Syntax { reason: reason.into() }.at(place.clone());
-        let line = line.trim();
-        if line.is_empty() || line.starts_with('#') {
-            continue;
-        }
-        let mut words = split(line).map_err(failed)?.into_iter();
-        let name = words.next().unwrap_or_default().to_ascii_lowercase();
-        let words: Vec<String> = words.collect();
-        match (&*name, &words[..]) {
-            ("include", [pattern]) if pattern.contains(['*', '?', '[']) => {
-                return Err(failed("include takes the name of one file, not a pattern"));
+/// What was read so far.
+struct Found {
+    directives: Vec<Directive>,
+    files: usize,
+}
+
+impl Found {
+    fn add(&mut self, path: &Path, depth: usize) -> Result<(), ConfigError> {
+        self.files += 1;
+        let text = file::text_of(path)?;
+        for (index, line) in text.lines().enumerate() {
+            let place = file::place(path, index + 1);
+            let failed = |reason: &str| ConfigError::Syntax { reason: reason.into() }.at(place.clone());
+            let line = line.trim();
+            if line.is_empty() || line.starts_with('#') {
+                continue;
             }
-            ("include", [_]) if depth == 0 => return Err(failed("files include each other too deeply")),
-            ("include", [included]) => add_directives(&PathBuf::from(included), depth - 1, found)?,
-            (_, []) => return Err(failed("a directive is a name and at least one word")),
-            _ => found.push(Directive { place, name, words }),
+            let mut words = split(line).map_err(failed)?.into_iter();
+            let name = words.next().unwrap_or_default().to_ascii_lowercase();
+            let words: Vec<String> = words.collect();
+            match (&*name, &words[..]) {
+                ("include", [_]) if depth == 0 => return Err(failed("files include each other too deeply")),
+                ("include", [_]) if self.files > FILES_MAX => {
+                    return Err(failed("too many files are included"));
+                }
+                ("include", [pattern]) if is_pattern(pattern) => {
+                    files_of(pattern).iter().try_for_each(|included| self.add(included, depth - 1))?;
+                }
+                ("include", [included]) => self.add(&PathBuf::from(included), depth - 1)?,
+                (_, []) => return Err(failed("a directive is a name and at least one word")),
+                _ => self.directives.push(Directive { place, name, words }),
+            }
         }
+        Ok(())
     }
-    Ok(())
+}
+
+/// Whether `include` names several files.
+fn is_pattern(path: &str) -> bool {
+    path.contains(['*', '?', '['])
+}
+
+/// The files that a pattern of `include` names, in the order of their names; none is no error, as in Redis. A
+/// part of the path may be a pattern; `*` begins no hidden name.
+fn files_of(pattern: &str) -> Vec<PathBuf> {
+    let root = if pattern.starts_with('/') { "/" } else { "" };
+    let mut found = vec![PathBuf::from(root)];
+    for part in pattern.split('/').filter(|part| !part.is_empty()) {
+        found = match is_pattern(part) {
+            false => found.into_iter().map(|path| path.join(part)).collect(),
+            true => found.iter().flat_map(|directory| entries_like(directory, part)).collect(),
+        };
+    }
+    found.retain(|path| path.is_file());
+    found
+}
+
+/// The entries of a directory whose names match a pattern, in their order; none if it cannot be read.
+fn entries_like(directory: &Path, pattern: &str) -> Vec<PathBuf> {
+    let named = if directory.as_os_str().is_empty() { Path::new(".") } else { directory };
+    let is_like = |name: &OsString| {
+        let name = name.as_encoded_bytes();
+        (pattern.starts_with('.') || !name.starts_with(b".")) && wire::glob::matches(pattern.as_bytes(), name)
+    };
+    let entries = std::fs::read_dir(named).into_iter().flatten().flatten().map(|entry| entry.file_name());
+    let mut names: Vec<OsString> = entries.filter(is_like).collect();
+    names.sort_unstable();
+    names.into_iter().map(|name| directory.join(name)).collect()
 }
 
 /// The words of a line. In double quotes, a backslash begins an escape (`\n`, `\r`, `\t`, `\b`, `\a`, `\xHH`,

@@ -18,6 +18,10 @@ pub fn in_our_words<'a>(
     if name.eq_ignore_ascii_case("loglevel") {
         return Ok((name, level_for(value)));
     }
+    // The name that Valkey has for lines of text.
+    if name.eq_ignore_ascii_case("log-format") && value.eq_ignore_ascii_case("legacy") {
+        return Ok((name, "text"));
+    }
     Ok((name, value))
 }
 
@@ -87,5 +91,6 @@ mod tests {
             assert!(Settings::default().set("loglevel", ours).is_ok());
         }
         assert_eq!(in_our_words("port", "verbose", &settings), Ok(("port", "verbose")));
+        assert_eq!(in_our_words("log-format", "Legacy", &settings), Ok(("log-format", "text")));
     }
 }

@@ -178,7 +178,7 @@ const EVICTION_POLICIES: &[&str] = &[
 settings! {
     Dir "dir" Start "DIR" Kind::Text, "data", Fixed, "Directory of the data; created if missing.";
     Bind "bind" Network "ADDRESSES" Kind::Text, "127.0.0.1 ::1", Fixed, "Addresses to listen on. Spaces separate several. Without a password, clients of other machines are refused (protected-mode).";
-    Port "port" Network "PORT" Kind::Integer { min: 0, max: 65535 }, "6379", Fixed, "Port of the Redis protocol; 0 for any free port, or, with tls-port, for none.";
+    Port "port" Network "PORT" Kind::Integer { min: 0, max: 65535 }, "6379", Fixed, "Port of the Redis protocol; 0 for any free port, or, with tls-port or unixsocket, for none.";
     HttpPort "http-port" Network "PORT" Kind::Integer { min: 0, max: 65535 }, "5984", Fixed, "Port of HTTP: documents as in CouchDB, /_up, /metrics and backups; 0 for any free port, or, with http-tls-port, for none.";
     Workers "workers" Start "THREADS" Kind::Integer { min: 0, max: 128 }, "0", Fixed, "Threads that serve connections; 0 for one per core and at least 2.";
     Durability "durability" Durability "strict|commit|interval|none" Kind::Choice(&["strict", "commit", "interval", "none"]), "strict", Mutable, "The meaning of an OK. strict: the write is on disk, and no client reads a write that is not. commit: the write is on disk. interval: a power cut loses at most a second. none: the operating system decides.";
@@ -211,6 +211,8 @@ settings! {
     ProtectedMode "protected-mode" Access "yes|no" Kind::Switch, "yes", Mutable, "Refuse clients of other machines while no password is set.";
     LogFormat "log-format" Diagnosis "text|json" Kind::Choice(&["text", "json"]), "text", Fixed, "Format of the server's log lines.";
     Loglevel "loglevel" Diagnosis "debug|info|warn|error" Kind::Choice(&["debug", "info", "warn", "error"]), "info", Mutable, "Lowest level of log lines to write.";
+    Logfile "logfile" Diagnosis "FILE" Kind::Text, "", Mutable, "File that log lines are appended to, in a directory that exists; empty for standard error. SIGHUP, and every change of a setting, opens it again: rename it, then send the signal. While the server runs, only names that end in .log can be set.";
+    HttpAccessLog "http-access-log" Diagnosis "FILE" Kind::Text, "", Mutable, "File that gets a line for each request over HTTP (time, address, user, method, path, status, bytes, milliseconds), as logfile does; empty for none.";
     Maxmemory "maxmemory" Memory "BYTES" BYTES_ANY, "0", Mutable, "Bytes of data above which keys are evicted or writes are refused; 0 for no limit.";
     MaxmemoryPolicy "maxmemory-policy" Memory "POLICY" Kind::Choice(EVICTION_POLICIES), "noeviction", Mutable, "Choice of the keys to evict above maxmemory.";
     MaxmemorySamples "maxmemory-samples" Memory "KEYS" Kind::Integer { min: 1, max: 64 }, "5", Mutable, "Keys compared for each eviction.";

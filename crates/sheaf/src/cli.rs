@@ -28,6 +28,7 @@ use recovery::{recover::Mode, unix_time};
 use settings::{Key, Lasting, OPTIONS, Settings};
 
 use tools::{
+    backup::Source,
     export::Format,
     log::Selection,
     migration::{self, address::Address},
@@ -70,12 +71,12 @@ pub enum Task {
     },
     /// Copy the data of a running Redis-compatible server.
     Migrate(migration::Options),
-    /// Write the keys of a directory to an RDB file.
+    /// Write the keys of a server to an RDB file.
     Export {
         /// The RDB file.
         file: PathBuf,
-        /// The directory.
-        dir: PathBuf,
+        /// The data.
+        from: ExportSource,
         /// The format of the file.
         format: Format,
     },
@@ -83,14 +84,8 @@ pub enum Task {
     Backup {
         /// The directory of the backup.
         dir: PathBuf,
-        /// The URL of its HTTP port.
-        url: String,
-        /// The user that authenticates.
-        user: String,
-        /// A file with the password.
-        password_file: Option<PathBuf>,
-        /// The certificates for a URL that begins with `https`.
-        tls: ClientFiles,
+        /// The server.
+        source: Source,
     },
     /// Make a data directory from a backup or another data directory.
     Restore {
@@ -135,6 +130,15 @@ pub enum Task {
     },
 }
 
+/// The data that is exported.
+#[derive(Debug, PartialEq, Eq)]
+pub enum ExportSource {
+    /// That of a stopped server, in this directory.
+    Directory(PathBuf),
+    /// That of a running server.
+    Server(Source),
+}
+
 /// The arguments as texts. Variables that are settings are looked at, too: clap does not name the one that it
 /// refuses.
 fn texts(arguments: impl IntoIterator<Item = impl Into<OsString>>) -> Result<Vec<String>, UsageError> {
@@ -177,18 +181,16 @@ pub fn parse(arguments: impl IntoIterator<Item = impl Into<OsString>>) -> Result
         Some(("export", export)) => {
             let version = export.get_one::<u16>("rdb-version").copied().unwrap_or(Format::DEFAULT_VERSION);
             let format = Format { version, drops_field_expiry: export.get_flag("drop-field-expiry") };
-            let (file, dir) = file_and_dir(export);
-            Ok(Task::Export { file, dir, format })
+            let from = match export.get_one::<String>("from") {
+                Some(url) => ExportSource::Server(source(url.clone(), export)?),
+                None => ExportSource::Directory(path(export, "dir").unwrap_or_default()),
+            };
+            Ok(Task::Export { file: path(export, "file").unwrap_or_default(), from, format })
         }
         Some(("backup", backup)) => {
             let url = backup.get_one::<String>("from").cloned().unwrap_or_else(default_url);
-            Ok(Task::Backup {
-                dir: path(backup, "dest").unwrap_or_default(),
-                user: backup.get_one::<String>("user").cloned().unwrap_or_else(|| DEFAULT_USER.into()),
-                password_file: path(backup, "password-file"),
-                tls: tls::files_for(&url, backup)?,
-                url,
-            })
+            let dir = path(backup, "dest").unwrap_or_default();
+            Ok(Task::Backup { dir, source: source(url, backup)? })
         }
         Some(("restore", restore)) => {
             let lsn = restore.get_one::<u64>("to-lsn").map(|lsn| Target::Lsn(Lsn::new(*lsn)));
@@ -229,12 +231,32 @@ fn at_socket(matches: &ArgMatches) -> Option<Address> {
     Some(Address { host, port: 0, user: None, password: None, tls: None })
 }
 
-fn path(matches: &ArgMatches, name: &str) -> Option<PathBuf> {
-    matches.get_one::<String>(name).map(PathBuf::from)
+/// The running server that is copied.
+///
+/// # Errors
+/// If there are certificates for a connection without TLS.
+fn source(url: String, matches: &ArgMatches) -> Result<Source, UsageError> {
+    Ok(Source {
+        user: matches.get_one::<String>("user").cloned().unwrap_or_else(|| DEFAULT_USER.into()),
+        password_file: path(matches, "password-file"),
+        tls: tls::files_for(&url, matches)?,
+        url,
+    })
 }
 
-fn file_and_dir(matches: &ArgMatches) -> (PathBuf, PathBuf) {
-    (path(matches, "file").unwrap_or_default(), path(matches, "dir").unwrap_or_default())
+/// The user that logs in to the server that is copied.
+fn login_flags() -> [Arg; 2] {
+    let user = Arg::new("user").long("user").value_name("NAME");
+    let password_file = Arg::new("password-file").long("password-file").value_name("FILE");
+    [
+        user.help(format!("User name: an admin of the server, as admin-user [default: {DEFAULT_USER}]")),
+        password_file
+            .help("File whose first line is the password (requirepass, or admin-password with --user admin)"),
+    ]
+}
+
+fn path(matches: &ArgMatches, name: &str) -> Option<PathBuf> {
+    matches.get_one::<String>(name).map(PathBuf::from)
 }
 
 fn config_command() -> Command {
@@ -309,10 +331,14 @@ fn data_dir() -> Arg {
 fn export_command() -> Command {
     let version = Arg::new("rdb-version").long("rdb-version").value_name("VERSION");
     let file = Arg::new("file").value_name("FILE").required(true);
+    let from = Arg::new("from").long("from").value_name("URL");
     Command::new("export")
-        .about("Write the data of a stopped server to an RDB file")
+        .about("Write the data of a stopped or running server to an RDB file")
         .arg(file.help("The RDB file; one that exists is replaced when the new one is complete"))
-        .arg(data_dir().help("Directory of the data; it is not changed"))
+        .arg(data_dir().help("Directory of the data of a stopped server, or of a backup; it is not changed"))
+        .arg(from.help(format!("HTTP port of a running Sheaf, instead of a directory, such as {}", default_url())))
+        .args(login_flags().map(|flag| flag.requires("from")))
+        .args(tls::url_flags().map(|flag| flag.requires("from")))
         .arg(
             version
                 .value_parser(clap::value_parser!(u16).range(Format::VERSIONS))
@@ -326,8 +352,10 @@ fn export_command() -> Command {
         )
         .after_help(
             "Keys keep their types, databases and expiry; expired keys are left out. Only version 12 holds the expiry \
-             of hash fields: without it, a hash with such fields is refused.\n\nExamples:\n  sheaf export dump.rdb --dir \
-             ./data && redis-server --dbfilename dump.rdb\n  sheaf export dump.rdb --dir ./data --rdb-version 12",
+             of hash fields: without it, a hash with such fields is refused.\n\nWith --from, the data is copied first, as by \
+             `sheaf backup`, into the directory FILE.export-copy, which needs as much room as the data and is removed at the \
+             end. If that is interrupted, run the same command again to resume it.\n\nExamples:\n  sheaf export dump.rdb --dir \
+             ./data && redis-server --dbfilename dump.rdb\n  sheaf export dump.rdb --dir ./data --rdb-version 12\n  sheaf export dump.rdb --from http://db1:5984 --password-file /etc/sheaf/password",
         )
 }
 
@@ -338,8 +366,6 @@ fn default_url() -> String {
 
 fn backup_command() -> Command {
     let from = Arg::new("from").long("from").value_name("URL");
-    let user = Arg::new("user").long("user").value_name("NAME");
-    let password_file = Arg::new("password-file").long("password-file").value_name("FILE");
     Command::new("backup")
         .about("Copy the data of a running server, or bring a copy up to date")
         .arg(
@@ -349,8 +375,7 @@ fn backup_command() -> Command {
                 .help("Directory of the backup; made if there is none, brought up to date if it is one"),
         )
         .arg(from.help(format!("HTTP port of the server [default: {}]", default_url())))
-        .arg(user.help(format!("User name: an admin of the server, as admin-user [default: {DEFAULT_USER}]")))
-        .arg(password_file.help("File whose first line is the password (requirepass, or admin-password with --user admin)"))
+        .args(login_flags())
         .args(tls::url_flags())
         .after_help(
             "The backup holds the newest snapshot and the log up to the moment it was begun: every write that was \
@@ -475,9 +500,20 @@ mod tests {
         let arguments = ["sheaf", "export", "f", "--rdb-version", "12", "--drop-field-expiry"];
         let Task::Export { format, .. } = task(&arguments) else { panic!("not export") };
         assert_eq!(format, Format { version: 12, drops_field_expiry: true });
-        let Task::Backup { dir, url, user, password_file, .. } = task(&["sheaf", "backup", "d"]) else {
-            panic!("not backup")
+        let Task::Export { from, .. } = task(&["sheaf", "export", "f", "--dir", "d"]) else {
+            panic!("not export")
         };
+        assert_eq!(from, ExportSource::Directory("d".into()));
+        let Task::Export { from, .. } =
+            task(&["sheaf", "export", "f", "--from", "http://h:1", "--user", "u"])
+        else {
+            panic!("not export")
+        };
+        let ExportSource::Server(Source { url, user, .. }) = from else { panic!("a directory") };
+        assert_eq!((url.as_str(), user.as_str()), ("http://h:1", "u"));
+        assert!(command().try_get_matches_from(["sheaf", "export", "f", "--user", "u"]).is_err());
+        let Task::Backup { dir, source } = task(&["sheaf", "backup", "d"]) else { panic!("not backup") };
+        let Source { url, user, password_file, .. } = source;
         assert_eq!((dir, url.as_str(), password_file), (PathBuf::from("d"), "http://127.0.0.1:5984", None));
         assert_eq!(user, "default");
         for (arguments, expected) in [

@@ -16,7 +16,7 @@ use tools::{
     backup, bench, certs, check, doctor, export, group, health, import, log, migration, restore, tail,
 };
 
-use self::cli::Task;
+use self::cli::{ExportSource, Task};
 
 /// The allocator that the keyspace's accounting and memory figures assume.
 #[global_allocator]
@@ -47,10 +47,13 @@ fn main() -> ExitCode {
         Task::Check { dir } => check::check(&dir).map_err(Into::into),
         Task::Import { file, dir, existing } => import::run(&file, &dir, existing).map_err(Into::into),
         Task::Migrate(options) => migration::run(options).map_err(Into::into),
-        Task::Export { file, dir, format } => export::run(&file, &dir, format).map_err(Into::into),
-        Task::Backup { dir, url, user, password_file, tls } => {
-            backup::run(&dir, &url, &user, password_file.as_deref(), &tls).map_err(Into::into)
+        Task::Export { file, from: ExportSource::Directory(dir), format } => {
+            export::run(&file, &dir, format).map_err(Into::into)
         }
+        Task::Export { file, from: ExportSource::Server(source), format } => {
+            export::run_live(&file, &source, format).map_err(Into::into)
+        }
+        Task::Backup { dir, source } => backup::run(&dir, &source).map_err(Into::into),
         Task::Restore { source, dir, target } => restore::run(&source, &dir, target).map_err(Into::into),
         Task::Tail(options) => tail::run(&options).map_err(Into::into),
         Task::Group(options) => group::run(&options).map_err(Into::into),

@@ -1,12 +1,14 @@
-//! `sheaf export`: the data of a stopped server as an RDB file.
+//! `sheaf export`: the data of a server as an RDB file.
 //!
 //! Recovers the data into memory and writes a file that Redis and Valkey load. The file is written under a
-//! temporary name and renamed once durable; the data in the directory does not change. An export is not a
-//! backup (see `backup`): it has no log, and only the final state of the stopped server.
+//! temporary name and renamed once durable; the data in the directory does not change. The data of a running
+//! server is copied first, as a backup beside the file. An export is not a backup (see `backup`): it has no
+//! log, and only the final state.
 //!
 //! Invariants
 //! - Of keys and functions, only expired data is left out. Data that the format version cannot hold is
 //!   refused, or dropped if the caller requested that. Documents are not exported, and the command says so.
+//! - The copy of a running server is removed at the end; after an interruption the same command resumes it.
 
 use std::{
     io,
@@ -15,6 +17,7 @@ use std::{
     sync::Arc,
 };
 
+use backup::fetch::BackupError;
 use env::{Access, DirLock, RealDisk};
 use keyspace::{DbId, EntryRef, Keyspace, SlotId, View};
 use propagation::dump::{self, VERSION_EXPIRING_FIELDS, for_each_live};
@@ -25,6 +28,10 @@ use recovery::{
 };
 use storage::Control;
 
+use crate::backup::Source;
+
+/// The ending of the directory into which a running server is copied: that of the file, and this.
+const COPY_ENDING: &str = ".export-copy";
 /// Number of keys between two progress reports.
 const REPORT_KEYS: u64 = 1024;
 
@@ -65,6 +72,23 @@ pub enum ExportError {
     /// The data cannot be recovered.
     #[error(transparent)]
     Recover(#[from] RecoverError),
+    /// The address is none of a running Sheaf.
+    #[error(
+        "{0:?} is not the HTTP port of a Sheaf, such as http://127.0.0.1:5984. A Redis or Valkey writes such a file by itself: \
+         redis-cli -h HOST --rdb FILE"
+    )]
+    NotHttp(String),
+    /// The running server could not be copied.
+    #[error(transparent)]
+    Copy(#[from] BackupError),
+    /// The copy of the running server cannot be removed.
+    #[error("cannot remove the copy in {}: {error}", path.display())]
+    Remove {
+        /// The directory of the copy.
+        path: PathBuf,
+        /// The error of the operating system.
+        error: io::Error,
+    },
     /// The format version cannot hold the expiry of hash fields.
     #[error(
         "{fields} fields of {hashes} hashes expire (the first is \"{first}\"), which RDB version {version} cannot hold: write \
@@ -103,6 +127,25 @@ pub struct Exported {
     pub fields_made_lasting: u64,
     /// Size of the file in bytes.
     pub bytes: u64,
+}
+
+/// `sheaf export --from`: as [`run`], for a running server. Its data is copied into a directory beside
+/// `file`.
+///
+/// # Errors
+/// [`ExportError`].
+pub fn run_live(file: &Path, source: &Source, format: Format) -> Result<(), ExportError> {
+    if !["http://", "https://"].iter().any(|scheme| source.url.starts_with(scheme)) {
+        return Err(ExportError::NotHttp(source.url.clone()));
+    }
+    let mut copy = file.as_os_str().to_owned();
+    copy.push(COPY_ENDING);
+    let copy = PathBuf::from(copy);
+    // If this is interrupted, the copy stays, and is resumed.
+    source.copy_into(&copy)?;
+    let exported = run(file, &copy, format);
+    let removed = std::fs::remove_dir_all(&copy).map_err(|error| ExportError::Remove { path: copy, error });
+    exported.and(removed)
 }
 
 /// `sheaf export`: writes the data of `dir` to `file` and prints the result.

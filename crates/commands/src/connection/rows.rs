@@ -14,7 +14,7 @@ pub(super) const ALWAYS: Flags = Flags::LOADING.or(Flags::STALE);
 /// Allowed at any time, but not in scripts.
 pub(super) const SESSION: Flags = ALWAYS.or(Flags::NOSCRIPT);
 /// Allowed at any time, also before authentication, but not in scripts.
-const GREETING: Flags = SESSION.or(Flags::FAST).or(Flags::NO_AUTH);
+const GREETING: Flags = SESSION.or(Flags::FAST).or(Flags::NO_AUTH).or(Flags::ALLOW_BUSY);
 
 /// Shared fields of the rows.
 pub(super) const ROW: Row = Row {

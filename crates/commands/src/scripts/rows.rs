@@ -144,7 +144,7 @@ pub(crate) const ROWS: &[Row] = &[
             Row {
                 name: "function|kill",
                 arity: 2,
-                flags: FUNCTION.flags.or(Flags::STALE),
+                flags: FUNCTION.flags.or(Flags::STALE).or(Flags::ALLOW_BUSY),
                 keys: Keys::None,
                 complexity: "O(1)",
                 summary: "Ends the function that has run for longest, and undoes its changes.",
@@ -181,7 +181,7 @@ pub(crate) const ROWS: &[Row] = &[
             Row {
                 name: "function|stats",
                 arity: 2,
-                flags: FUNCTION.flags.or(Flags::STALE),
+                flags: FUNCTION.flags.or(Flags::STALE).or(Flags::ALLOW_BUSY),
                 keys: Keys::None,
                 complexity: "O(1)",
                 summary: "Shows the function that has run for longest, and counts libraries and functions.",

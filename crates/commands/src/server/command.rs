@@ -4,7 +4,7 @@ use access::Category;
 use engine::{CommandError, Context, Flags, KeyUsage, Keys, Needs, Row, Treatment};
 use wire::{Aggregate, Args, ReplyWriter, glob};
 
-use super::{ALWAYS, HELP, ROW, command_docs, key_specifications};
+use super::{ALWAYS, HELP, ROW, command_docs, key_specifications, tips};
 use crate::{is_secret_of_call, resolve_call, rows};
 
 /// Index of the command whose keys are asked for.
@@ -227,8 +227,7 @@ fn write_row(reply: &mut ReplyWriter<'_>, row: &Row) {
     write_set(reply, row.flags.names().chain(movable.then_some("movablekeys")));
     key_specifications::positions(row.keys).into_iter().for_each(|position| reply.integer(position));
     write_set(reply, row.categories().iter().map(|category| format!("@{}", category.name())));
-    // No command tips.
-    reply.set(0);
+    write_set(reply, tips::of(row.name));
     key_specifications::write(reply, row);
     reply.set(row.subcommands.len());
     row.subcommands.iter().for_each(|row| write_row(reply, row));
@@ -267,7 +266,7 @@ mod tests {
         server.run("hello 2");
         assert_eq!(
             server.run("command info auth"),
-            "[[\"auth\", :-2, [+noscript, +loading, +stale, +fast, +no_auth], :0, :0, :0, [+@fast, +@connection], \
+            "[[\"auth\", :-2, [+noscript, +loading, +stale, +fast, +no_auth, +allow_busy], :0, :0, :0, [+@fast, +@connection], \
              [], [], []]]"
         );
     }

@@ -53,7 +53,7 @@ struct KeyIndex {
 
 impl KeyIndex {
     fn of(row: &Row) -> KeyIndex {
-        KeyIndex { next: 0, last: key_specifications::count(row.keys).saturating_sub(1) }
+        KeyIndex { next: 0, last: key_specifications::count(row).saturating_sub(1) }
     }
 
     fn take(&mut self) -> usize {

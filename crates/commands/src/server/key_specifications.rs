@@ -25,11 +25,18 @@ pub(super) fn positions(keys: Keys) -> [i64; 3] {
     }
 }
 
+/// Whether the first key of a range is used in another way than the others, so that each has a specification.
+fn is_split(row: &Row) -> bool {
+    let is_range = matches!(row.keys, Keys::Range { first, last, .. } if i64::from(first) != i64::from(last));
+    is_range && row.usage_in_general(0) != row.usage_in_general(1)
+}
+
 /// The number of key specifications.
-pub(super) fn count(keys: Keys) -> usize {
-    match keys {
+pub(super) fn count(row: &Row) -> usize {
+    match row.keys {
+        Keys::Range { .. } => 1 + usize::from(is_split(row)),
         Keys::None | Keys::AllSlots | Keys::Libraries | Keys::Settings | Keys::Queued => 0,
-        Keys::First | Keys::Range { .. } | Keys::ShardChannels { .. } => 1,
+        Keys::First | Keys::ShardChannels { .. } => 1,
         Keys::Counted { before, .. } => 1 + usize::from(before.is_some()),
         Keys::Computed { first, .. } => 1 + usize::from(first.is_some()),
     }
@@ -48,20 +55,20 @@ fn streams_from(name: &str) -> Option<i64> {
 pub(super) fn write(reply: &mut ReplyWriter<'_>, row: &Row) {
     const NO_KEY: &[&str] = &["not_key"];
     let usage = |nth| row.usage_in_general(nth).names().collect::<Vec<_>>();
-    reply.set(count(row.keys));
+    reply.set(count(row));
     let [first, last, step] = positions(row.keys);
     if first > 0 {
         let flags = match row.keys {
             Keys::ShardChannels { .. } => NO_KEY.to_vec(),
             _ => usage(0),
         };
-        let last_from_first = if last < 0 { last } else { last - first };
-        write_specification(
-            reply,
-            &flags,
-            ("index", &[("index", first.into())]),
-            ("range", &[("lastkey", last_from_first.into()), ("keystep", step.into()), ("limit", 0.into())]),
-        );
+        let from = |first| if last < 0 { last } else { last - first };
+        if is_split(row) {
+            write_range(reply, &flags, first, (0, step));
+            write_range(reply, &usage(1), first + step, (from(first + step), step));
+        } else {
+            write_range(reply, &flags, first, (from(first), step));
+        }
     }
     match row.keys {
         Keys::Counted { at, before } => write_specification(
@@ -81,6 +88,16 @@ pub(super) fn write(reply: &mut ReplyWriter<'_>, row: &Row) {
         },
         _ => {}
     }
+}
+
+/// Writes the specification of keys from the argument `first` on, up to `last` arguments behind it.
+fn write_range(reply: &mut ReplyWriter<'_>, flags: &[&'static str], first: i64, (last, step): (i64, i64)) {
+    write_specification(
+        reply,
+        flags,
+        ("index", &[("index", first.into())]),
+        ("range", &[("lastkey", last.into()), ("keystep", step.into()), ("limit", 0.into())]),
+    );
 }
 
 /// A search of a key specification: its kind and its fields.
@@ -204,6 +221,17 @@ mod tests {
     }
 
     #[test]
+    fn a_destination_has_a_specification_of_its_own() {
+        let needs = Needs::first_and_others(KeyUsage::OVERWRITE, KeyUsage::READ);
+        let bitop = written(Keys::Range { first: 2, last: -1, step: 1 }, Flags::WRITE, needs);
+        assert_eq!(bitop.matches("begin_search").count(), 2, "{bitop}");
+        assert!(bitop.contains("+OW, +update") && bitop.contains("{\"index\": :3}"), "{bitop}");
+        assert!(bitop.contains("{\"lastkey\": :0, ") && bitop.contains("{\"lastkey\": :-1, "), "{bitop}");
+        let mget = written(Keys::Range { first: 1, last: -1, step: 1 }, Flags::READONLY, Needs::BY_FLAGS);
+        assert_eq!(mget.matches("begin_search").count(), 1, "{mget}");
+    }
+
+    #[test]
     fn computed_keys_are_unknown_but_for_the_first() {
         let sort = Keys::Computed { first: Some(1), find: |_, _| {}, reads_others: |_| false };
         let unknown = "\"begin_search\": {\"type\": \"unknown\", \"spec\": {}}, \"find_keys\": {\"type\": \
@@ -212,6 +240,6 @@ mod tests {
             written(sort, Flags::READONLY, Needs::BY_FLAGS),
             format!("~[{{\"flags\": ~[+RO, +access], {KEY_1}}}, {{\"flags\": ~[+RO, +access], {unknown}}}]")
         );
-        assert_eq!((positions(sort), count(sort)), ([1, 1, 1], 2));
+        assert_eq!(positions(sort), [1, 1, 1]);
     }
 }

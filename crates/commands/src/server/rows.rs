@@ -19,6 +19,9 @@ pub(super) const ALWAYS: Flags = Flags::LOADING.or(Flags::STALE);
 pub(super) const ADMIN: Flags = ALWAYS.or(Flags::ADMIN).or(Flags::NOSCRIPT).or(Flags::GUARDED);
 /// For administrators, not while loading, on a stale replica or in scripts.
 const SAVE: Flags = Flags::ADMIN.or(Flags::NOSCRIPT);
+/// SHUTDOWN is for administrators at any time, also before the users are known.
+const STOP: Flags =
+    ALWAYS.or(Flags::ADMIN).or(Flags::NOSCRIPT).or(Flags::NO_MULTI).or(Flags::ALLOW_BUSY).or(Flags::AUDITED);
 
 /// Shared fields of the rows.
 pub(super) const ROW: Row = Row {
@@ -224,7 +227,7 @@ pub(crate) const ROWS: &[Row] = &[
         arity: -1,
         // Without the flag GUARDED, so that a server without `requirepass` can be stopped also while it
         // loads.
-        flags: ALWAYS.or(Flags::ADMIN).or(Flags::NOSCRIPT).or(Flags::NO_MULTI).or(Flags::AUDITED),
+        flags: STOP,
         complexity: "O(N) where N is the number of bytes not yet durable.",
         summary: "Stops the server once everything written is durable.",
         syntax: "[NOSAVE | SAVE] [NOW] [FORCE] [ABORT]",

@@ -8,7 +8,7 @@ use super::{discard, exec, multi, watch};
 const ROW: Row = Row {
     name: "",
     arity: 1,
-    flags: Flags::NOSCRIPT.or(Flags::LOADING).or(Flags::STALE).or(Flags::FAST),
+    flags: Flags::NOSCRIPT.or(Flags::LOADING).or(Flags::STALE).or(Flags::FAST).or(Flags::ALLOW_BUSY),
     keys: Keys::None,
     family: Family::Transactions,
     since: "1.2.0",

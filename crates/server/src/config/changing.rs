@@ -14,7 +14,7 @@ use settings::{ConfigError, Key, NotStored, OPTIONS, Origin, Settings, in_our_wo
 use storage::Log;
 
 use super::{Config, data_settings::VALUE_BYTES_MAX, possible_clients, users::user_settings};
-use crate::{encryption::Encryption, http::issuers};
+use crate::{encryption::Encryption, http::issuers, logging};
 
 /// Why a value is refused.
 struct Refused {
@@ -118,7 +118,8 @@ impl Config {
             let name = OPTIONS[key as usize].name.to_owned();
             Refused { name, reason }
         })?;
-        issuers::check(&changed, &keys)
+        logging::check(&changed, &keys)
+            .and_then(|()| issuers::check(&changed, &keys))
             .map_err(|(key, reason)| Refused { name: OPTIONS[key as usize].name.to_owned(), reason })?;
         Ok((changed, keys))
     }

@@ -31,6 +31,7 @@ use crate::{
     http::Http,
     listen::{self, Reception},
     log_threads::LogThreads,
+    logging,
     long_units::LONG_UNITS_MAX,
     mailbox::{Mailbox, WorkerOrder},
     parts::Parts,
@@ -80,7 +81,8 @@ pub(super) async fn run(process: &Process, next: Next) -> Result<Option<Next>, S
     let http_port = in_order(&http_addresses, &https_addresses)[0].port();
     let all_addresses = in_order(&redis_addresses, &tls_addresses);
     node.set_addresses(&all_addresses, http_port)?;
-    let _ = parts.startup.redis_port.set(redis_addresses.first().unwrap_or(&all_addresses[0]).port());
+    let _ =
+        redis_addresses.first().or(all_addresses.first()).map(|it| parts.startup.redis_port.set(it.port()));
     let reaper = Reaper::start(parts.freed.clone())?;
     let (mailboxes, threads) = start_workers(&parts, &reaper)?;
     let _ = parts.mailboxes.set(mailboxes.clone());
@@ -141,6 +143,7 @@ pub(super) async fn run(process: &Process, next: Next) -> Result<Option<Next>, S
         supervisor::tell_stopping();
     }
     stop_http(&http).await;
+    parts.access_log.close();
     parts.scripts.close();
     stop_workers(mailboxes, threads).await;
     parts.config.record_audit(&log);
@@ -401,7 +404,11 @@ async fn reload_at_hangups(parts: Arc<Parts>, hangups: Arc<Notify>) {
         hangups.notified().await;
         let (config, encryption) = (parts.config.clone(), parts.encryption.clone());
         let issuers = parts.access.issuers.clone();
+        let access_log = parts.access_log.clone();
         let reload = move || {
+            // The report goes into the new file.
+            logging::configure(&config.current());
+            access_log.configure(&config.current());
             config.reload();
             issuers.follow(&config.current());
             if let Some(encryption) = encryption {

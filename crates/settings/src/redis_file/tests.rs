@@ -46,17 +46,17 @@ fn refusal(test: &str, text: &str) -> String {
 
 #[test]
 fn the_lines_of_an_everyday_file_are_taken_over() {
-    let text = "# a comment\n\nbind 127.0.0.1 -::1\nPORT 7000\ntcp-backlog 511\ndaemonize no\nloglevel notice\nlogfile \"\"\n\
+    let text = "# a comment\n\nbind 127.0.0.1 -::1\nPORT 7000\ntcp-backlog 511\ndaemonize no\nloglevel notice\nlogfile /tmp/a.log\n\
                 databases 16\nsave 900 1\nsave 300 10\nappendonly yes\nappendfsync everysec\nmaxmemory 100mb\n\
                 maxmemory-policy allkeys-lru\nrequirepass \"a \\\"b\\\" \\x41\"\nreplicaof db1 6379\nhz 50\n\
                 client-output-buffer-limit normal 0 0 0\nclient-output-buffer-limit pubsub 64mb 16mb 90\n\
                 hash-max-ziplist-entries 99\nlatency-tracking-info-percentiles 50 99\n";
     let (settings, without_effect) = settings_of("everyday", text).unwrap();
     let texts =
-        [Key::Bind, Key::Requirepass, Key::ReplicaOf, Key::Durability, Key::Loglevel, Key::MaxmemoryPolicy];
+        [Key::Bind, Key::Requirepass, Key::ReplicaOf, Key::Durability, Key::Logfile, Key::MaxmemoryPolicy];
     assert_eq!(
         texts.map(|key| settings.text(key)),
-        ["127.0.0.1 ::1", "a \"b\" A", "db1:6379", "interval", "info", "allkeys-lru"]
+        ["127.0.0.1 ::1", "a \"b\" A", "db1:6379", "interval", "/tmp/a.log", "allkeys-lru"]
     );
     assert_eq!(
         [Key::Port, Key::Maxmemory, Key::HashMaxListpackEntries].map(|key| settings.integer(key)),
@@ -70,15 +70,7 @@ fn the_lines_of_an_everyday_file_are_taken_over() {
     assert!(settings.inert().any(|(name, value)| name == "hz" && value == "50"), "CONFIG GET shows it");
     assert_eq!(
         without_effect,
-        [
-            "daemonize",
-            "logfile",
-            "databases",
-            "save",
-            "appendonly",
-            "hz",
-            "latency-tracking-info-percentiles"
-        ]
+        ["daemonize", "databases", "save", "appendonly", "hz", "latency-tracking-info-percentiles"]
     );
 }
 
@@ -115,7 +107,7 @@ fn promises_that_are_not_kept_here_are_refused_with_their_line() {
         ("requirepass \"geheim\"x\n", "line 1: a quote is not closed, or not followed by a space"),
         ("requirepass \"\\xff\"\n", "not text in UTF-8"),
         ("port\n", "a name and at least one word"),
-        ("include /etc/*.conf\n", "not a pattern"),
+        ("port 0\n", "line 1: invalid value '0' for 'port': no client could connect"),
         ("include /nowhere.conf\n", "/nowhere.conf"),
         ("\n\nport 99999\n", "line 3: invalid value '99999' for 'port'"),
     ] {
@@ -136,6 +128,49 @@ fn files_include_others_in_place_and_errors_name_the_right_one() {
     assert!(error.starts_with(&format!("{}, line 2: ", inner.display())), "{error}");
     let circle = files.with("circle.conf", &format!("include {}\n", files.0.join("circle.conf").display()));
     assert!(read(&circle).unwrap_err().to_string().contains("too deeply"));
+}
+
+#[test]
+fn patterns_include_files_in_the_order_of_their_names() {
+    let files = Files::new("patterns");
+    fs::create_dir_all(files.0.join("parts")).unwrap();
+    for (name, timeout) in
+        [("parts/b.conf", 2), ("parts/a.conf", 1), ("parts/.c.conf", 3), ("parts/d.txt", 4)]
+    {
+        files.with(name, &format!("timeout {timeout}\n"));
+    }
+    fs::create_dir_all(files.0.join("parts/z.conf")).unwrap();
+    let root = files.0.display();
+    for (pattern, expected) in [
+        (format!("{root}/parts/*.conf"), 2),
+        (format!("{root}/p?rts/[a]*"), 1),
+        (format!("{root}/parts/.*.conf"), 3),
+        (format!("{root}/none/*.conf"), 9),
+        (format!("{root}/parts/*.none"), 9),
+    ] {
+        let path = files.with("outer.conf", &format!("timeout 9\ninclude {pattern}\n"));
+        let (settings, _) = Lasting::load(Some(path), Vec::new()).unwrap();
+        assert_eq!(settings.integer(Key::Timeout), expected, "{pattern}");
+    }
+}
+
+#[test]
+fn files_that_include_each_other_by_patterns_come_to_an_end() {
+    let files = Files::new("many");
+    let text = format!("include {}/*.conf\n", files.0.display());
+    let all: Vec<PathBuf> = (0..10).map(|number| files.with(&format!("{number}.conf"), &text)).collect();
+    assert!(read(&all[0]).unwrap_err().to_string().contains("too "));
+    assert!(matches!(read(&files.with("one.conf", &text)), Err(error) if error.to_string().contains("too ")));
+    let line = "port 1\n".repeat(3)
+        + &format!("include {}\n", files.with("wide.txt", "port 2\n").display()).repeat(2000);
+    assert!(read(&files.with("wide.conf", &line)).unwrap_err().to_string().contains("too many files"));
+}
+
+#[test]
+fn another_door_may_replace_the_plain_port() {
+    for text in ["port 0\nunixsocket /tmp/a.sock\n", "tls-port 1\nport 0\n", "port 0\nport 1\n"] {
+        assert!(settings_of("door", text).is_ok(), "{text}");
+    }
 }
 
 #[test]

@@ -124,7 +124,7 @@ mod tests {
         for (arguments, expected) in [
             (&["--daemonize", "yes"][..], "as a service"),
             (&["--cluster-enabled", "yes"], "--cluster-emulation"),
-            (&["--logfile", "x"], "standard error"),
+            (&["--syslog-enabled", "yes"], "--logfile"),
             (&["--tls-ciphersuites", "x"], "--tls-protocols"),
             (&["--rename-command", "FLUSHALL", ""], "commands keep"),
             (&["--io-threads=4"], "--workers"),

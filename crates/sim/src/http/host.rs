@@ -63,6 +63,7 @@ pub(super) fn host(
         redis: rest.clone(),
         traffic: Arc::default(),
         tools: rest,
+        access_log: None,
     }
 }
 
