@@ -230,8 +230,8 @@ impl Votes {
     }
 
     /// Notes whether the disk here does not answer. A leader then takes part in no votes, as if it were
-    /// paused: it sends no heartbeats, so another member is elected, and it takes no message for which it would
-    /// have to save a ballot, which would wait for the disk. Returns what was noted before.
+    /// paused: it sends no heartbeats, so another member is elected, and it takes no message for which it
+    /// would have to save a ballot, which would wait for the disk. Returns what was noted before.
     pub fn note_stall(&self, has_stalled: bool) -> bool {
         self.has_stalled.swap(has_stalled, SeqCst)
     }
@@ -242,7 +242,7 @@ impl Votes {
         let mut member = self.member.lock();
         let is_silent = self.is_silent.load(SeqCst) || self.is_unsaved();
         let has_stalled = self.has_stalled.load(SeqCst);
-        let takes_part = |member: &Member| !is_silent && !(has_stalled && member.leads());
+        let takes_part = |member: &Member| !(is_silent || has_stalled && member.leads());
         let (member, reports) = member.as_mut().filter(|(member, _)| takes_part(member))?;
         let now_us = self.now_us();
         let outcome = act(member, now_us);

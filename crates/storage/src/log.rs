@@ -250,8 +250,8 @@ impl Log {
         self.shared.admit(bytes)
     }
 
-    /// Notes whether the disk has stalled, for [`Log::admit`], which reads no clock. To be called about once a
-    /// second.
+    /// Notes whether the disk has stalled, for [`Log::admit`], which reads no clock. To be called about once
+    /// a second.
     pub fn look_for_stall(&self) {
         self.shared.stalled.store(self.flight_us() > STALLED_US, Ordering::Relaxed);
     }
