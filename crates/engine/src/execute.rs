@@ -147,7 +147,7 @@ impl Executor {
 
     /// Takes over the users as they are now.
     #[inline]
-    fn follow_users(&mut self, host: &Host) {
+    pub(crate) fn follow_users(&mut self, host: &Host) {
         if !host.users.is_current(&self.users, &self.keyspace) {
             self.users = host.users.refresh(&self.keyspace, &host.clients);
             self.users_changed = self.users.lsn;

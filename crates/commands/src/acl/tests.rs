@@ -163,6 +163,38 @@ fn a_client_that_lost_its_rights_while_it_waited_gets_nothing() {
 }
 
 #[test]
+fn rights_that_end_in_the_transaction_that_serves_a_waiter_are_gone_for_it() {
+    let (mut server, mut user) = with_user("+@all ~*");
+    check_as(&mut server, &mut user, &[("blpop a 0", "")]);
+    server.check(&[
+        ("multi", "+OK"),
+        ("rpush a 1", "+QUEUED"),
+        ("acl setuser user resetkeys ~b", "+QUEUED"),
+        ("rpush a 2", "+QUEUED"),
+        ("exec", "[:1, +OK, :2]"),
+    ]);
+    let (answer, _) = server.host.take_answer(2).expect("it is answered");
+    assert_eq!(answer, NO_KEY);
+    server.check(&[("lrange a 0 -1", "[\"1\", \"2\"]")]);
+}
+
+#[test]
+fn rights_that_begin_in_the_transaction_that_serves_a_waiter_hold_for_it() {
+    let (mut server, mut user) = with_user("+@all ~*");
+    check_as(&mut server, &mut user, &[("blpop a 0", "")]);
+    server.check(&[("acl setuser user resetkeys", "+OK")]);
+    server.check(&[
+        ("multi", "+OK"),
+        ("rpush a 1 2", "+QUEUED"),
+        ("acl setuser user ~a", "+QUEUED"),
+        ("exec", "[:2, +OK]"),
+    ]);
+    let (answer, _) = server.host.take_answer(2).expect("it is answered");
+    assert_eq!(answer, "[\"a\", \"1\"]");
+    server.check(&[("lrange a 0 -1", "[\"2\"]")]);
+}
+
+#[test]
 fn deleted_users_are_disconnected() {
     let (mut server, mut user) = with_user("+@all ~*");
     server.check(&[

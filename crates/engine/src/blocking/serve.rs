@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! unit: applied -> for each key made ready, for each of its waiters, in order: serve -> commit -> answer
-//!                                                     | needs a slot that is not locked
+//!                                                     | needs a slot that is not locked,
+//!                                                     | or users have changed
 //!                                                     '-> later: a unit of its own
 //! ```
 //!
@@ -11,6 +12,9 @@
 //! other client has taken the element meanwhile. The waiters that follow it at its key wait until then, and
 //! so do the waiters of keys that were made ready later: a client that waits for several of these keys must
 //! be served from the key that was made ready first.
+//!
+//! After a change of users, perhaps by this unit, nobody is served before the new users are in force: a
+//! waiter is judged by the rights that it has when it is served.
 //!
 //! The loops end: each iteration serves a waiter, which is then no longer waiting, or goes on to the next
 //! one. Serving BLMOVE makes a key ready, to which the same applies.
@@ -106,8 +110,11 @@ impl<'k> Surroundings<'_, 'k> {
     ) -> (Lsn, bool) {
         let mut replies = Replies::new();
         let mut is_first = true;
+        // Without a log, records of the leader are applied: the users of a record are in force before its
+        // waiters are served.
+        let users_changed = appender.is_some() && !self.knows_users(&mut unit);
         while let Some((db, key)) = unit.take_ready() {
-            if is_first || later.is_empty() {
+            if !users_changed && (is_first || later.is_empty()) {
                 unit = self.serve_key(unit, db, key, appender.as_deref(), &mut replies, later);
             } else {
                 later.push_back(PendingServe { db, key, needs: None, needs_room: false });
@@ -120,6 +127,13 @@ impl<'k> Surroundings<'_, 'k> {
             waiter.client.answer(reply.into(), gate(durability, wrote, seen));
         }
         (seen, wrote)
+    }
+
+    /// Whether the users in force are those of the data, with the changes of this unit.
+    fn knows_users(&self, unit: &mut Unit<'_>) -> bool {
+        // Mostly the two are one `Arc`, and then no setting is compared.
+        let changes_none = unit.data_settings() == self.keyspace.data_settings();
+        changes_none && self.host.users.is_current(&self.host.users.current(), self.keyspace)
     }
 
     /// Serves the waiters of a key, whose slot is locked, in order, and skips those for which the key is not
@@ -227,6 +241,7 @@ impl Executor {
                 later.push_front(next);
                 break;
             }
+            self.follow_users(host);
             let mut rules = self.rules;
             if next.needs_room {
                 if let Err(CommandError::SlotTaken { .. }) = self.make_room(host) {

@@ -143,8 +143,9 @@ impl Observer for Observed<'_> {
 
     #[inline]
     fn after_record(&mut self, lsn: Lsn) {
-        self.observers.after_record(lsn, self.host);
+        // First, so that clients that the record serves are judged by the rights that it gives them.
         self.settings.follow(self.host);
+        self.observers.after_record(lsn, self.host);
     }
 }
 
