@@ -139,6 +139,14 @@ pub fn resolve(name: &[u8]) -> Option<&'static Row> {
     table().resolve(name)
 }
 
+/// Whether the argument at this index is a secret of the call that begins at `start`, within the arguments of
+/// another command.
+fn is_secret_of_call(args: Args<'_>, start: usize, index: usize) -> bool {
+    let Some(inner) = index.checked_sub(start).filter(|_| index < args.len()) else { return false };
+    let call = args.skip(start);
+    resolve_call(call).is_ok_and(|found| (found.row.treatment.is_secret)(call, inner))
+}
+
 /// See [`CommandTable::resolve_call`].
 pub(crate) fn resolve_call(args: Args<'_>) -> Result<ResolvedCommand, CommandError> {
     table().resolve_call(args)

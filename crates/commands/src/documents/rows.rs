@@ -1,5 +1,6 @@
 //! The rows of the commands on documents.
 
+use documents::USERS_DATABASE;
 use engine::{Family, Flags, Keys, Needs, Row, Treatment};
 
 use super::{del, get, put};
@@ -45,6 +46,8 @@ pub(crate) const ROWS: &[Row] = &[
         arity: -4,
         summary: "Writes a document; gives its revision. `rev` (or _rev) is the one it replaces.",
         syntax: "database id json [rev]",
+        // It is refused there, perhaps with a password in it.
+        treatment: Treatment::of_secrets(|args, index| index == 3 && args.at(1) == USERS_DATABASE.as_bytes()),
         handler: put,
         ..ROW
     },

@@ -27,6 +27,18 @@ fn passwords_are_not_shown() {
         ),
         ("config get requirepass", "config get requirepass"),
         ("set auth secret", "set auth secret"),
+        ("command getkeys AUTH u p", "command getkeys AUTH (redacted) (redacted)"),
+        ("command getkeys acl setuser u >p", "command getkeys acl setuser u (redacted)"),
+        (
+            "command GetKeysAndFlags hello 3 auth u p",
+            "command GetKeysAndFlags hello 3 auth (redacted) (redacted)",
+        ),
+        ("command getkeys set k v", "command getkeys set k v"),
+        ("command getkeys nosuch p", "command getkeys nosuch p"),
+        ("command getkeys idemp k 1 auth p", "command getkeys idemp k 1 auth (redacted)"),
+        ("idemp k 1 config set requirepass p", "idemp k 1 config set requirepass (redacted)"),
+        ("doc.put _users org.couchdb.user:a {} 1-a", "doc.put _users org.couchdb.user:a (redacted) 1-a"),
+        ("doc.put notes a {}", "doc.put notes a {}"),
     ] {
         assert_eq!(shown(line), expected);
     }

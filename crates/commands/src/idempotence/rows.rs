@@ -1,8 +1,9 @@
 //! The rows of the commands on idempotence.
 
-use engine::{Family, Flags, Keys, Needs, Row, Treatment};
+use engine::{Family, Flags, Keys, Needs, Row, Treatment, row::WRAPPED_AT};
 
 use super::{find_keys, idemp, reads_others};
+use crate::is_secret_of_call;
 
 pub(crate) const ROWS: &[Row] = &[Row {
     name: "idemp",
@@ -16,6 +17,6 @@ pub(crate) const ROWS: &[Row] = &[Row {
     syntax: "key milliseconds command [arg [arg ...]]",
     handler: idemp,
     subcommands: &[],
-    treatment: Treatment::DEFAULT,
+    treatment: Treatment::of_secrets(|args, index| is_secret_of_call(args, WRAPPED_AT, index)),
     needs: Needs::BY_FLAGS,
 }];

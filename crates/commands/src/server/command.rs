@@ -1,11 +1,16 @@
 //! COMMAND: shows the command table to clients.
 
 use access::Category;
-use engine::{CommandError, Context, Flags, KeyUsage, Keys, Needs, Row};
+use engine::{CommandError, Context, Flags, KeyUsage, Keys, Needs, Row, Treatment};
 use wire::{Aggregate, Args, ReplyWriter, glob};
 
 use super::{ALWAYS, HELP, ROW, command_docs, key_specifications};
-use crate::{resolve_call, rows};
+use crate::{is_secret_of_call, resolve_call, rows};
+
+/// Index of the command whose keys are asked for.
+const CALL_AT: usize = 2;
+
+const SHOWS_CALL: Treatment = Treatment::of_secrets(|args, index| is_secret_of_call(args, CALL_AT, index));
 
 pub(super) const ROWS: [Row; 7] = [
     Row {
@@ -36,6 +41,7 @@ pub(super) const ROWS: [Row; 7] = [
         complexity: "O(N) where N is the number of arguments.",
         summary: "Finds the keys among the arguments of a command.",
         syntax: "command [arg ...]",
+        treatment: SHOWS_CALL,
         handler: get_keys,
         ..ROW
     },
@@ -47,6 +53,7 @@ pub(super) const ROWS: [Row; 7] = [
         complexity: "O(N) where N is the number of arguments.",
         summary: "Finds the keys among the arguments of a command, and how it uses them.",
         syntax: "command [arg ...]",
+        treatment: SHOWS_CALL,
         handler: get_keys_and_flags,
         ..ROW
     },
@@ -164,12 +171,12 @@ fn parse_filter(args: Args<'_>) -> Result<Filter<'_>, CommandError> {
 
 /// `COMMAND GETKEYS command [arg ...]`
 fn get_keys(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
-    write_keys(cx, args.skip(2), |reply, _, key| reply.bulk(key))
+    write_keys(cx, args.skip(CALL_AT), |reply, _, key| reply.bulk(key))
 }
 
 /// `COMMAND GETKEYSANDFLAGS command [arg ...]`
 fn get_keys_and_flags(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
-    write_keys(cx, args.skip(2), |reply, usage, key| {
+    write_keys(cx, args.skip(CALL_AT), |reply, usage, key| {
         reply.array(2);
         reply.bulk(key);
         write_set(reply, usage.names());
