@@ -7,10 +7,13 @@ test.
 import base64
 import http.client
 import json
+import time
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self
 from urllib.parse import quote
+
+from harness.waiting import PATIENCE_S
 
 JSON = {"Content-Type": "application/json", "Accept": "application/json"}
 
@@ -81,6 +84,15 @@ class Couch:
     def put(self, database: str, document: dict[str, Any]) -> str:
         """Writes a document, and returns its revision."""
         return self.ok("PUT", f"/{database}/{quote(document['_id'], safe='/')}", document)["rev"]
+
+
+def rest_of(feed: http.client.HTTPResponse) -> bytes:
+    """The rest of a feed with heartbeats, which must end."""
+    rest, deadline = b"", time.monotonic() + PATIENCE_S
+    while line := feed.readline():
+        assert time.monotonic() < deadline, f"the feed goes on after {rest!r}"
+        rest += line
+    return rest
 
 
 def revision(generation: int, digit: str) -> str:

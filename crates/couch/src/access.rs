@@ -23,6 +23,7 @@ use settings::Key;
 use tokio::task::JoinHandle;
 
 use super::{
+    cookie,
     failure::Failure,
     host::{Account, Host, LogIn, Resource},
     proxy_auth::WrongToken,
@@ -195,9 +196,29 @@ async fn ended(running: &mut Option<JoinHandle<()>>) {
     *running = None;
 }
 
+/// The user for a reply that goes on for long: a session that this reply renews begins now.
+pub(super) fn begin_follow(thread: &HttpThread, user: &User) -> User {
+    let mut user = user.clone();
+    if let Shown::Cookie { begun_s, renew: renew @ true, .. } = &mut user.shown {
+        (*begun_s, *renew) = (thread.host().unix_ms() / 1000, false);
+    }
+    user
+}
+
+/// How long what the user has shown counts if nothing changes; `None`: without end.
+pub(super) fn time_left(thread: &HttpThread, user: &User) -> Option<Duration> {
+    let host = thread.host();
+    let ends_s = match user.shown {
+        Shown::Token { ends_s } => ends_s?,
+        Shown::Cookie { begun_s, .. } => begun_s.saturating_add(cookie::timeout_s(host)),
+        Shown::Nothing | Shown::Password | Shown::Proxy => return None,
+    };
+    Some(Duration::from_millis(ends_s.saturating_mul(1000).saturating_sub(host.unix_ms())))
+}
+
 /// The user as of now, for a reply that goes on for long; `None` if what it has shown is worth nothing any
 /// more: its account or password has gone, it has logged out, or its token has ended. A session that times
-/// out does not end the reply.
+/// out ends the reply only where that waits ([`time_left`]).
 pub(super) fn still(thread: &HttpThread, user: &User) -> Option<User> {
     let host = thread.host();
     match (&user.name, &user.shown) {

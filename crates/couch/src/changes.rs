@@ -7,7 +7,8 @@
 //! Invariants
 //! - A row is sent only when the log has committed its change.
 //! - Whether the user still has the right to the database is checked after each wait, and again every
-//!   [`ROWS_PER_CHECK`] rows; without the right, the feed ends.
+//!   [`ROWS_PER_CHECK`] rows; without the right, the feed ends. A feed that waits is woken for that: by
+//!   changes of users and rights, and when the token or the session of its user is over.
 //! - A client of an ascending feed that continues from `last_seq` misses nothing: the feed subscribes before
 //!   it reads.
 
@@ -21,12 +22,13 @@ use engine::replication::RoleView;
 use http::HeaderName;
 use tokio::{
     sync::watch,
-    time::{Instant, sleep_until},
+    time::{Instant, sleep, sleep_until},
 };
 
 use self::filter::Filter;
 pub(super) use self::form::{Beat, Form};
 use super::{
+    access::{begin_follow, time_left},
     body::{Body, Broken, ChunkWriter, chunks},
     failure::Failure,
     ids::seq_text,
@@ -149,17 +151,25 @@ pub(super) async fn changes(call: &mut Call, database: &Arc<Database>) -> Result
         return Ok(form.reply(Body::EMPTY));
     }
     // Subscribe before the first read, so that nothing is missed.
-    let news = call.thread.feeds().subscribe(database.id());
+    let feeds = call.thread.feeds();
+    let news = News { changes: feeds.subscribe(database.id()), rights: feeds.subscribe_to_rights() };
     let update_seq = call.snapshot(database).await?.update_seq();
     let replication = &call.thread.host().replication;
     let may_lag = replication.is_in_group() && matches!(replication.role(), RoleView::Replica { .. });
     let since = begin(asked.since, update_seq, may_lag);
-    let (thread, database, user) = (call.thread.clone(), database.clone(), call.user.clone());
+    let (thread, database) = (call.thread.clone(), database.clone());
+    let user = begin_follow(&thread, &call.user);
     let body = chunks(&call.idle_timer, async move |writer: ChunkWriter| {
         let feed = Feed { thread, database, user, asked, writer, since, sent: 0, beat_due: Instant::now() };
         feed.run(news).await
     });
     Ok(form.reply(body))
+}
+
+/// What a feed that waits is woken by.
+struct News {
+    changes: watch::Receiver<()>,
+    rights: watch::Receiver<()>,
 }
 
 /// A feed in progress.
@@ -179,7 +189,7 @@ struct Feed {
 }
 
 impl Feed {
-    async fn run(mut self, mut news: watch::Receiver<()>) -> Result<(), Broken> {
+    async fn run(mut self, mut news: News) -> Result<(), Broken> {
         self.asked.form.open(&mut self.writer);
         if self.asked.form != Form::Normal {
             // Send the head and the start of the body now: browsers and proxies give up otherwise.
@@ -188,8 +198,8 @@ impl Feed {
         self.beat_due = self.asked.beat.next();
         let (start, mut pending) = (self.since, 0);
         loop {
-            news.mark_unchanged();
-            if !may_follow(&self.thread, &self.user, &self.database) {
+            news.changes.mark_unchanged();
+            if !self.may_go_on(&mut news) {
                 break;
             }
             let snapshot = self.database.snapshot();
@@ -225,14 +235,26 @@ impl Feed {
         self.writer.send().await
     }
 
+    /// Whether the user may still follow the database.
+    fn may_go_on(&self, news: &mut News) -> bool {
+        news.rights.mark_unchanged();
+        may_follow(&self.thread, &self.user, &self.database)
+    }
+
     /// Waits for a change, sending heartbeats. Returns whether to read on. As in CouchDB, the timeout begins
     /// anew with each change of the database, also one that a filter leaves out.
-    async fn await_news(&mut self, news: &mut watch::Receiver<()>) -> Result<bool, Broken> {
+    async fn await_news(&mut self, news: &mut News) -> Result<bool, Broken> {
         let deadline = Instant::now() + self.asked.beat.timeout;
         let has_beat = self.asked.beat.heartbeat.is_some();
         loop {
+            let time_left = time_left(&self.thread, &self.user);
             tokio::select! {
-                changed = news.changed() => return Ok(changed.is_ok()),
+                // First, so that a feed that is never quiet ends, too.
+                biased;
+                () = sleep(time_left.unwrap_or_default()), if time_left.is_some() => return Ok(false),
+                changed = news.changes.changed() => return Ok(changed.is_ok()),
+                // The sender is a part of the server, and outlives the feed.
+                Ok(()) = news.rights.changed() => if !self.may_go_on(news) { return Ok(false) },
                 () = sleep_until(self.beat_due), if has_beat => self.beat().await?,
                 () = sleep_until(deadline), if !has_beat => return Ok(false),
                 () = self.thread.stopping() => return Ok(false),

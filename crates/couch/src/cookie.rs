@@ -250,7 +250,8 @@ fn now_s(host: &Host) -> u64 {
     host.unix_ms() / 1000
 }
 
-fn timeout_s(host: &Host) -> u64 {
+/// How long a session lasts from its last request.
+pub(super) fn timeout_s(host: &Host) -> u64 {
     host.settings().integer(Key::HttpSessionTimeout)
 }
 

@@ -6,7 +6,7 @@ use documents::{Database, DbId};
 use http::StatusCode;
 use lsn::Lsn;
 use serde_json::{Value, json};
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep, sleep_until};
 
 use super::{
     access,
@@ -117,14 +117,16 @@ pub(super) async fn db_updates(call: &Call) -> Result<Reply, Failure> {
         Some("now") => call.thread.shown_lsn()?.get(),
         Some(text) => text.trim_matches('"').parse().map_err(|_| Failure::bad_request("Malformed since."))?,
     };
-    let (thread, user) = (call.thread.clone(), call.user.clone());
+    let (thread, user) = (call.thread.clone(), access::begin_follow(&call.thread, &call.user));
     let body = chunks(&call.idle_timer, async move |mut writer: ChunkWriter| {
-        let mut news = thread.feeds().subscribe_to_all();
+        let (mut news, mut rights) =
+            (thread.feeds().subscribe_to_all(), thread.feeds().subscribe_to_rights());
         let mut told = Reported::new();
         let (mut since, mut is_first, mut is_begun) = (since, true, false);
         form.open(&mut writer);
         loop {
             news.mark_unchanged();
+            rights.mark_unchanged();
             if !access::still(&thread, &user).is_some_and(|user| user.is_admin) {
                 break;
             }
@@ -149,8 +151,12 @@ pub(super) async fn db_updates(call: &Call) -> Result<Reply, Failure> {
             writer.send().await?;
             // As in CouchDB, the timeout begins anew with each change.
             let (heartbeat, deadline) = (beat.next(), Instant::now() + beat.timeout);
+            let time_left = access::time_left(&thread, &user);
             tokio::select! {
-                _ = news.changed() => tokio::time::sleep(GATHER).await,
+                biased;
+                () = sleep(time_left.unwrap_or_default()), if time_left.is_some() => break,
+                _ = news.changed() => sleep(GATHER).await,
+                Ok(()) = rights.changed() => sleep(GATHER).await,
                 () = sleep_until(heartbeat), if beat.heartbeat.is_some() => form.put_heartbeat(&mut writer),
                 () = sleep_until(deadline), if beat.heartbeat.is_none() => break,
                 () = thread.stopping() => break,

@@ -1,7 +1,8 @@
 //! Wake-ups for changes feeds, which wait for changes of databases on the threads that serve HTTP.
 //!
-//! There is a wake-up per database, and one for all of them. A wake-up carries no changes: a woken feed reads
-//! the database, and waits until the log has committed the changes that it has read.
+//! There is a wake-up per database, one for all of them, and one for changes of users and of what gives them
+//! rights. A wake-up carries no changes: a woken feed reads the database, and waits until the log has
+//! committed the changes that it has read; and it looks whether its user may still follow the database.
 //!
 //! Invariants
 //! - A feed that subscribes and then reads misses nothing: a change is in memory before its notice is sent.
@@ -22,6 +23,8 @@ pub struct Feeds {
     by_database: RwLock<Subscriptions>,
     /// Counts changes of any database.
     all: watch::Sender<u64>,
+    /// Changes with whatever may take a right from a user, except the security object of a database.
+    rights: watch::Sender<()>,
 }
 
 struct Subscriptions {
@@ -32,12 +35,14 @@ struct Subscriptions {
 impl Default for Feeds {
     fn default() -> Feeds {
         let subscriptions = Subscriptions { senders: HashMap::new(), sweep_at: SWEEP_MIN };
-        Feeds { by_database: RwLock::new(subscriptions), all: watch::Sender::new(0) }
+        let (all, rights) = (watch::Sender::new(0), watch::Sender::new(()));
+        Feeds { by_database: RwLock::new(subscriptions), all, rights }
     }
 }
 
 impl Feeds {
-    /// A receiver that changes with each change of the database, and is closed when the database is deleted.
+    /// A receiver that changes with each change of the database or its security object, and is closed when
+    /// the database is deleted.
     pub(crate) fn subscribe(&self, db: DbId) -> watch::Receiver<()> {
         let mut subscriptions = self.by_database.write();
         let Subscriptions { senders, sweep_at } = &mut *subscriptions;
@@ -53,11 +58,21 @@ impl Feeds {
         self.all.subscribe()
     }
 
+    /// A receiver that changes when users may have lost rights.
+    pub(crate) fn subscribe_to_rights(&self) -> watch::Receiver<()> {
+        self.rights.subscribe()
+    }
+
+    /// Wakes all feeds: users, or settings that give rights, have changed, or a session has ended.
+    pub fn note_rights(&self) {
+        self.rights.send_replace(());
+    }
+
     /// Wakes the subscribers of the notice's database, and those of all databases. It does not wait for them.
     pub fn notify(&self, notice: &Notice) {
         match notice {
             Notice::Created { .. } => {}
-            Notice::Updated { db, .. } => {
+            Notice::Updated { db, .. } | Notice::Secured { db, .. } => {
                 if let Some(sender) = self.by_database.read().senders.get(db) {
                     sender.send_replace(());
                 }
@@ -88,6 +103,9 @@ mod tests {
         assert!(!of_a.has_changed().expect("it is there") && all.has_changed().expect("always"));
         feeds.notify(&updated(a));
         assert!(of_a.has_changed().expect("it is there"));
+        of_a.mark_unchanged();
+        feeds.notify(&Notice::Secured { db: a, lsn: Lsn::new(72) });
+        assert!(of_a.has_changed().expect("it is there"), "its user may have lost the right to it");
         of_a.mark_unchanged();
         all.mark_unchanged();
         feeds.notify(&Notice::Deleted { db: a, name: "a".into(), lsn: Lsn::new(128) });

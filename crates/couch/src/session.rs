@@ -32,6 +32,7 @@ pub(super) async fn session(call: &mut Call) -> Result<Reply, Failure> {
         "POST" => log_in(call).await,
         "DELETE" => {
             call.thread.front.sessions.log_out(call.thread.host(), &call.head.headers);
+            call.thread.feeds().note_rights();
             // Do not renew the client's cookie.
             call.user.shown = Shown::Nothing;
             let mut reply = reply::ok(StatusCode::OK);

@@ -46,6 +46,13 @@ pub enum Notice {
         /// The end of the record.
         lsn: Lsn,
     },
+    /// Who may use a database has changed.
+    Secured {
+        /// The id of the database.
+        db: DbId,
+        /// The end of the record.
+        lsn: Lsn,
+    },
     /// The feed of a database has changed.
     Updated {
         /// The id of the database.
@@ -130,11 +137,9 @@ impl Database {
             next.apply(operation?)?;
         }
         next.last_lsn = lsn;
-        let update_seq = next.update_seq;
+        let news = self.news(&next, since_seq);
         self.publish(next);
-        if update_seq != since_seq {
-            self.notify(Notice::Updated { db: self.id, update_seq, lsn });
-        }
+        self.notify(news);
         Ok(())
     }
 
@@ -156,8 +161,19 @@ impl Database {
         self.state.store(Arc::new(state));
     }
 
-    pub(crate) fn notify(&self, notice: Notice) {
-        (self.listener)(notice);
+    /// What listeners are to be told of a change that leads from the present state, with this update
+    /// sequence, to the next one.
+    pub(crate) fn news(&self, next: &State, since_seq: u64) -> [Option<Notice>; 2] {
+        let (db, update_seq, lsn) = (self.id, next.update_seq, next.last_lsn);
+        let is_secured = next.security != self.state().security;
+        [
+            is_secured.then_some(Notice::Secured { db, lsn }),
+            (update_seq != since_seq).then_some(Notice::Updated { db, update_seq, lsn }),
+        ]
+    }
+
+    pub(crate) fn notify(&self, news: [Option<Notice>; 2]) {
+        news.into_iter().flatten().for_each(|notice| (self.listener)(notice));
     }
 }
 

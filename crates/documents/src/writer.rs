@@ -28,7 +28,7 @@ use parking_lot::{ArcMutexGuard, RawMutex};
 use crate::DocError;
 use crate::attachment::ATTACHMENTS_MAX;
 use crate::change::{Edit, EditAttachment, Operation, Source, UpdateEncoder};
-use crate::database::{Database, Gate, Notice};
+use crate::database::{Database, Gate};
 use crate::doc_info::{ATTACHMENT_BYTES_MAX, CHUNK_BYTES, DocInfo, DocLeaf};
 use crate::document::{BodyHash, edit_hash};
 use crate::edit_request::{AttachmentRequest, AttachmentSource, EditRequest, History};
@@ -339,13 +339,10 @@ impl Writer {
             gate.abandoned.clear();
         }
         next.last_lsn = lsn;
-        let notice = Notice::Updated { db: next.db, update_seq: next.update_seq, lsn };
-        let has_news = next.update_seq != since_seq;
+        let news = database.news(&next, since_seq);
         database.publish(next);
         drop(gate);
-        if has_news {
-            database.notify(notice);
-        }
+        database.notify(news);
     }
 
     fn push(&mut self, operation: Operation) -> Result<(), DocError> {

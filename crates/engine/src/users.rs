@@ -24,7 +24,7 @@ mod subscriptions;
 
 use std::{
     collections::BTreeMap,
-    mem,
+    fmt, mem,
     net::IpAddr,
     sync::{
         Arc,
@@ -219,6 +219,19 @@ impl UserSettings {
     };
 }
 
+/// Is called after each change of the users. It must not wait, and must not ask for the users.
+type Observer = Box<dyn Fn() + Send + Sync>;
+
+/// Those who are told of changes of the users.
+#[derive(Default)]
+struct Observers(Mutex<Vec<Observer>>);
+
+impl fmt::Debug for Observers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Observers")
+    }
+}
+
 /// Denials since the start, or since CONFIG RESETSTAT.
 #[derive(Debug, Default)]
 pub struct DenialCounts([AtomicU64; 4]);
@@ -244,6 +257,7 @@ pub struct Users {
     settings_generation: AtomicU64,
     denials: Mutex<DenialLog>,
     failed_logins: Mutex<FailedLogins>,
+    observers: Observers,
     /// The checks of passwords that take long.
     pub password_checks: PasswordChecks,
     /// The actions of administrators, and logins that failed, that are to be written down.
@@ -262,6 +276,7 @@ impl Users {
             settings_generation: AtomicU64::new(0),
             denials: Mutex::default(),
             failed_logins: Mutex::default(),
+            observers: Observers::default(),
             password_checks: PasswordChecks::default(),
             audit: Audit::default(),
             counts: DenialCounts::default(),
@@ -294,6 +309,11 @@ impl Users {
         }
     }
 
+    /// Has this called after each change of the users.
+    pub fn observe(&self, observer: impl Fn() + Send + Sync + 'static) {
+        self.observers.0.lock().push(Box::new(observer));
+    }
+
     /// The users as of the last [`Users::refresh`].
     pub fn current(&self) -> Arc<UserSet> {
         self.current.lock().clone()
@@ -314,8 +334,8 @@ impl Users {
     }
 
     /// The users that follow from the present data and settings. The first call after a change of users also
-    /// closes the connections of deleted users, and has the connections reviewed that may have lost a
-    /// channel.
+    /// closes the connections of deleted users, has the connections reviewed that may have lost a channel,
+    /// and calls the observers.
     #[cold]
     pub fn refresh(&self, keyspace: &Keyspace, clients: &Clients) -> Arc<UserSet> {
         let mut current = self.current.lock();
@@ -348,7 +368,10 @@ impl Users {
         let next = Arc::new(next);
         let before = mem::replace(&mut *current, next.clone());
         drop(current);
-        subscriptions::review(&before, &next, clients);
+        if before.generation != next.generation {
+            subscriptions::review(&before, &next, clients);
+            self.observers.0.lock().iter().for_each(|observe| observe());
+        }
         next
     }
 

@@ -7,7 +7,7 @@ from urllib.parse import quote
 
 import pytest
 
-from harness.couch import Couch
+from harness.couch import Couch, rest_of
 from harness.replicas import error_of
 from harness.server import Server
 
@@ -323,6 +323,44 @@ def test_a_feed_ends_with_the_right_to_it(admin, how):
         rest = feed.read()
         assert b"second" not in rest
         assert b"last_seq" in rest
+
+
+@pytest.mark.parametrize("how", ["security", "user", "off", "password", "logout", "timeout"])
+def test_a_feed_in_which_nothing_changes_ends_with_the_right_to_it(admin, how):
+    admin.ok("PUT", "/notes")
+    admin.ok("PUT", "/notes/_security", {"members": {"names": ["anna"]}})
+    port, server = admin.server.http_port, admin.server
+    if how == "timeout":
+        with server.connect() as connection:
+            assert connection.call("CONFIG", "SET", "http-session-timeout", "10") == b"OK"
+    with Couch(port) as couch, Couch(port) as asking:
+        cookie = _log_in(asking, "anna", "apple")
+        feed = couch.begin("GET", "/notes/_changes?feed=continuous&heartbeat=100", Cookie=cookie)
+        assert feed.readline() == b"\n", "it waits"
+        stored = admin.ok("GET", f"/_users/{_id('anna')}")
+        match how:
+            case "security":
+                admin.ok("PUT", "/notes/_security", {"members": {"names": ["ben"]}})
+            case "user":
+                admin.ok("DELETE", f"/_users/{_id('anna')}?rev={stored['_rev']}")
+            case "password":
+                admin.put("_users", stored | {"password": "another"})
+            case "logout":
+                asking.ok("DELETE", "/_session", Cookie=cookie)
+            case "off":
+                with server.connect() as connection:
+                    connection.call("ACL", "SETUSER", "anna", "off")
+        assert b"last_seq" in rest_of(feed)
+
+
+def test_the_feed_of_all_databases_ends_with_its_admin(admin):
+    with admin.server.connect() as connection, Couch(admin.server.http_port, ("root", "r")) as root:
+        connection.call("ACL", "SETUSER", "root", "on", ">r", "+@all")
+        feed = root.begin("GET", "/_db_updates?feed=continuous&heartbeat=100&since=now")
+        while feed.readline() != b"\n":
+            pass
+        connection.call("ACL", "SETUSER", "root", "-@admin")
+        assert b"last_seq" in rest_of(feed)
 
 
 def test_a_feed_ends_with_the_logout_of_its_session(admin):

@@ -30,6 +30,25 @@ fn a_name_leads_to_one_database_at_a_time() {
 }
 
 #[test]
+fn a_change_of_the_security_object_is_told_here_and_on_a_replica() {
+    let (leader, db) = Kit::with_database();
+    for security in ["{}", "{}", "[]"] {
+        leader.write(&db, |writer| writer.set_security(security.into())).expect("an object");
+    }
+    let replica = Kit::new();
+    for (lsn, change) in leader.log.lock().expect("whole").iter() {
+        replica.documents.apply(change, *lsn).expect("it fits");
+    }
+    for kit in [leader, replica] {
+        let told: Vec<Notice> = kit.notices.lock().expect("whole").drain(..).collect();
+        assert!(
+            matches!(&told[..], [Notice::Created { .. }, Notice::Secured { .. }, Notice::Secured { .. }]),
+            "{told:?}"
+        );
+    }
+}
+
+#[test]
 fn a_record_that_does_not_fit_is_damage() {
     let (kit, db) = Kit::with_database();
     kit.edit(&db, put("a", "{}")).expect("new");

@@ -10,9 +10,6 @@ use crate::{Session, audit::AUDIT_CHANNEL, clients::Clients};
 /// Closes the connections of users that are gone, and has the workers review the subscriptions of users that
 /// have changed.
 pub(super) fn review(before: &UserSet, now: &UserSet, clients: &Clients) {
-    if before.generation == now.generation {
-        return;
-    }
     for client in clients.all() {
         let user = client.user();
         match now.get(&user) {

@@ -40,6 +40,9 @@ impl World {
 #[test]
 fn only_a_change_of_users_makes_another_generation() {
     let world = World::new();
+    let told = Arc::new(AtomicU64::new(0));
+    let counted = told.clone();
+    world.users.observe(move || _ = counted.fetch_add(1, Ordering::Relaxed));
     let first = world.refresh();
     assert_eq!((first.generation, first.iter().len()), (1, 1));
     let record = User::all_powerful().encode();
@@ -56,6 +59,7 @@ fn only_a_change_of_users_makes_another_generation() {
     assert_eq!((third.generation, third.lsn), (2, Lsn::new(1)), "the users are the same");
     assert!(world.users.is_current(&third, &world.keyspace));
     assert_eq!(world.put("a", None).generation, 3);
+    assert_eq!(told.load(Ordering::Relaxed), 3, "observers are told of each generation");
 }
 
 #[test]

@@ -88,6 +88,9 @@ pub(super) async fn run(process: &Process, next: Next) -> Result<Option<Next>, S
     let (tls, https) = start_handshakes(&parts)?;
     listen_for_redis(process, &parts, &mailboxes, tls)?;
     let feeds = Arc::new(Feeds::default());
+    let (of_users, of_settings) = (feeds.clone(), feeds.clone());
+    parts.config.users().observe(move || of_users.note_rights());
+    parts.config.observe(move |_| of_settings.note_rights());
     let http = Arc::new(Http::start(&parts, feeds.clone())?);
     let plain = process.http.iter().map(|listener| (listener, None));
     let encrypted = process.http_tls.iter().map(|listener| (listener, https.clone()));
