@@ -14,9 +14,7 @@ use std::{
 };
 
 use env::Clock;
-use http::{HeaderMap, Method, StatusCode, Uri};
-
-use crate::access;
+use http::{Method, StatusCode, Uri};
 
 /// The maximum bytes of a target in the log.
 const TARGET_BYTES_MAX: usize = 1024;
@@ -109,18 +107,18 @@ pub(super) struct Entry {
 }
 
 impl Entry {
-    /// The entry of a request that has just begun.
+    /// The entry of a request that has just begun, and that gives this name with a password, if any.
     pub(super) fn new(
         log: Arc<dyn AccessLog>,
         clock: Arc<dyn Clock>,
         client: SocketAddr,
-        (method, uri, headers): (&Method, &Uri, &HeaderMap),
+        (method, uri, given_name): (&Method, &Uri, String),
     ) -> Entry {
         Entry {
             began_unix_ms: clock.unix_ms(),
             began_us: clock.monotonic_us(),
             served_user: ServedUser::default(),
-            given_name: access::named(headers),
+            given_name,
             method: method.clone(),
             target: shown(uri),
             status: None,

@@ -15,7 +15,7 @@ use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::{
-    access_log::Entry, cookie, idle_timer::IdleTimer, request::Encrypted, route, socket::Socket,
+    access, access_log::Entry, cookie, idle_timer::IdleTimer, request::Encrypted, route, socket::Socket,
     thread::HttpThread,
 };
 
@@ -74,7 +74,7 @@ pub(super) async fn serve<S: Socket>(
 fn entry_of(thread: &HttpThread, request: &mut Request<Incoming>, peer: SocketAddr) -> Option<Box<Entry>> {
     let host = thread.host();
     let log = host.access_log.as_ref().filter(|log| log.is_on())?;
-    let head = (request.method(), request.uri(), request.headers());
+    let head = (request.method(), request.uri(), access::named(request.headers()));
     let entry = Entry::new(log.clone(), host.clock.clone(), peer, head);
     request.extensions_mut().insert(entry.served_user());
     Some(Box::new(entry))
