@@ -86,8 +86,8 @@ pub(super) fn certs_command() -> Command {
             "It writes ca.crt, server.crt, client.crt and their keys (.key, for their owner only). Existing files are never \
              replaced. For tests: whoever has ca.key can make certificates that your servers and clients trust. In \
              production, use those of your own authority.\n\nExamples:\n  sheaf certs tls\n  sheaf --port 0 --tls-port 6379 \
-             --tls-cert-file tls/server.crt --tls-key-file tls/server.key --tls-ca-cert-file tls/ca.crt\n  redis-cli \
-             --tls --cacert tls/ca.crt --cert tls/client.crt --key tls/client.key ping",
+             --tls-cert-file tls/server.crt \\\n    --tls-key-file tls/server.key --tls-ca-cert-file tls/ca.crt\n  \
+             redis-cli --tls --cacert tls/ca.crt --cert tls/client.crt \\\n    --key tls/client.key ping",
         )
 }
 
