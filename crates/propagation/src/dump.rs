@@ -1,7 +1,8 @@
 //! Keys and functions for an RDB file.
 //!
 //! Invariants
-//! - Only expired data is left out: keys, and hashes of which all fields have expired.
+//! - Of the keys, only expired data is left out: keys, fields of hashes, and hashes of which all fields have
+//!   expired.
 
 use std::io;
 

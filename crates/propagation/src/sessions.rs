@@ -3,7 +3,8 @@
 //! Invariants
 //! - At most [`SESSIONS_MAX`] streams are known, each with at most [`CHECKPOINTS_MAX`] checkpoints. Of the
 //!   streams, the oldest one whose replica has left gives way, or else the oldest one; of the checkpoints,
-//!   the oldest. A replica before the first known checkpoint of its stream needs a full sync.
+//!   the oldest. A replica whose stream is forgotten, or that is before its first known checkpoint, needs a
+//!   full sync.
 //! - One connection continues a stream; a later one takes it over, and what the earlier one notes is ignored.
 
 use std::collections::VecDeque;

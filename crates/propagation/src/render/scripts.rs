@@ -14,7 +14,8 @@ redis.call('LSET',k,i,m) end \
 redis.call('LINSERT',k,'BEFORE',m,ARGV[2]) \
 if m~=p then redis.call('LSET',k,i+1,p) end";
 
-/// Sets fields, in pairs with their values, and keeps their deadlines. A server without HSETEX has none.
+/// Sets fields, in pairs with their values, and keeps their deadlines. On a server without HSETEX, such as
+/// Redis before 8.0, HSET removes them.
 pub(super) const HASH_UPDATE: &str = "\
 local r=redis.pcall('HSETEX',KEYS[1],'KEEPTTL','FIELDS',#ARGV/2,unpack(ARGV)) \
 if type(r)=='table' and r.err then redis.call('HSET',KEYS[1],unpack(ARGV)) end";
