@@ -4,7 +4,7 @@
 //! The strings are those of Redis: a sketch dumped here works there, and vice versa. Sketches are no type of
 //! their own: GET, SET, and STRLEN work on them as on any string.
 //!
-//! Redis' PFCOUNT of one key caches the cardinality in the string, so that the next one is immediate. Sheaf
+//! Redis' PFCOUNT of one key caches the cardinality in the string, so that the next call is immediate. Sheaf
 //! uses such a cached cardinality but does not store one: read commands never write.
 //!
 //! Invariants

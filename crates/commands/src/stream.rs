@@ -5,8 +5,8 @@
 //! Invariants
 //! - Effects do not depend on the time of replay: ids, times and counts are decided here. Trimming is logged
 //!   as the last id that is removed, or with ACKED as all removed ids.
-//! - A consumer that reads without getting an entry is logged as seen at most once per [`SEEN_PERIOD_MS`], so
-//!   that polling does not fill the log.
+//! - A request that makes nothing pending for its consumer logs the consumer as seen at most once per
+//!   [`SEEN_PERIOD_MS`], so that polling does not fill the log.
 
 mod acknowledge;
 mod add;
@@ -31,7 +31,7 @@ use keyspace::{ConsumerTimes, EntryRef, GroupView, KeyOp, StreamView, View};
 
 pub(crate) use rows::ROWS;
 
-/// How old the logged time of a consumer may become while it gets no entries.
+/// The age from which the logged time of a consumer is renewed by a request that makes nothing pending.
 const SEEN_PERIOD_MS: u64 = 1000;
 
 /// The stream at a key; `None` if the key is absent.
@@ -72,9 +72,9 @@ fn shown(name: &[u8]) -> String {
     String::from_utf8_lossy(name).into_owned()
 }
 
-/// Notes that a consumer has requested entries, and creates it if necessary. Logs this if the consumer is
-/// new, if it is active (an entry becomes pending for it), or if the logged time is at least
-/// [`SEEN_PERIOD_MS`] old.
+/// Notes that a consumer has requested entries, and creates it if necessary. `before` has its logged times,
+/// unless it is new. Logs this if the consumer is new, if `is_active` (an entry becomes pending for it), or
+/// if the logged time is at least [`SEEN_PERIOD_MS`] old.
 fn see_consumer(
     cx: &mut Context<'_, '_>,
     key: &[u8],

@@ -1,4 +1,4 @@
-//! How far a replica is, as a position in the log: tools compare it with the end of the master's.
+//! How far a replica is, as a position in the log: tools compare it with the end of the master's log.
 
 use std::collections::VecDeque;
 
@@ -38,7 +38,7 @@ impl Acks {
         }
     }
 
-    /// The bytes of the stream that it has.
+    /// The bytes of the stream that the replica has.
     pub fn offset(&self) -> u64 {
         self.offset
     }

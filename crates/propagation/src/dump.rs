@@ -1,7 +1,8 @@
 //! Keys and functions for an RDB file.
 //!
 //! Invariants
-//! - Only expired data is left out: keys, and hashes of which all fields have expired.
+//! - Of the keys, only expired data is left out: keys, fields of hashes, and hashes of which all fields have
+//!   expired.
 
 use std::io;
 
@@ -64,8 +65,8 @@ pub struct ReplicaFile<W> {
 /// What a file for a replica holds.
 #[derive(Debug, Clone, Copy)]
 pub struct Parts {
-    /// Keys that have expired at this time are left out, unix milliseconds. 0 for none, if a stream follows
-    /// that removes what expires.
+    /// Keys that have expired at this time (unix milliseconds) are left out. With 0 all keys are written: for
+    /// a file with a stream after it, which removes what expires.
     pub live_at_ms: u64,
     /// Whether it holds keys.
     pub keys: bool,

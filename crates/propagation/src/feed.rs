@@ -37,7 +37,7 @@ pub struct Feed {
     lsn: Lsn,
     /// The bytes up to here are left out.
     skipped_to: u64,
-    /// Offsets at which the stream has had a PING before.
+    /// The offsets of the PINGs that the resumed stream had, and that are not yet rendered again.
     pings: VecDeque<u64>,
     scratch: Vec<u8>,
 }
@@ -48,8 +48,8 @@ impl Feed {
         Feed::resumed(&[Checkpoint { offset: 0, lsn, db: None, is_after_ping: false }], 0)
     }
 
-    /// A stream whose replica has the bytes up to `has`: the last of the checkpoints at or before it is the
-    /// first in `checkpoints`, which are in order.
+    /// A stream whose replica has the bytes up to `has`. `checkpoints` has the last checkpoint at or before
+    /// `has`, and then all later ones in order.
     ///
     /// # Panics
     /// Without a checkpoint.
@@ -103,7 +103,7 @@ impl Feed {
         self.take_scratch(out);
     }
 
-    /// Appends a PING, for a replica that has everything before it. Returns the checkpoint after it.
+    /// Appends a new PING. Returns the checkpoint after it.
     pub fn ping(&mut self, out: &mut Vec<u8>) -> Checkpoint {
         self.scratch.extend_from_slice(PING);
         self.take_scratch(out);

@@ -13,7 +13,7 @@
 //! Invariants
 //! - The same records give the same bytes, whenever they are rendered, if the rendering begins in the same
 //!   [`Renderer`] state. A position in the stream therefore needs no copy of the stream.
-//! - A record is one transaction (MULTI ... EXEC) if it takes more than one command.
+//! - A record is one transaction (MULTI ... EXEC) if it takes more than one command, SELECT aside.
 
 #![forbid(unsafe_code)]
 

@@ -10,7 +10,8 @@
 //! Invariants
 //! - A command that a version of Redis or Valkey may not know runs in a script that goes on without it: a
 //!   replica reports an unknown command of its master as a fault.
-//! - A command has at most [`ITEMS_MAX`] items; more become several commands.
+//! - A command has at most [`ITEMS_MAX`] items; more become several commands. Only an XADD has all fields of
+//!   its entry, however many they are.
 
 mod commands;
 mod scripts;
@@ -36,8 +37,8 @@ pub struct Renderer {
     db: Option<DbId>,
     /// The commands of the present record.
     record: Commands,
-    /// The stream whose entries are being added, with the head that it gets afterwards: entries above the
-    /// last id of a head cannot be added.
+    /// The stream whose entries are being added, with the head that it gets afterwards: XADD adds no entry at
+    /// or below the last id of a stream's head.
     building: Option<(DbId, Vec<u8>, StreamHead)>,
 }
 
@@ -71,8 +72,8 @@ impl Renderer {
         self.record.end(out);
     }
 
-    /// Sets the deadline of fields of a hash, apart from a record: files of the version that every replica
-    /// reads do not have them.
+    /// Sets the deadline of a field of a hash, apart from a record: the file that a replica loads first has
+    /// no deadlines of fields.
     pub fn field_deadline(&mut self, db: DbId, key: &[u8], field: &[u8], expire_at_ms: u64) {
         let fields = [field];
         let op = KeyOp::HashSetExpiry { fields: Items::Slices(&fields), expire_at_ms: Some(expire_at_ms) };
@@ -197,7 +198,7 @@ impl Renderer {
                 // Only a group makes a stream without entries.
                 out.command(&[b"XGROUP", b"CREATE", key, b"sheaf", b"0", b"MKSTREAM"]);
                 out.command(&[b"XGROUP", b"DESTROY", key, b"sheaf"]);
-                // Before groups, whose entries read may be no more than these.
+                // Set before the groups: a group may not have read more entries than were added.
                 let added = signed(head.entries_added);
                 out.command(&[b"XSETID", key, b"0-0", b"ENTRIESADDED", added.as_bytes()]);
                 self.building = Some((db, key.to_vec(), head));
@@ -237,7 +238,7 @@ impl Renderer {
             }
             KeyOp::StreamPend { group, consumer, deliveries } => {
                 let deliveries: Vec<Delivery> = deliveries.iter().collect();
-                // Mostly all of them: entries are delivered together.
+                // Usually one chunk: entries are delivered together.
                 let alike = deliveries.chunk_by(|a, b| (a.time_ms, a.count) == (b.time_ms, b.count));
                 alike.for_each(|alike| claim(out, &[key, group, consumer], alike));
             }
@@ -255,7 +256,7 @@ impl Renderer {
             | KeyOp::StreamPutGroup { .. }
             | KeyOp::StreamPutConsumer { .. }
             | KeyOp::StreamPend { .. } => true,
-            // Above the head, the entry is one that comes after it.
+            // An entry above the last id of the head was added after the stream was put.
             KeyOp::StreamAdd { id, .. } => id <= head.last_id,
             _ => false,
         };
@@ -283,7 +284,7 @@ fn add_block(out: &mut Commands, key: &[u8], block: &StreamBlock<'_>) {
     }
 }
 
-/// Makes entries pending that were delivered at the same time, and as often.
+/// Makes entries pending that were delivered at the same time, and equally often.
 fn claim(out: &mut Commands, names: &[&[u8]; 3], deliveries: &[Delivery]) {
     for deliveries in deliveries.chunks(ITEMS_MAX) {
         let (time, count) = (signed(deliveries[0].time_ms), deliveries[0].count.to_string());
@@ -309,12 +310,12 @@ fn shown(id: StreamId) -> String {
     format!("{}-{}", id.ms, id.seq)
 }
 
-/// A number as Redis reads it: it takes none above the largest signed one.
+/// A number for Redis, which takes none above the largest signed one: greater numbers become that one.
 fn signed(number: u64) -> String {
     number.min(i64::MAX as u64).to_string()
 }
 
-/// A deadline; SET takes none of 0.
+/// A deadline of at least 1: SET refuses 0.
 fn deadline(at_ms: u64) -> String {
     signed(at_ms.max(1))
 }

@@ -1,8 +1,10 @@
 //! The streams of replicas, also of those that have left and may return.
 //!
 //! Invariants
-//! - At most [`SESSIONS_MAX`] streams are known, each with at most [`CHECKPOINTS_MAX`] checkpoints. The
-//!   oldest give way, and a replica whose place is not known any more needs a full sync.
+//! - At most [`SESSIONS_MAX`] streams are known, each with at most [`CHECKPOINTS_MAX`] checkpoints. Of the
+//!   streams, the oldest one whose replica has left gives way, or else the oldest one; of the checkpoints,
+//!   the oldest. A replica whose stream is forgotten, or that is before its first known checkpoint, needs a
+//!   full sync.
 //! - One connection continues a stream; a later one takes it over, and what the earlier one notes is ignored.
 
 use std::collections::VecDeque;
@@ -15,7 +17,8 @@ use crate::feed::{Checkpoint, Feed};
 pub const SESSIONS_MAX: usize = 64;
 /// The maximum number of checkpoints of a stream. An idle stream gets one with each ping.
 const CHECKPOINTS_MAX: usize = 4096;
-/// The bytes between two checkpoints: a replica that returns causes so many to be rendered again at most.
+/// A checkpoint is due this many bytes after the last one. About as many are rendered again at most for a
+/// replica that returns.
 const CHECKPOINT_BYTES: u64 = 1 << 20;
 
 /// The replication ID of a stream: 40 hexadecimal digits.
@@ -28,7 +31,7 @@ impl SessionId {
         SessionId(bytes)
     }
 
-    /// The bytes that tell it from others, for where 16 are asked for.
+    /// The first 16 bytes, which tell it from others: the length of other ids of replicas.
     pub fn first_bytes(&self) -> [u8; 16] {
         let mut first = [0; 16];
         first.copy_from_slice(&self.0[..16]);
@@ -68,7 +71,7 @@ pub struct Sessions {
 }
 
 impl Sessions {
-    /// Begins a stream; its first checkpoint comes later.
+    /// Begins a stream; [`Sessions::note`] adds its first checkpoint.
     pub fn begin(&mut self, id: SessionId) -> Ticket {
         let ticket = Ticket { id, turn: self.next_turn() };
         if self.known.len() == SESSIONS_MAX {
@@ -111,7 +114,8 @@ impl Sessions {
         true
     }
 
-    /// The position of the log from which a replica that has `has` bytes is served when it returns.
+    /// The position of the log from which a replica that has `has` bytes is served when it returns; `None` if
+    /// it would need a full sync.
     pub fn needed(&mut self, ticket: Ticket, has: u64) -> Option<Lsn> {
         let checkpoints = &self.find(ticket)?.checkpoints;
         let later = checkpoints.partition_point(|checkpoint| checkpoint.offset <= has);

@@ -54,8 +54,8 @@ impl Backpressure {
         })
     }
 
-    /// Whether slow subscribers are the only reason to wait. The wait for subscribers may be bounded, because
-    /// subscribers can be left behind, unlike a worker with a full mailbox.
+    /// Whether slow subscribers are the only reason to wait. Such a wait may be bounded in time: afterwards
+    /// the publisher goes on while they are still behind. It may not go on while a mailbox is full.
     pub fn is_of_subscribers(&self) -> bool {
         self.full == WorkerSet::default()
     }

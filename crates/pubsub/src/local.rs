@@ -356,9 +356,9 @@ impl Local {
         while self.deliver_some() {}
     }
 
-    /// Does the same as [`Local::deliver`], but stops after about [`COPIED_BYTES_MAX`] copied bytes, so that
-    /// the caller can take the deliveries in between. (Small messages are copied for each subscriber.)
-    /// Returns whether there is more to deliver.
+    /// Does the same as [`Local::deliver`], but stops when the messages of other workers have caused about
+    /// [`COPIED_BYTES_MAX`] copied bytes (small messages are copied for each subscriber), so that the caller
+    /// can take the deliveries in between. Returns whether there is more to deliver.
     pub fn deliver_some(&mut self) -> bool {
         if self.arrived.is_empty() {
             let mut own = std::mem::take(&mut self.outgoing[self.worker]);

@@ -1,8 +1,8 @@
 //! Mailboxes: batches on their way from one worker to another.
 //!
 //! There is one mailbox per ordered pair of workers, so that senders do not contend, and per receiver one bit
-//! for each sender with mail. The senders keep mailboxes bounded: while the mailbox from a sender is full,
-//! the sender should not publish to its receiver.
+//! for each sender with mail. The senders keep mailboxes bounded: a sender whose mailbox to a receiver is
+//! full should not publish to this receiver.
 //!
 //! Invariants
 //! - A receiver that takes the batches of all set bits never leaves a batch behind without its bit set:

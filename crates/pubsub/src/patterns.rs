@@ -11,7 +11,7 @@
 //! clients could choose the depth of a trie.
 //!
 //! Publishing a message reads an immutable version. Changes go to a working copy that shares unchanged shards
-//! with the published version: the first change of a shard after a published version copies the shard,
+//! with the published version: the first change of a shard after a version is published copies the shard,
 //! further changes before the next version do not. So all changes between two versions, in any number of
 //! commands and workers, cost one copy of the shards that they touch.
 //!

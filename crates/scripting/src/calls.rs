@@ -37,7 +37,8 @@ pub trait Calls {
     /// Whether the user of the script may run this command; `None` if there is no such command.
     fn may_call(&mut self, args: Args<'_>) -> Option<bool>;
 
-    /// Microseconds of a monotonic clock, for `os.clock` and for the deadline of a library that is being
+    /// Microseconds of a monotonic clock, for `os.clock`. If the [`Meter`](crate::Meter) has no clock, also
+    /// for the number of instructions between questions, and for the deadline of a library that is being
     /// loaded.
     fn clock_us(&self) -> u64;
 

@@ -36,7 +36,8 @@ enum Invalid {
 }
 
 /// Which arrays are sparse, and whether these are converted to objects or refused. An array is sparse if its
-/// largest index exceeds both `safe` and `ratio` times the number of its elements; none is if `ratio` is 0.
+/// largest index exceeds both `safe` and `ratio` times the number of its elements. With a `ratio` of 0 no
+/// array is sparse.
 #[derive(Debug, Clone, Copy)]
 struct Sparse {
     converts: bool,
@@ -170,8 +171,8 @@ fn add_settings(lua: &Lua, table: &Table, options: &Shared) -> Result<()> {
         },
     )?;
     table.set("encode_sparse_array", sparse)?;
-    // `cjson.new` returns a copy: a script may write to it, and all scripts of the machine share the table
-    // itself. Copies have no options of their own: a machine has one set of them, reset before every script.
+    // `cjson.new` returns a copy, to which the script may write: all scripts of the machine share the table
+    // itself. A copy has no options of its own: a machine has one set of options, reset before every script.
     let whole = table.clone();
     let copied = function(lua, "new", move |lua, ()| {
         let copy = lua.create_table()?;

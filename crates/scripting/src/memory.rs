@@ -23,8 +23,8 @@ pub(crate) fn limited<R>(lua: &Lua, bytes_max: usize, work: impl FnOnce() -> Res
     outcome
 }
 
-/// Runs `work`, which builds values from `bytes` bytes of a reply. The limit is lifted if there is room for
-/// any such values.
+/// Runs `work`, which builds values from `bytes` bytes of a reply. The limit is lifted if there is room even
+/// for the largest values that so many bytes can become.
 pub(crate) fn building<R>(lua: &Lua, bytes: usize, work: impl FnOnce() -> Result<R>) -> Result<R> {
     let before = lua.set_memory_limit(0)?;
     let needed = bytes.saturating_mul(PER_BYTE).saturating_add(BESIDE_BYTES);

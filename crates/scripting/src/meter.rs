@@ -92,7 +92,7 @@ impl Meter {
         self.0.deadline_us.store(deadline_us.max(1), Relaxed);
     }
 
-    /// The time of the clock.
+    /// The time of the clock; `None` without a clock.
     pub(crate) fn now_us(&self) -> Option<u64> {
         self.0.clock.as_ref().map(|clock| clock())
     }
@@ -197,7 +197,7 @@ impl<'m> Steps<'m> {
         Ok(())
     }
 
-    /// Counts a step that reads or produces this many bytes in addition.
+    /// Counts this many bytes that a step reads or produces. The step itself is counted by [`Steps::step`].
     #[inline]
     pub(crate) fn bytes(&mut self, bytes: usize) -> mlua::Result<()> {
         self.meter.count_bytes(bytes)

@@ -27,7 +27,7 @@ impl Random {
         self.0.store(u64::from(seed) << 16 | SEEDED, Relaxed);
     }
 
-    /// As `math.randomseed`: a seed is an integer of C.
+    /// Starts the sequence of `math.randomseed(seed)`, which converts its seed to an `int` of C.
     pub(crate) fn seed_with(&self, seed: f64) {
         self.seed(to_int(seed).cast_unsigned());
     }

@@ -117,8 +117,8 @@ impl<'a> Format<'a> {
         Ok(bytes)
     }
 
-    /// The next item, and the number of padding bytes before it. `at` is the offset at which the item before
-    /// ends.
+    /// The next item, and the number of padding bytes before it. `at` is the offset at which the previous
+    /// item ends.
     fn next(&mut self, at: usize) -> Result<Option<(Item, usize)>> {
         while let Some((&letter, rest)) = self.rest.split_first() {
             self.steps.step()?;

@@ -8,7 +8,7 @@ use super::{
     earth::{LengthUnit, RADIUS_M, degrees, distance_m, latitude_distance_m, middle, radians},
 };
 
-/// About half the way around the map, in metres: the range of a cell of step 1.
+/// About half the way around the map, in metres. An area that reaches that far from its centre gets step 1.
 const RANGE_M_MAX: f64 = 20_037_726.37;
 
 /// The shape of an area, with lengths in [`SearchArea::unit`].

@@ -36,7 +36,7 @@ fn sigma(mut x: f64) -> f64 {
     }
 }
 
-/// A third of 1 - x - the sum of (1 - x^(2^-k))^2 * 2^-k for k = 1, 2, ...
+/// (1 - x - the sum of (1 - x^(2^-k))^2 * 2^-k for k = 1, 2, ...) / 3
 fn tau(mut x: f64) -> f64 {
     if x == 0.0 || x == 1.0 {
         return 0.0;

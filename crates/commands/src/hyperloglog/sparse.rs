@@ -19,7 +19,7 @@ const VALUE_MAX: u8 = 32;
 const VALUES_MAX: usize = 4;
 /// The maximum number of registers in a run of zeros that takes one byte.
 const SHORT_ZEROS_MAX: usize = 64;
-/// The number of runs considered for joining, starting before the change.
+/// The number of runs that are compared with the next one to join them, from the run before the change on.
 const JOINS_MAX: usize = 5;
 
 /// The encoding of all registers at 0.
@@ -134,7 +134,7 @@ pub(super) fn raise(
     Ok(Raised::Yes)
 }
 
-/// Joins runs of the same value, beginning with the run at `start`.
+/// Joins up to [`JOINS_MAX`] runs of the same value, except 0, beginning with the run at `start`.
 fn join(bytes: &mut Vec<u8>, start: Cursor) {
     let Some(mut run) = Encoded::at(bytes, start) else { return };
     for _ in 0..JOINS_MAX {

@@ -19,7 +19,7 @@ use super::{
     stream,
 };
 
-/// Waits for entries after these ids, one per key.
+/// Waits until one of the keys has an entry after its id in `afters`.
 pub(super) fn wait_to_read(
     cx: &mut Context<'_, '_>,
     args: Args<'_>,
@@ -54,8 +54,8 @@ fn has_entries(unit: &Unit<'_>, db: DbId, key: &[u8], args: Args<'_>) -> bool {
     afters(args, key).any(|(after, _)| stream.range(behind(after)).next().is_some())
 }
 
-/// Serves a call from a key, and, in the order of the call, from its other streams whose slots are locked: a
-/// transaction may have filled several.
+/// Serves a waiting call from `key` and from its other keys whose slots are locked, in the order of the call:
+/// a transaction may have filled several streams.
 fn serve_read(cx: &mut Context<'_, '_>, key: &[u8], args: Args<'_>) -> Result<(), CommandError> {
     let mut streams = Streams::begin(&cx.reply);
     let call = Call::parse(args, false)?;

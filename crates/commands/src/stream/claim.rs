@@ -10,7 +10,7 @@ use super::{
     see_consumer, stream,
 };
 
-/// The number of pending entries that XAUTOCLAIM checks for each one that it may claim.
+/// XAUTOCLAIM checks at most this many pending entries for each one that COUNT lets it claim.
 const ATTEMPTS_EACH: usize = 10;
 
 /// The maximum size of a delivery or an id in a record, in bytes.
@@ -36,8 +36,8 @@ impl Claimed {
         before: Option<ConsumerTimes>,
     ) -> Result<(), CommandError> {
         let ids_bytes = (self.deliveries.len() + self.gone.len()) as u64 * DELIVERY_BYTES;
-        // The consumer is seen, entries are gone or claimed, and the caller may move the group; before that
-        // the expired key may be removed.
+        // Up to five effects: an expired key is removed, the consumer is seen, missing entries stop being
+        // pending, the others are claimed, and the caller moves the group.
         let names_bytes = (5 * key.len() + 4 * group.len() + 2 * consumer.len()) as u64;
         cx.require_room(EFFECTS_BYTES + names_bytes + ids_bytes)?;
         see_consumer(cx, key, group, consumer, before, !self.deliveries.is_empty());

@@ -21,10 +21,10 @@ const EFFECTS_BYTES: u64 = 256;
 /// Up to this many deliveries need no check of their own for room in the log: they are shorter than
 /// [`engine::context::EFFECT_BYTES_BESIDE_ARGS`], which every command may log.
 const DELIVERIES_ADMITTED: usize = 1000;
-/// The same for the names that the effects repeat.
+/// Up to this many bytes of [`Reader::names_bytes_max`] need no such check, either.
 const NAMES_BYTES_ADMITTED: u64 = 16 << 10;
 
-/// The start of the read of a consumer.
+/// Where a consumer begins to read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum From {
     /// `>`: entries that the group has not delivered yet.
@@ -85,8 +85,8 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// An upper bound of the bytes of the effects on a key besides the deliveries: one may remove the expired
-    /// key, one each sees the consumer, moves the group and adds the deliveries.
+    /// An upper bound of the bytes of the effects on a key besides the deliveries. There are four at most: to
+    /// remove the expired key, to see the consumer, to move the group and to add the deliveries.
     pub(super) fn names_bytes_max(&self, key: &[u8]) -> u64 {
         let (key, group, consumer) = (key.len(), self.group.len(), self.consumer.len());
         EFFECTS_BYTES + (4 * key + 3 * group + 2 * consumer) as u64
@@ -163,8 +163,8 @@ impl Delivered {
     }
 }
 
-/// Delivers new entries to the consumer, preceded by entries that have been pending for too long if CLAIM is
-/// given.
+/// Delivers new entries to the consumer; with CLAIM, preceded by entries that have been pending for at least
+/// its time.
 pub(super) fn deliver_new(
     cx: &mut Context<'_, '_>,
     key: &[u8],

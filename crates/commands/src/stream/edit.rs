@@ -51,9 +51,10 @@ pub(super) fn parse_referred(words: Args<'_>) -> Result<(References, Args<'_>), 
 /// The outcome of removing an entry.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Fate {
-    /// There was no such entry, or the call names it again; with XACKDEL, also: it was not pending.
+    /// There was no such entry, or the call has named it before. With XACKDEL: the entry was not pending, or
+    /// the call has named it before.
     Absent = -1,
-    /// The entry was deleted.
+    /// The entry was deleted. With XACKDEL, also: it had been deleted before.
     Deleted = 1,
     /// A group has not read or not acknowledged the entry, so the entry stays if it is there.
     Kept = 2,
@@ -81,7 +82,7 @@ pub(super) fn write_fates(cx: &mut Context<'_, '_>, fates: &[Fate]) {
     fates.iter().for_each(|&fate| cx.reply.integer(fate as i64));
 }
 
-/// Removes entries as far as references allow.
+/// Removes entries as far as references allow, and returns what became of each.
 pub(super) fn delete_referred(
     cx: &mut Context<'_, '_>,
     key: &[u8],

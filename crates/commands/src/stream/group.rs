@@ -48,7 +48,7 @@ fn wrong_number(args: Args<'_>) -> CommandError {
     ))
 }
 
-/// The position of a group after the last delivered id `text`; `$` stands for the last id of the stream.
+/// The position of a group whose last delivered id is `text`; `$` stands for the last id of the stream.
 fn position_at(
     stream: Option<StreamView<'_>>,
     text: &[u8],
@@ -72,7 +72,7 @@ pub(super) fn create(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Com
     if stream.is_none() && !creates_key {
         return Err(NO_KEY);
     }
-    // An option is repeated.
+    // All options together have three words: with more, one is repeated.
     if args.len() > 8 {
         return Err(wrong_number(args));
     }
@@ -92,7 +92,7 @@ pub(super) fn setid(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Comm
     let Options { entries_read, .. } = Options::parse(args, false)?;
     let stream = stream(cx.unit.get(db, key))?.ok_or(NO_KEY)?;
     named_group(stream, key, group)?;
-    // The option is repeated.
+    // The only option has two words: with more, it is repeated.
     if args.len() > 7 {
         return Err(wrong_number(args));
     }
@@ -134,9 +134,9 @@ const PENDING_WORDS: usize = 3;
 const DELIVERY_BYTES: u64 = 40;
 
 /// `XGROUP RESTORECONSUMER key group consumer seen-ms active-ms [id time-ms count ...]`: for a consumer that
-/// is copied from another server. Makes the consumer or sets its times (an active time of -1 stands for
-/// none), and adds these pending entries, also those whose entries were deleted from the stream. No command
-/// of Redis can make such pending entries. Replies with the number of these entries.
+/// is copied from another server. Makes the consumer or sets its times (a negative active time stands for
+/// none), and makes these ids pending, also those whose entries were deleted from the stream, which no
+/// command of Redis can do. Replies with the number of ids.
 pub(super) fn restoreconsumer(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
     let (db, key, group, consumer) = (cx.db(), args.at(2), args.at(3), args.at(4));
     let pending = args.skip(7);

@@ -1,8 +1,8 @@
 //! XREAD, and the parts that it shares with XREADGROUP.
 //!
-//! The core of each reads from one key the entries after an id. It is tried at once on all keys. If there is
-//! no entry and the client waits, it is tried again after a change that may have filled one of the keys (see
-//! `blocking`).
+//! Both read key by key ([`read_one`], `deliver::deliver_new`). A call reads from all of its keys at once. If
+//! none has an entry and BLOCK is given, the client waits, and is served after a change that fills one of the
+//! keys (see `blocking`).
 
 use std::ops::Range;
 

@@ -40,8 +40,8 @@ impl References {
         stream.groups().all(|(_, group)| id <= group.position().last_id && group.pending(id).is_none())
     }
 
-    /// An upper bound of the bytes that the removal of so many entries adds to a record, with one more effect
-    /// on the key.
+    /// An upper bound of the bytes that the removal of this many entries adds to a record. It has room for
+    /// one more effect on the key, such as setting its head.
     pub(super) fn record_bytes_max(self, stream: StreamView<'_>, key: &[u8], entries: usize) -> u64 {
         let of_group = |(name, group): (&[u8], GroupView<'_>)| match group.pending_len() {
             0 => 0,

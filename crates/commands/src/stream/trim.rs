@@ -128,15 +128,15 @@ impl Trim {
         }
     }
 
-    /// Makes sure that the log has room for a trim of the stream at a key, to which `added_bytes` of a new
-    /// entry may be added before.
+    /// Makes sure that the log has room for a trim of the stream at a key, and for `added_bytes` of an entry
+    /// that is added before the trim (0 without one).
     pub(super) fn require_room(
         &self,
         cx: &Context<'_, '_>,
         key: &[u8],
         added_bytes: u64,
     ) -> Result<(), CommandError> {
-        // Without groups to look at, the effect names one id, however many entries it removes.
+        // With KEEPREF, the effect names one id, however many entries it removes.
         if self.references == References::Kept {
             return Ok(());
         }

@@ -33,7 +33,7 @@ pub(crate) struct AddOptions {
 }
 
 impl AddOptions {
-    /// Reads the flags at the start of `words` and returns the others.
+    /// Reads the flags at the start of `words` and returns the words after them.
     fn read<'a>(&mut self, mut words: Args<'a>) -> Args<'a> {
         while let Some(word) = words.get(0) {
             let flag = match word {

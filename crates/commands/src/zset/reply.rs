@@ -3,7 +3,7 @@
 use keyspace::{Element, ZsetRange};
 use wire::{Protocol, ReplyWriter};
 
-/// Members in order, from either end on.
+/// The members of a range, in ascending or descending order.
 pub(super) struct Directed<'a> {
     pub(super) range: ZsetRange<'a>,
     /// From the highest score down.

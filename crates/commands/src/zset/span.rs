@@ -18,7 +18,7 @@ pub(super) enum By {
     Lex,
 }
 
-/// Two ends.
+/// A span, as its two ends.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Span<'a> {
     /// Both included; negative ranks count from the end.
@@ -92,8 +92,8 @@ pub(super) struct ScoreEnd {
 }
 
 impl ScoreEnd {
-    /// `1.5`, `(1.5`, `-inf`. The parser is as loose as Redis here, and only here: no text at all is 0, a
-    /// zero byte ends the number, and a number that is too large is infinite.
+    /// Parses `1.5`, `(1.5` or `-inf`. In three points this is as loose as Redis: no text at all is 0, a zero
+    /// byte ends the number, and a number that is too large is infinite.
     fn parse(text: &[u8]) -> Option<ScoreEnd> {
         let (is_exclusive, text) = match text {
             [b'(', rest @ ..] => (true, rest),

@@ -14,20 +14,21 @@ redis.call('LSET',k,i,m) end \
 redis.call('LINSERT',k,'BEFORE',m,ARGV[2]) \
 if m~=p then redis.call('LSET',k,i+1,p) end";
 
-/// Sets fields, in pairs with their values, and keeps their deadlines. A server without HSETEX has none.
+/// Sets fields, in pairs with their values, and keeps their deadlines. On a server without HSETEX, such as
+/// Redis before 8.0, HSET removes them.
 pub(super) const HASH_UPDATE: &str = "\
 local r=redis.pcall('HSETEX',KEYS[1],'KEEPTTL','FIELDS',#ARGV/2,unpack(ARGV)) \
 if type(r)=='table' and r.err then redis.call('HSET',KEYS[1],unpack(ARGV)) end";
 
-/// Sets the deadline `ARGV[1]` of the other arguments, which are fields. HSET first removes the deadline that
-/// they have: a replica that is behind may be past it, and HPEXPIREAT then finds no such field. A server
+/// Sets the deadline `ARGV[1]` of the other arguments, which are fields. HSET first removes their old
+/// deadline: on a replica that lags it may have passed, and HPEXPIREAT then finds no such field. A server
 /// without field expiry keeps the fields until they are deleted.
 pub(super) const FIELD_EXPIRE: &str = "\
 for i=2,#ARGV do local v=redis.call('HGET',KEYS[1],ARGV[i]) \
 if v then redis.call('HSET',KEYS[1],ARGV[i],v) end end \
 redis.pcall('HPEXPIREAT',KEYS[1],ARGV[1],'FIELDS',#ARGV-1,unpack(ARGV,2))";
 
-/// Removes the deadlines of fields; HPERSIST may find none of them, as in [`FIELD_EXPIRE`].
+/// Removes the deadlines of fields, with HSET: HPERSIST finds no field whose deadline has passed.
 pub(super) const FIELD_PERSIST: &str = "\
 for i=1,#ARGV do local v=redis.call('HGET',KEYS[1],ARGV[i]) \
 if v then redis.call('HSET',KEYS[1],ARGV[i],v) end end";

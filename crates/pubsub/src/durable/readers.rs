@@ -49,7 +49,7 @@ pub struct ReaderId {
 struct Reader {
     worker: usize,
     flow: Arc<Flow>,
-    /// Total bytes passed to this reader, and sent to earlier readers with the same flow.
+    /// The bytes that were sent to earlier readers with the same flow, and all bytes passed to this reader.
     handed: u64,
     /// The channels of the reader, each with the position after which its subscription begins.
     channels: HashMap<Box<[u8]>, Lsn>,

@@ -75,7 +75,7 @@ pub fn read_file<V: Visitor>(file: impl Read, visitor: &mut V) -> Result<Header,
 
 /// Why reading stops.
 enum Stop<E> {
-    /// The bytes are invalid; the position is added later.
+    /// The bytes are invalid or cannot be read; [`Reading::located`] adds the position.
     Bytes(Error),
     File(FileError),
     Visitor(E),

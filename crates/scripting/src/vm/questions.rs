@@ -6,8 +6,9 @@
 //! The time between two questions is bounded by the memory limit of the machine, not by a constant: one
 //! instruction can copy, compare or convert a string of that size, and one call of Lua's own library a string
 //! or table. While a script works on large values, about one such operation lies between two questions. At
-//! worst there are as many as fit into [`INSTRUCTIONS_PER_QUESTION`] instructions: if the script is quick
-//! and small until a question, and makes and uses large values from then on. It then asks after fewer.
+//! worst there are as many as fit into [`INSTRUCTIONS_PER_QUESTION`] instructions: if the script is quick and
+//! small until a question, and makes and uses large values from then on. After the next question it asks more
+//! often.
 //!
 //! Invariant
 //! - A thread of Lua counts its instructions from zero. So a script asks for each coroutine that it creates:
@@ -87,7 +88,8 @@ pub(super) struct Questions {
 #[derive(Debug)]
 struct Shared {
     pace: Cell<Pace>,
-    /// The time of the host's clock at which a script is stopped with [`Stop::TooLong`].
+    /// The time at which a script is stopped with [`Stop::TooLong`], on the meter's clock, or on the host's
+    /// if the meter has none.
     deadline_us: Cell<Option<u64>>,
 }
 

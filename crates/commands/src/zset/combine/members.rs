@@ -176,8 +176,8 @@ fn difference<'u>(sources: &Sources<'u>) -> Members<'u> {
         });
         return members;
     }
-    // There are few members in the other sources, so each member is searched among them once, and not once
-    // per source.
+    // The other sources have few members compared with the lookups in each of them, so their members are
+    // gathered, and each member of the first source is searched there once.
     let mut excluded: Vec<Element<'_>> = Vec::with_capacity(others_len);
     others.iter().for_each(|other| other.source.for_each(|member, _| excluded.push(member)));
     excluded.sort_unstable_by(|member, other| member[..].cmp(other));
