@@ -360,12 +360,21 @@ def _is_coordinate(redis: Tree, sheaf: Tree) -> bool:
     return redis[1] == places and sheaf[1] == shortest(degrees)
 
 
+# Numbers with fewer digits are always shown with these alone.
+_DIGITS_AT_LEAST = 12
+
+
 def _has_needless_digit(redis: Tree, sheaf: Tree) -> bool:
-    """Whether the peer shows a double with a 17th digit that is not needed, perhaps behind zeros."""
+    """Whether the peer shows a double with 17 digits although fewer suffice. That happens to numbers of many digits."""
     if not _is_double(redis) or not _is_double(sheaf):
         return False
-    is_one_longer = len(redis[1]) == len(sheaf[1]) + 1 or redis[1][:-1].rstrip(b"0") == sheaf[1]
-    return is_one_longer and sheaf[1] == shortest(float(redis[1]))
+    is_long = len(_digits(redis[1])) == 17 and len(_digits(sheaf[1])) >= _DIGITS_AT_LEAST
+    return is_long and sheaf[1] == shortest(float(redis[1]))
+
+
+def _digits(number: bytes) -> bytes:
+    """The digits of a number from the first one that is not zero, without an exponent."""
+    return re.sub(rb"e.*|\D", b"", number).lstrip(b"0")
 
 
 def _is_same_number(redis: Tree, sheaf: Tree) -> bool:
