@@ -49,9 +49,25 @@ def test_a_leader_whose_disk_does_not_answer_loses_the_lead(new_server, volume):
             writer.send(encode("SET", "unknown", "outcome"))
             elected = wait_leader(others)
             assert call(elected, "SET", "key", "value") == b"OK"
-        leader.wait_for_log("the disk here answers again")
         wait_until("it to follow", lambda: is_following(leader))
         wait_same(elected, leader)
         assert call(elected, "GET", "key") == b"value"
+    finally:
+        leader.close()
+
+
+def test_a_leader_that_nobody_can_replace_leads_on_after_a_stall(new_server, volume):
+    leader = member(new_server, directory=volume.root / "data").start()
+    wait_leader([leader])
+    try:
+        with leader.connect() as writer:
+            for number in range(2):
+                with volume.stalled():
+                    writer.send(encode("SET", "key", number))
+                    wait_until(
+                        "it to be silent", lambda number=number: leader.log().count("the disk here does not answer") == number + 1
+                    )
+                assert writer.read() == b"OK"
+                assert [call(leader, "SET", f"key:{more}", more) for more in range(5)] == [b"OK"] * 5
     finally:
         leader.close()

@@ -282,8 +282,10 @@ impl Votes {
         Some(outcome)
     }
 
-    /// Notes that these batches, the next ones of the log here, are durable.
+    /// Notes that these batches, the next ones of the log here, are durable. So the disk here answers, and a
+    /// leader that was silent for its sake takes part again: none of the batches may be missed.
     pub fn durable(&self, batches: &[Batch]) {
+        self.has_stalled.store(false, SeqCst);
         self.input(|member, now_us| {
             let mut timed = self.timed.lock();
             if member.leads() {

@@ -17,13 +17,13 @@ impl Group {
     /// Tells the votes whether the disk here answers.
     pub(super) fn note_stall(&self, votes: &Votes) {
         let has_stalled = self.log.get().map_or(0, Log::flight_us) > SILENT_AFTER_US;
-        match (votes.note_stall(has_stalled), has_stalled) {
-            (false, true) => tracing::warn!(
+        if has_stalled && !votes.note_stall(true) {
+            tracing::warn!(
                 target: "group",
                 "the disk here does not answer: if this member leads, it is silent until the disk does, and another one is elected"
-            ),
-            (true, false) => tracing::info!(target: "group", "the disk here answers again"),
-            _ => {}
+            );
+        } else if !has_stalled {
+            votes.note_stall(false);
         }
     }
 }
