@@ -35,7 +35,7 @@ pub(crate) fn run_id(member: &MemberView) -> String {
     format!("{:0<40}", member.id)
 }
 
-/// Fields of an instance.
+/// Writes the map of a master, a replica or a sentinel, and counts its fields.
 struct Fields<'r, 'o> {
     reply: &'r mut ReplyWriter<'o>,
     map: Deferred,
