@@ -27,7 +27,7 @@ pub const ADDRESSES_MAX: usize = 4096;
 /// for all others together.
 const USERS_MAX: usize = 4;
 
-/// The number of first bytes of a user's name by which it is told from others.
+/// The maximum bytes of a user's name that are compared: users with the same first bytes share a count.
 const NAME_BYTES_MAX: usize = 64;
 
 /// How long after its last failure an address counts as one that has never failed.

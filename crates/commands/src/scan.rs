@@ -1,4 +1,5 @@
-//! Cursors and options of SCAN, HSCAN, SSCAN and ZSCAN: parsing and filtering. The walks are in the families.
+//! Cursors and options of SCAN, HSCAN, SSCAN and ZSCAN: parsing and filtering. The walks over the data are in
+//! the modules of these commands.
 
 use engine::CommandError;
 use keyspace::ValueType;

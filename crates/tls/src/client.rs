@@ -72,7 +72,7 @@ pub struct Connector {
 }
 
 impl Connector {
-    /// Reads the files, for the sessions to be begun.
+    /// Reads the files. All sessions of the connector use them.
     ///
     /// # Errors
     /// Those of [`ClientFiles::read`], and a key that is not that of the certificate.

@@ -79,7 +79,7 @@ impl<'r, 'o> Fields<'r, 'o> {
         self.count += 1;
     }
 
-    /// The role of a master or a replica.
+    /// Writes the role, which a master and a replica have.
     fn put_role(&mut self, role: &str, member: &MemberView) {
         self.put("info-refresh", silent_ms(member));
         self.put("role-reported", role);
