@@ -51,7 +51,7 @@ impl Reason {
 pub enum Context {
     /// A command outside of transactions and scripts.
     TopLevel,
-    /// Between MULTI and EXEC.
+    /// A command in a transaction, when it is queued or when EXEC runs it.
     Multi,
     /// In a script.
     Lua,

@@ -16,7 +16,8 @@ const NEVER_MS: u64 = i32::MAX as u64;
 /// The default `failover-timeout` of Redis, in milliseconds.
 const FAILOVER_TIMEOUT_MS: u64 = 180_000;
 
-/// How long the server that is asked has heard nothing from `member`, in milliseconds.
+/// For how many milliseconds `member` has been silent, as far as the server that is asked can tell: see
+/// [`MemberView::heard_ms`].
 fn silent_ms(member: &MemberView) -> u64 {
     match member.heard_ms {
         _ if member.is_self => 0,
