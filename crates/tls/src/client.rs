@@ -75,7 +75,7 @@ impl Connector {
     /// Reads the files. All sessions of the connector use them.
     ///
     /// # Errors
-    /// Those of [`ClientFiles::read`], and a key that is not that of the certificate.
+    /// Those of [`ClientFiles::read`]; also if the files do not fit together.
     pub fn new(files: &ClientFiles) -> Result<Connector, LoadError> {
         let refused = |error: rustls::Error| LoadError::Refused(error.to_string());
         let builder = ClientConfig::builder_with_provider(provider())

@@ -10,7 +10,8 @@ const MIB: u64 = 1 << 20;
 const DATA_BYTES_MIN: u64 = 5 * MIB;
 /// A smaller difference between two sizes of memory is not reported.
 const WASTE_BYTES_MIN: u64 = 10 * MIB;
-/// The same while there is hardly any data: the process itself can make such a difference.
+/// Takes the place of [`WASTE_BYTES_MIN`] while there is hardly any data: the process itself can make such a
+/// difference.
 const EMPTY_WASTE_BYTES_MIN: u64 = 100 * MIB;
 /// This much memory per client, or more, suggests that some clients send large commands or do not read their
 /// replies.
