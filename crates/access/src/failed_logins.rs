@@ -23,8 +23,8 @@ use std::{
 /// The maximum number of addresses.
 pub const ADDRESSES_MAX: usize = 4096;
 
-/// The maximum number of counts for each address: one for each of the first users that fail, and the last one
-/// for all others together.
+/// The maximum number of counts for each address: one for each of the first users that fail, and one for
+/// all others together.
 const USERS_MAX: usize = 4;
 
 /// The maximum bytes of a user's name that are compared: users with the same first bytes share a count.
@@ -68,8 +68,8 @@ impl Pace {
 
 #[derive(Debug, Default)]
 struct Entry {
-    /// The count of each user; of [`USERS_MAX`] counts, the last one is that of all other users.
-    failures: Vec<(Box<[u8]>, u32)>,
+    /// The count of each user; the count without a name is that of all other users.
+    failures: Vec<(Option<Box<[u8]>>, u32)>,
     failed_ms: u64,
     next_ms: u64,
     logged_ms: Option<u64>,
@@ -82,14 +82,12 @@ impl Entry {
 
     fn count(&mut self, user: &[u8]) {
         let name = name_of(user);
-        let known = self.failures.iter().position(|(known, _)| **known == *name);
-        match known.or_else(|| (self.failures.len() == USERS_MAX).then_some(USERS_MAX - 1)) {
+        let count_of = |wanted: Option<&[u8]>| self.failures.iter().position(|(it, _)| it.as_deref() == wanted);
+        match count_of(Some(name)).or_else(|| count_of(None)) {
             Some(at) => self.failures[at].1 = self.failures[at].1.saturating_add(1),
-            None => self.failures.push((name.into(), 1)),
-        }
-        if self.failures.len() == USERS_MAX {
-            // The last count has no name, so that no user's success removes it.
-            self.failures[USERS_MAX - 1].0 = Box::default();
+            // No user's success removes the count of all others.
+            None if self.failures.len() == USERS_MAX - 1 => self.failures.push((None, 1)),
+            None => self.failures.push((Some(name.into()), 1)),
         }
     }
 }
@@ -188,7 +186,7 @@ impl FailedLogins {
     pub fn succeeded(&mut self, address: IpAddr, user: &[u8]) {
         let network = network_of(address);
         let Some(entry) = self.entries.get_mut(&network) else { return };
-        entry.failures.retain(|(known, _)| known.is_empty() || **known != *name_of(user));
+        entry.failures.retain(|(known, _)| known.as_deref() != Some(name_of(user)));
         if entry.failures.is_empty() {
             self.entries.remove(&network);
         }
@@ -275,6 +273,16 @@ mod tests {
         }
         (1..=100).for_each(|user| logins.succeeded(address(FAR), &[user]));
         assert!(logins.attempt(address(FAR), 0).is_err(), "names beyond the first few are not told apart");
+    }
+
+    #[test]
+    fn after_a_success_the_other_users_still_share_one_count() {
+        let mut entry = Entry::default();
+        [b"a", b"b", b"c", b"d"].iter().for_each(|user| entry.count(*user));
+        entry.failures.retain(|(user, _)| user.as_deref() != Some(b"b"));
+        [b"d", b"e", b"a"].iter().for_each(|user| entry.count(*user));
+        let named = |name: &[u8], count| (Some(name.into()), count);
+        assert_eq!(entry.failures, [named(b"a", 2), named(b"c", 1), (None, 3)]);
     }
 
     #[test]

@@ -60,11 +60,13 @@ impl Named<'_> {
         })
     }
 
-    /// Adds the certificates of the file to those of authorities.
+    /// Adds the certificates of the file to those of authorities: all of them, or after an error none.
     pub(crate) fn add_authorities(&self, authorities: &mut RootCertStore) -> Result<(), LoadError> {
+        let mut added = RootCertStore::empty();
         for certificate in self.certificates()? {
-            authorities.add(certificate).map_err(|error| self.unusable(error.to_string()))?;
+            added.add(certificate).map_err(|error| self.unusable(error.to_string()))?;
         }
+        authorities.extend(added.roots);
         Ok(())
     }
 
@@ -124,4 +126,25 @@ fn stamp_of(path: &Path) -> Option<FileStamp> {
     use std::os::unix::fs::MetadataExt;
     let found = fs::metadata(path).ok()?;
     Some(FileStamp { modified: found.modified().ok(), bytes: found.len(), inode: found.ino() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Authority, Directory};
+
+    #[test]
+    fn a_file_with_one_broken_certificate_adds_none() {
+        let directory = Directory::new("broken-authority");
+        let whole = Authority::new().file(&directory);
+        let broken = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
+        let path = directory.path("broken.crt");
+        fs::write(&path, fs::read_to_string(&whole).unwrap() + broken).unwrap();
+        let mut authorities = RootCertStore::empty();
+        Named { name: "tls-ca-cert-file", path: &path }.add_authorities(&mut authorities).unwrap_err();
+        assert!(authorities.is_empty());
+        let within = Named { name: "tls-ca-cert-dir", path: whole.parent().unwrap() };
+        within.add_directory(&mut authorities).unwrap();
+        assert_eq!(authorities.len(), 1, "that of the other file");
+    }
 }

@@ -67,3 +67,18 @@ fn another_client_can_be_reached_through_the_list() {
     let expected = ["+a", ":1", "+b"].map(str::to_string).to_vec();
     assert_eq!(server.host.take_pushed(second), (expected, Lsn::new(3)));
 }
+
+#[test]
+fn an_import_source_dumps_what_it_sees() {
+    let mut server = TestServer::new();
+    server.check(&[
+        ("hset h gone 1 stays 2", ":2"),
+        ("hpexpire h 10 fields 1 gone", "[:1]"),
+        ("client import-source on", "+OK"),
+        ("after 20", ""),
+        ("hget h gone", "\"1\""),
+    ]);
+    let dumped = server.run("dump h");
+    server.check(&[("client import-source off", "+OK"), ("hget h gone", "nil")]);
+    assert_ne!(server.run("dump h"), dumped, "the field has expired for others");
+}

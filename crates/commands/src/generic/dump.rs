@@ -13,12 +13,12 @@ use wire::{Args, number::parse_i64};
 
 /// `DUMP key`
 pub(super) fn dump(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
-    let (db, now_ms) = (cx.db(), cx.now_ms());
+    let (db, as_of_ms) = (cx.db(), cx.as_of_ms());
     match cx.unit.read(db, args.at(1)) {
         None => cx.reply.null(),
         // A hash whose fields have all expired is about to be removed.
-        Some(entry) if all_expired(entry.view(), now_ms) => cx.reply.null(),
-        Some(entry) => cx.reply.bulk(&rdb::dump(encoded(entry.view(), now_ms))),
+        Some(entry) if all_expired(entry.view(), as_of_ms) => cx.reply.null(),
+        Some(entry) => cx.reply.bulk(&rdb::dump(encoded(entry.view(), as_of_ms))),
     }
     Ok(())
 }

@@ -215,9 +215,8 @@ fn reply_deadlines(
     for name in names.iter() {
         let outcome = match live(cx, args.at(1), name)? {
             None => NO_FIELD,
-            // The cast is lossless up to `DEADLINE_MS_MAX`. Only RESTORE can set a later deadline, one beyond
-            // i64::MAX included.
-            Some(field) => field.expire_at_ms.map_or(NEVER, |ms| show(ms) as i64),
+            // A restored or imported deadline may lie beyond i64::MAX.
+            Some(field) => field.expire_at_ms.map_or(NEVER, |ms| i64::try_from(show(ms)).unwrap_or(i64::MAX)),
         };
         cx.reply.integer(outcome);
     }

@@ -116,7 +116,8 @@ impl<'k, S: EffectSink> Transcript<'k, S> {
             return Err(format!("its function {name} is in another library"));
         }
         let joined = others.iter().chain([&library]).cloned().collect();
-        require_few_libraries(&joined)?;
+        // A reason is no reply: it has no error code.
+        require_few_libraries(&joined).map_err(|text| text.trim_start_matches("ERR ").to_owned())?;
         library.with_effect(|effect| self.sink.put(effect));
         self.libraries = Arc::new(joined);
         Ok(())
