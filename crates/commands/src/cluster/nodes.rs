@@ -57,7 +57,7 @@ impl Nodes {
     }
 
     fn of_group(group: &GroupView, role: &RoleView) -> Nodes {
-        // A cluster shows a failed master until another one is elected.
+        // Redis Cluster, too, shows a failed master until another one is elected.
         let before = match role {
             RoleView::Replica { leader, .. } if group.leader.is_none() => Some(leader),
             _ => None,

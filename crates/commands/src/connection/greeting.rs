@@ -130,8 +130,8 @@ pub(super) fn auth(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Comma
 /// a user, except `default`, accepts only a client whose certificate names it. Refusing an unknown user takes
 /// as long as refusing a known one, unless that one has a password that takes long to check. After failures,
 /// the clients of an address wait before the next password is looked at. A client also waits while its
-/// password is checked on another thread. One that cannot wait, in a transaction, is refused: EXEC waits for
-/// the checks before it begins ([`check_queued_passwords`]).
+/// password is checked on another thread. In a transaction it cannot wait, and is refused instead; for that
+/// reason EXEC waits for the checks before it begins ([`check_queued_passwords`]).
 fn authenticate(
     cx: &mut Context<'_, '_>,
     command: &[u8],
