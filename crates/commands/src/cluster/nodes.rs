@@ -50,7 +50,7 @@ impl Nodes {
         }
     }
 
-    /// The leader; if the group has none now, the last one that this server has followed. `None` if it knows
+    /// The leader; if the group has none now, the last one that this server knows. `None` if it knows
     /// neither, or if a witness leads, which is not shown.
     pub(super) fn leader(&self) -> Option<&Node> {
         self.all.iter().find(|node| node.leads)

@@ -38,7 +38,8 @@ const DEADLINE_MS_MAX: u64 = (1 << 46) - 1;
 /// count.
 ///
 /// # Errors
-/// `no_number` if the count is not a positive number; `wrong_number` if it differs from the number of fields.
+/// [`NO_FIELDS`] if the first word is not FIELDS; `no_number` if the count is not a positive number, or too
+/// large; `wrong_number` if it differs from the number of fields that follow.
 fn parse_fields<'a>(
     words: Args<'a>,
     per_field: usize,
