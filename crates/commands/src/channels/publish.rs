@@ -49,9 +49,9 @@ fn log(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<usize, CommandError> 
     Ok(cx.channels().hub().subscribers(Kind::Log, args.at(1)))
 }
 
-/// Sends a message to the present subscribers and returns their number. It is delivered at once, or as a
-/// notice of its unit: in a transaction or script, and once the client has published in one of these or to a
-/// durable channel.
+/// Sends a message to the present subscribers. Returns how many subscriptions match it. The message is
+/// delivered at once, or as a notice of its unit: in a transaction or script, and once the client has
+/// published in one of these or to a durable channel.
 fn send(cx: &mut Context<'_, '_>, kind: Kind, args: Args<'_>, is_logged: bool) -> usize {
     let (channel, payload) = (args.at(1), args.at(2));
     cx.session.publishes_in_turn |= cx.in_transaction;
