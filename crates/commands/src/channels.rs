@@ -1,4 +1,4 @@
-//! Channels: messages for the present subscribers.
+//! Channels: messages for the present subscribers, and for the readers of durable channels.
 //!
 //! What it is: the commands. What it is not: the register of subscribers, nor delivery (see [`pubsub`]).
 //!

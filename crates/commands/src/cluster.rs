@@ -2,7 +2,7 @@
 //! clients that speak only that.
 //!
 //! ```text
-//! the leader holds all 16384 slots;  the others are its replicas;  MOVED sends clients to it (engine)
+//! the leader holds all 16384 slots;  the others are its replicas and send clients to it (MOVED, in engine)
 //! ```
 //!
 //! The replies are in the format of Redis 7; [`mod@nodes`] finds the nodes. There is no gossip, and no slot
@@ -84,8 +84,8 @@ pub(super) fn list(cx: &mut Context<'_, '_>, _args: Args<'_>) -> Result<(), Comm
     Ok(())
 }
 
-/// `CLUSTER SLOTS`: empty if no leader is known, not even one from before. The leader is shown also if it is
-/// down; other members that are down or still learn are left out.
+/// `CLUSTER SLOTS`: empty if [`Nodes::leader`] finds no leader. The leader is shown also if it is down; other
+/// nodes that are down or still learn are left out.
 pub(super) fn slots(cx: &mut Context<'_, '_>, _args: Args<'_>) -> Result<(), CommandError> {
     let nodes = nodes(cx)?;
     let Some(leader) = nodes.leader() else {

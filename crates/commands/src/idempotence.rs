@@ -15,8 +15,7 @@
 //! - Two commands under one key that are sent at the same time run one after the other, because both lock the
 //!   slot of the key.
 //! - A command that fails and has changed nothing is not kept: sent again, it runs again.
-//! - A reply that is kept can be sent again: its length and its form are checked before the key holds it, not
-//!   afterwards.
+//! - A reply that is kept can be sent again: its length and its form are checked before it is stored.
 //! - The value of the key is a string like others (see `stored`): it expires, is evicted, can be deleted;
 //!   snapshots and replicas have it.
 //!
@@ -170,9 +169,10 @@ fn has_room(record_bytes: usize, key: &[u8], reply: &[u8]) -> bool {
 /// The maximum length of a number in a reply, in bytes.
 const NUMBER_BYTES_MAX: usize = 24;
 
-/// Whether a reply can be too long to be kept: it can be about as long as the data that the command reads, or
-/// there are very many arguments. The other commands that IDEMP runs reply with a status or with numbers, at
-/// most one for each argument, so nothing is copied to undo them.
+/// Whether the reply of a command can be too long to be kept: it can be about as long as the data that the
+/// command reads, or there are very many arguments. A command for which this is `false` replies with a
+/// status, an id, or numbers, at most one for each argument, so IDEMP need not prepare to undo it for its
+/// reply.
 fn replies_at_length(row: &Row, call: Args<'_>) -> bool {
     if call.len() >= REPLY_BYTES_MAX / NUMBER_BYTES_MAX {
         return true;

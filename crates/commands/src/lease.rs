@@ -1,5 +1,5 @@
-//! LEASE and UNLEASE: a key that belongs to an owner for a time, at most until the connection that requested
-//! it closes.
+//! LEASE and UNLEASE: a leased key belongs to its owner until the owner gives it back, its deadline passes,
+//! or the connection that leased it last closes.
 //!
 //! What it is: the commands. The leases of a connection, and their end when it closes, are in
 //! `engine::leases`.

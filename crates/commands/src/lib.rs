@@ -1,5 +1,5 @@
-//! The commands of Redis and of Sheaf: each family is a module, with one table row and one handler per
-//! command.
+//! The commands of Redis and of Sheaf: each family is a module, with the handlers of its commands and one row
+//! of the table per command.
 //!
 //! ```text
 //! args -> row (TABLE) -> the engine checks and locks -> handler: validate, apply effects, write the reply
@@ -11,7 +11,7 @@
 //! it is given. The crate owns no socket, thread, clock or file.
 //!
 //! Invariants
-//! - A handler that returns an error has changed nothing.
+//! - A handler that returns an error has changed no data.
 //! - The keyspace changes through [`engine::Unit::apply`] only.
 
 #![forbid(unsafe_code)]
@@ -70,8 +70,8 @@ pub use sentinel::{SentinelEvent, SentinelEvents};
 /// Arguments that are passed on to an effect; up to 16 need no allocation.
 type Slices<'a> = SmallVec<[&'a [u8]; 16]>;
 
-/// Gathers arguments for an effect in the caller's `slices`: moving an array of this size costs as much as
-/// using it.
+/// Gathers arguments for an effect. The caller provides `slices`, because to return an array of this size,
+/// and so to move it, would cost as much as to use it.
 #[inline]
 fn gather<'s, 'a>(args: Args<'a>, slices: &'s mut Slices<'a>) -> Items<'s> {
     // Pushing them one by one would take longer: each push waits for the length that the previous one has
@@ -80,11 +80,12 @@ fn gather<'s, 'a>(args: Args<'a>, slices: &'s mut Slices<'a>) -> Items<'s> {
     Items::Slices(slices)
 }
 
-/// The maximum bytes in a record of one effect that consists of these arguments: a key, and names or values.
+/// An upper bound of the bytes that one effect takes in a record if it consists of these arguments: a key,
+/// and names or values.
 fn effect_bytes_max(args: Args<'_>) -> u64 {
     /// The opcode, the database, a deadline.
     const HEADER_BYTES: usize = 16;
-    /// The length of an element.
+    /// The encoded length of an element, at most.
     const LENGTH_BYTES: usize = 5;
     (HEADER_BYTES + args.size_bytes() + (args.len() + 1) * LENGTH_BYTES) as u64
 }
@@ -139,8 +140,8 @@ pub fn resolve(name: &[u8]) -> Option<&'static Row> {
     table().resolve(name)
 }
 
-/// Whether the argument at this index is a secret of the call that begins at `start`, within the arguments of
-/// another command.
+/// Whether `args[index]` is a secret of an inner call: `args` are those of a command that runs another one,
+/// whose name is `args[start]`.
 fn is_secret_of_call(args: Args<'_>, start: usize, index: usize) -> bool {
     let Some(inner) = index.checked_sub(start).filter(|_| index < args.len()) else { return false };
     let call = args.skip(start);

@@ -41,7 +41,7 @@ pub(super) fn deluser(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Co
     known.dedup();
     put_users(cx, known.iter().map(|name| (*name, None)))?;
     if known.contains(&cx.session.login.name()) {
-        // The reply still leaves.
+        // The connection closes once the reply is sent.
         cx.session.closing = true;
         cx.session.client.set_closing();
     }
@@ -61,7 +61,7 @@ pub(super) fn put_users<'u>(
     Ok(())
 }
 
-/// Changes of users that are within the limits: for each user the name of its setting, and its record, or
+/// Changes of users, checked against the limits: for each user the name of its setting, and its record, or
 /// `None` to remove the user.
 #[derive(Debug, Default)]
 #[must_use]

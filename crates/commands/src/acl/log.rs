@@ -5,7 +5,7 @@ use wire::{Args, number::parse_i64};
 
 use super::show::too_many;
 
-/// The number of entries that ACL LOG shows if the call gives none.
+/// The number of entries that ACL LOG shows if the call has no count.
 const ENTRIES_SHOWN: usize = 10;
 
 /// `ACL LOG [count | RESET]`

@@ -70,7 +70,7 @@ pub(super) fn getuser(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Co
     };
     let description = user.describe();
     let reply = &mut cx.reply;
-    // Clients of Redis know the first six.
+    // Redis has the first six fields; `roles` is shown only if the user has roles.
     reply.map(6 + usize::from(!description.roles.is_empty()));
     reply.bulk(b"flags");
     reply.set(description.flags.len());

@@ -32,7 +32,7 @@ fn check_as(server: &mut TestServer, session: &mut Session, table: &[(&str, &str
     swap(&mut server.session, session);
 }
 
-/// 320 users of 50 KB are 16 MB; a copy of one more would exceed 16 MiB.
+/// About 335 users of 50 KB fit into 16 MiB. At the limit, a user can be replaced, but none can be added.
 #[test]
 fn a_replaced_user_does_not_count_against_the_limit() {
     let (mut server, rule) = (TestServer::new(), [b"~".as_slice(), &[b'k'; 50_000]].concat());

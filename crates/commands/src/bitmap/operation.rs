@@ -12,13 +12,13 @@ enum Operation {
     Or,
     Xor,
     Not,
-    /// Bits of the first that no other has.
+    /// Bits of the first source that no other source has.
     Diff,
-    /// Bits that others have and the first has not.
+    /// Bits that any other source has and the first has not.
     Diff1,
-    /// Bits of the first that any other has.
+    /// Bits of the first source that any other source has.
     AndOr,
-    /// Bits that one has and no other.
+    /// Bits that exactly one source has.
     One,
 }
 
@@ -81,8 +81,8 @@ impl Operation {
     }
 
     /// Combines the result so far with a source that is not longer; the missing bytes of the source count as
-    /// zeros. For DIFF1 and ANDOR none may be missing. The function is written so that it compiles to
-    /// operations on whole words.
+    /// zeros. For DIFF1 and ANDOR none may be missing; for NOT the source must be empty. The function is
+    /// written so that it compiles to operations on whole words.
     fn fold(self, result: &mut [u8], source: &[u8]) {
         let (head, tail) = result.split_at_mut(source.len());
         let pairs = head.iter_mut().zip(source);

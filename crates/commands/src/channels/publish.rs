@@ -5,9 +5,10 @@ use pubsub::Kind;
 use wire::Args;
 
 /// The maximum number of messages to durable channels in one unit. Each message gets a position of its own:
-/// the n-th is n bytes after the start of the record, or of its last part if the record is split. A whole
-/// record has more bytes than messages. The last part of a split record is always full (see
-/// [`storage::Appender::reserve`]), and a full part has more bytes than a unit may have messages.
+/// the n-th is n bytes after the start of the record, or of its last part if the record is split. So that no
+/// position lies beyond that record or part, it must have more bytes than messages. A whole record always
+/// has. The last part of a split record is full, because the first one has the remainder, and a full part
+/// has more bytes than this limit.
 const MESSAGES_PER_UNIT_MAX: usize = 16 << 10;
 
 /// `PUBLISH channel message`
@@ -48,9 +49,9 @@ fn log(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<usize, CommandError> 
     Ok(cx.channels().hub().subscribers(Kind::Log, args.at(1)))
 }
 
-/// Sends a message to the present subscribers and returns their number. It is delivered at once, or as a
-/// notice of its unit: in a transaction or script, and once the client has published in one of these or to a
-/// durable channel.
+/// Sends a message to the present subscribers. Returns how many subscriptions match it. The message is
+/// delivered at once, or as a notice of its unit: in a transaction or script, and once the client has
+/// published in one of these or to a durable channel.
 fn send(cx: &mut Context<'_, '_>, kind: Kind, args: Args<'_>, is_logged: bool) -> usize {
     let (channel, payload) = (args.at(1), args.at(2));
     cx.session.publishes_in_turn |= cx.in_transaction;

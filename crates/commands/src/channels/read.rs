@@ -1,8 +1,8 @@
 //! XSUBSCRIBE and XUNSUBSCRIBE: durable channels from the log.
 //!
-//! What it is: the requests to the thread that reads the log, and the changes and replies that follow from
-//! its answers.
-//! What it is not: the reading; see [`pubsub::durable`].
+//! What it is: the requests to the thread that reads the log.
+//! What it is not: the reading (see [`pubsub::durable`]), nor the changes and replies that follow from the
+//! thread's answers (see [`engine::channel_reader`]).
 //!
 //! Invariants
 //! - The client waits for the answer as if it were blocked: messages that reach it before the answer belong
@@ -76,7 +76,8 @@ pub(super) fn xunsubscribe(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(
     Ok(())
 }
 
-/// The reader of this session. If there is none, it is created, with a generation that no earlier one had.
+/// The reader of this session. If there is none, it is created, with a generation that no earlier reader of
+/// the session had.
 fn reader<'s>(cx: &'s mut Context<'_, '_>) -> &'s ChannelReader {
     let session = &mut *cx.session;
     if session.reader.is_none() {

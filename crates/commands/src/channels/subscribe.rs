@@ -50,7 +50,8 @@ fn begin(cx: &mut Context<'_, '_>, args: Args<'_>, kind: Kind, verb: &str) {
         confirm(cx, id, kind, verb, Some(name));
     }
     note_subscriptions_of(cx, id);
-    // The first listener may make events worth noting, from the next command on.
+    // Events are noted only while somebody listens. This client may be the first, so the classes are set
+    // again, for the next commands of this round.
     let classes = cx.host.config.event_classes();
     cx.unit.want_events(classes);
 }

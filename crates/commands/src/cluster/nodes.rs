@@ -22,7 +22,8 @@ pub(super) struct Node {
     pub(super) is_down: bool,
     /// It is a learner, which may still copy the data.
     pub(super) learns: bool,
-    /// The end of its log, as far as this server knows it; 0 if it does not.
+    /// The end of its durable log; of what it has applied if it is this server, a replica without a group. 0
+    /// if this server does not know.
     pub(super) offset: u64,
 }
 
@@ -49,13 +50,14 @@ impl Nodes {
         }
     }
 
-    /// The leader; if there is none now, the one before, unless this server does not know that either.
+    /// The leader; if the group has none now, the last one that this server knows. `None` if it knows
+    /// neither, or if a witness leads, which is not shown.
     pub(super) fn leader(&self) -> Option<&Node> {
         self.all.iter().find(|node| node.leads)
     }
 
     fn of_group(group: &GroupView, role: &RoleView) -> Nodes {
-        // A cluster shows a failed master until another one is elected.
+        // Redis Cluster, too, shows a failed master until another one is elected.
         let before = match role {
             RoleView::Replica { leader, .. } if group.leader.is_none() => Some(leader),
             _ => None,

@@ -7,7 +7,7 @@ use super::{ALWAYS, ROW, SESSION, attributes, list, tracking};
 use crate::help::help;
 
 /// For administrators, at any time, but not in scripts; while the server loads, only for clients that have
-/// given a password.
+/// logged in.
 const ADMIN: Flags = SESSION.or(Flags::ADMIN).or(Flags::GUARDED);
 
 pub(super) const ROWS: [Row; 22] = [

@@ -130,8 +130,8 @@ pub(super) fn auth(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Comma
 /// a user, except `default`, accepts only a client whose certificate names it. Refusing an unknown user takes
 /// as long as refusing a known one, unless that one has a password that takes long to check. After failures,
 /// the clients of an address wait before the next password is looked at. A client also waits while its
-/// password is checked on another thread. One that cannot wait, in a transaction, is refused: EXEC waits for
-/// the checks before it begins ([`check_queued_passwords`]).
+/// password is checked on another thread. In a transaction it cannot wait, and is refused instead; for that
+/// reason EXEC waits for the checks before it begins ([`check_queued_passwords`]).
 fn authenticate(
     cx: &mut Context<'_, '_>,
     command: &[u8],
@@ -153,7 +153,8 @@ fn authenticate(
     let users = cx.host.users.current();
     let known = users.get(user);
     if !known.is_some_and(|principal| principal.may_be_server) {
-        // A server does not wait: the newest change of its user may be committed only once it has logged in.
+        // The reply waits until the user's newest record is committed. Not so for a server, whose
+        // acknowledgement may be needed for that: it sends acknowledgements only once it has logged in.
         cx.unit.note_seen(known.map_or(users.lsn, |principal| principal.lsn));
     }
     let nobody = User::initial(false);
@@ -219,8 +220,9 @@ fn authenticate_while_loading(
     }
 }
 
-/// Makes EXEC wait until the passwords of its logins are checked, unless the address has to wait because of
-/// failures: then they are refused anyway.
+/// Makes EXEC wait until the passwords of its logins are checked. It does not wait while the data are loaded,
+/// when no login needs another thread, nor while the client's address has to wait because of failures: its
+/// logins are refused then.
 ///
 /// # Errors
 /// EXEC has to wait, and then runs again.
@@ -255,8 +257,8 @@ fn are_passwords_known(cx: &mut Context<'_, '_>, transaction: &Transaction) -> b
     })
 }
 
-/// Whether the user has this password. `None` if that is being found out on another thread, because it takes
-/// long.
+/// Whether the user has this password. `None`: the check takes long and needs another thread, so the caller
+/// must ask again. Also `Some(false)` if this login has waited for [`CHECKS_PER_LOGIN_MAX`] checks.
 fn accepts(cx: &mut Context<'_, '_>, user: &User, password: &[u8]) -> Option<bool> {
     if let Some(accepts) = user.accepts_at_once(password) {
         return Some(accepts);
@@ -271,7 +273,7 @@ fn accepts(cx: &mut Context<'_, '_>, user: &User, password: &[u8]) -> Option<boo
             if cx.in_transaction {
                 return None;
             }
-            // The check goes on, for the next login.
+            // If this login has waited enough, it is refused; the check still runs, for a next login.
             let has_waited_enough = cx.session.checks_begun == CHECKS_PER_LOGIN_MAX;
             cx.session.checks_begun += u8::from(!has_waited_enough);
             has_waited_enough.then_some(false)

@@ -79,8 +79,8 @@ fn kill_matching(cx: &mut Context<'_, '_>, filter: &ClientFilter<'_>) -> usize {
     disconnected + matching.len()
 }
 
-/// Parses the filters of CLIENT LIST, or of CLIENT KILL, which spares the client itself by default
-/// (`except`).
+/// Parses the filters of CLIENT LIST (`except` is `None`), or of CLIENT KILL: it spares the client `except`,
+/// which has sent it, unless `SKIPME no` follows.
 fn parse_filter<'a>(
     args: Args<'a>,
     except: Option<u64>,

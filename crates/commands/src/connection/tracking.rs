@@ -82,8 +82,8 @@ impl Options {
         })
     }
 
-    /// Adds the prefixes of this call to those of the client, `present`. A client that gives no prefix gets
-    /// the empty one, which may overlap others.
+    /// Adds the prefixes of this call to those of the client, `present`. A call without a prefix adds the
+    /// empty one, which is then not checked for overlaps.
     fn all_prefixes(self, present: &[Box<[u8]>]) -> Result<Vec<Box<[u8]>>, CommandError> {
         if self.prefixes.is_empty() {
             let every = Box::default();

@@ -28,7 +28,7 @@ fn moves_as_it_is(cx: &Context<'_, '_>, db: DbId, key: &[u8], to_key: &[u8]) -> 
         && cx.keyspace.may_move(slot_of(key), slot_of(to_key))
 }
 
-/// A copied value with its expiry.
+/// A copied value with its deadline.
 struct Copied {
     value: ValueBuf,
     expire_at_ms: Option<u64>,

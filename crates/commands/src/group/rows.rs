@@ -8,10 +8,11 @@ use crate::help::{help, no_subcommand};
 /// For administrators, but not in scripts. Allowed at any time, because a member that still loads its data
 /// takes part in its group.
 const ADMIN: Flags = Flags::ADMIN.or(Flags::NOSCRIPT).or(Flags::STALE).or(Flags::LOADING);
-/// As [`ADMIN`], for changes that a person asks for: the client waits for the group's answer. While the
-/// server loads, only for clients that have given a password.
+/// As [`ADMIN`], for changes that a person asks for. The client waits for the group's answer, so transactions
+/// cannot contain them. While the server loads, only for clients that have logged in.
 const CHANGE: Flags = ADMIN.or(Flags::NO_MULTI).or(Flags::GUARDED).or(Flags::AUDITED);
-/// Commands between members: the sender waits for the group's answer, or the connection changes hands.
+/// Commands between members. Transactions cannot contain them: the sender waits for the group's answer, or
+/// the connection changes hands.
 const BETWEEN: Flags = ADMIN.or(Flags::NO_MULTI).or(Flags::BETWEEN_SERVERS);
 
 const ROW: Row = Row {

@@ -31,10 +31,15 @@ const TWO_CONDITIONS: CommandError =
 const TWO_EXPIRIES: CommandError =
     CommandError::Text("ERR Only one of EX, PX, EXAT, PXAT or KEEPTTL arguments can be specified");
 
-/// The latest deadline of a field, in unix milliseconds: 46 bits, as in Redis.
+/// The latest deadline that these commands give a field, in unix milliseconds: 46 bits, as in Redis.
 const DEADLINE_MS_MAX: u64 = (1 << 46) - 1;
 
-/// Parses `FIELDS count name ...` to the end, with `per_field` arguments per field.
+/// Parses `FIELDS count name ...` to the end, with `per_field` arguments per field. Returns what follows the
+/// count.
+///
+/// # Errors
+/// [`NO_FIELDS`] if the first word is not FIELDS; `no_number` if the count is not a positive number, or too
+/// large; `wrong_number` if it differs from the number of fields that follow.
 fn parse_fields<'a>(
     words: Args<'a>,
     per_field: usize,
@@ -57,7 +62,7 @@ fn parse_fields<'a>(
     Ok(fields)
 }
 
-/// Parses `FIELDS count name ...` to the end, for all commands but HEXPIRE and HSETEX.
+/// Parses `FIELDS count name ...` to the end, for all commands but HSETEX and HEXPIRE with its other forms.
 fn parse_names(words: Args<'_>) -> Result<Args<'_>, CommandError> {
     parse_fields(words, 1, "ERR Number of fields must be a positive integer", UNEQUAL)
 }
@@ -73,7 +78,7 @@ fn live<'u>(cx: &'u Context<'_, '_>, key: &[u8], name: &[u8]) -> Result<Option<H
 }
 
 /// Removes the expired ones among the named fields, so that the effects of the command do not depend on the
-/// time of a replay. `bytes_after` is the maximum size of the effects that follow.
+/// time of a replay. `bytes_after` is an upper bound of the bytes of the effects that follow.
 ///
 /// # Errors
 /// As [`Context::require_room`]; nothing has changed then.
@@ -147,7 +152,8 @@ fn set_deadlines(
     let names = parse_fields(words.skip(has_condition.into()), 1, no_number, UNEQUAL)?;
     remove_expired(cx, key, names.iter(), effect_bytes_max(args))?;
     cx.reply.array(names.len());
-    // A field that is named again has the new deadline already, or is gone.
+    // The effect comes after this loop, but a field that is named again counts as changed already: it has the
+    // new deadline, or is gone.
     let (mut changed, mut seen) = (Slices::new(), BTreeSet::new());
     for name in names.iter() {
         let outcome = match live(cx, key, name)? {

@@ -1,6 +1,6 @@
 //! Hash fields that hold numbers: HINCRBY, HINCRBYFLOAT.
 //!
-//! Every sum is logged as its result; the field keeps its expiry.
+//! The log gets the sum, not the increment; the field keeps its deadline.
 
 use engine::{CommandError, Context, EventClass};
 use keyspace::{Items, KeyOp};

@@ -13,9 +13,9 @@
 //!
 //! EVAL counts as EVALSHA with the SHA-1 of its script: clients send one for the other.
 //!
-//! A client that speaks the other version of the protocol gets the same reply in the types of that version. A
-//! form that only one version has stays as it was: ZPOPMIN replies with pairs in RESP3, without them in
-//! RESP2.
+//! If the client that repeats the command speaks the other version of the protocol, types that its version
+//! does not have are translated: a map becomes an array. Nothing else is: ZPOPMIN with a count replies with
+//! an array of pairs in RESP3 and with a flat array in RESP2, and a repetition gets the one that was stored.
 //!
 //! The value is not trusted, because any client can set the key. IDEMP refuses a value of another form, or
 //! without a complete reply.
@@ -30,7 +30,7 @@ const MAGIC: &[u8; 5] = b"IDEMP";
 const VERSION: u8 = 1;
 const DIGEST_BYTES: usize = 16;
 
-/// Replies are nested no deeper: the replies of scripts are the deepest.
+/// The maximum nesting of a kept reply, which no command reaches, not even a script.
 const NESTING_MAX: usize = 1000;
 
 /// Tells commands apart.
