@@ -19,8 +19,9 @@ pub trait Clock: Send + Sync + 'static {
     /// Microseconds since an arbitrary origin; never decreases.
     fn monotonic_us(&self) -> u64;
 
-    /// Like [`Clock::monotonic_us`], with another origin, but this clock also runs while the machine is
-    /// suspended. It is for promises to other machines, such as leases.
+    /// Microseconds since an arbitrary origin, perhaps another than that of [`Clock::monotonic_us`]; never
+    /// decreases. Time during which the machine is suspended counts, too, so this is the clock for promises
+    /// to other machines, such as leases.
     fn boot_us(&self) -> u64 {
         self.monotonic_us()
     }

@@ -3,7 +3,7 @@
 //!
 //! The crate consists of small traits ([`Disk`], [`File`], [`Clock`], [`Entropy`]), each with a real and a
 //! simulated implementation, and of parts with only a real implementation, such as the directory lock, ring
-//! memory, `/proc` and the state of a socket. Sockets and threads belong to `server`; file formats and
+//! memory, `/proc` and the state of a socket. It opens no sockets and keeps no threads; file formats and
 //! storage policies belong to the crates above.
 //!
 //! Invariants

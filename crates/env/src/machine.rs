@@ -54,7 +54,7 @@ pub enum FileSystemKind {
     Container,
 }
 
-/// A file system, by the number that the kernel gives its type.
+/// The name and the kind of a file system, looked up by the number that the kernel gives its type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FileSystem {
     /// The usual name of the file system; `None` if it is not in the table.
