@@ -5,7 +5,7 @@
 //! been removed from the stream.
 //!
 //! Invariants
-//! - An entry is pending for one consumer only; the index of that consumer has the entry's id.
+//! - An entry is pending for one consumer only; the `ids` of that consumer contain the entry's id.
 //! - The index of a consumer in `consumers` is its number until it is removed; another consumer may then get
 //!   the number.
 
