@@ -138,8 +138,8 @@ impl<'k> Capture<'k> {
     /// Replaces `stream` by the next piece: about `aim_bytes`, never more than `max_bytes`. `None` at the
     /// end.
     ///
-    /// A piece that continues a slot holds nothing of the next slot: such a piece can only be loaded after the
-    /// piece before it, and the next slot is not to depend on that order.
+    /// A piece that continues a slot holds nothing of the next slot: such a piece can only be loaded after
+    /// the piece before it, and the next slot is not to depend on that order.
     pub fn fill(&mut self, stream: &mut Vec<u8>, aim_bytes: usize, max_bytes: usize) -> Option<Captured> {
         stream.clear();
         stream.append(&mut self.carried);
