@@ -156,7 +156,7 @@ impl<'k> Capture<'k> {
             if captured.continues && !stream.is_empty() {
                 break;
             }
-            // If the previous slot had a rest, the rest gave no bytes.
+            // If the piece was to continue a slot, the rest of that slot has given no bytes.
             captured.continues = false;
             let Some(slot) = self.next else { break };
             self.next = slot.next().filter(|&next| next <= self.last);

@@ -203,8 +203,8 @@ pub enum KeyOp<'a> {
         /// The new element.
         item: &'a [u8],
     },
-    /// Adds an element to a list at an index, which may be the length of the list; does nothing if the list
-    /// is shorter.
+    /// Adds an element to a list at an index, which may be the length of the list; does nothing if the index
+    /// is higher.
     ListInsert {
         /// The index that the element will have.
         index: u64,

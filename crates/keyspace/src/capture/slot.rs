@@ -331,7 +331,7 @@ impl SlotCapture {
         self.at_its_key(db, key).place = Place::OnTheMove;
     }
 
-    /// Notes where in this slot the collection is that was lifted, if one was.
+    /// Notes the new key, in this slot, of the collection that was lifted, if one was.
     pub(crate) fn put_down(&mut self, db: DbId, key: &[u8]) {
         if let Some(value) = self.on_the_move() {
             (value.db, value.key, value.place) = (db, key.into(), Place::AtItsKey);
