@@ -1,11 +1,11 @@
 //! `Clock`: the time of day and a monotonic time, real or set by hand.
 //!
-//! No other crate reads the OS clocks. This module has no timers, and nothing in it waits.
+//! This module has no timers, and nothing in it waits.
 //!
 //! Invariants
 //! - `monotonic_us` never decreases; its origin is arbitrary, so only differences are meaningful.
-//! - `unix_ms` may jump in both directions when the machine's clock is set. Durations are never taken from
-//!   it.
+//! - `unix_ms` may jump in both directions when the machine's clock is set, so a difference of two values is
+//!   no reliable duration.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
