@@ -85,9 +85,8 @@ unsafe impl GlobalAlloc for Allocator {
     }
 }
 
-/// Returns the whole pages within a block to the OS. mimalloc itself returns them with a delay. If another
-/// thread has allocated the block, the pages would count as resident until that thread allocates again or the
-/// memory is reused.
+/// Returns the whole pages within a block to the OS, at once. mimalloc alone would return them with a delay
+/// or, if another thread has allocated the block, not before that thread allocates again.
 ///
 /// # Safety
 /// `block` is valid for `bytes` bytes, and their contents are no longer needed.

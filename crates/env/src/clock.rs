@@ -1,11 +1,11 @@
 //! `Clock`: the time of day and a monotonic time, real or set by hand.
 //!
-//! No other crate reads the OS clocks. This module has no timers, and nothing in it waits.
+//! This module has no timers, and nothing in it waits.
 //!
 //! Invariants
 //! - `monotonic_us` never decreases; its origin is arbitrary, so only differences are meaningful.
-//! - `unix_ms` may jump in both directions when the machine's clock is set. Durations are never taken from
-//!   it.
+//! - `unix_ms` may jump in both directions when the machine's clock is set, so a difference of two values is
+//!   no reliable duration.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,8 +19,9 @@ pub trait Clock: Send + Sync + 'static {
     /// Microseconds since an arbitrary origin; never decreases.
     fn monotonic_us(&self) -> u64;
 
-    /// Like [`Clock::monotonic_us`], with another origin, but this clock also runs while the machine is
-    /// suspended. It is for promises to other machines, such as leases.
+    /// Microseconds since an arbitrary origin, perhaps another than that of [`Clock::monotonic_us`]; never
+    /// decreases. Time during which the machine is suspended counts, too, so this is the clock for promises
+    /// to other machines, such as leases.
     fn boot_us(&self) -> u64 {
         self.monotonic_us()
     }

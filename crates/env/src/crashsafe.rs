@@ -1,7 +1,7 @@
 //! Multi-step file operations that survive a crash, in one place so that no caller invents its own.
 //!
-//! These are atomic replacement, durable rename, durable removal, and removal of temporary files after a
-//! crash. Files that grow (log, trees) have protocols of their own.
+//! These are atomic replacement, durable creation, rename and removal, and the removal of temporary files
+//! after a crash. Files that grow (log, trees) have protocols of their own.
 //!
 //! Which sync is needed, and why
 //! - *Contents before name*: a rename may reach the disk before the data of the file. Without the sync of the
@@ -27,7 +27,7 @@ use crate::{Disk, File, RealDisk, reserve};
 pub const TMP_SUFFIX: &str = ".tmp";
 
 /// Replaces or creates `path` with `bytes`, durably and atomically. It is for small files. If the disk is
-/// full and the directory has a [`reserve`], the file gets that room.
+/// full and the directory has a [`reserve`], the reserve is removed, and the file is written into its room.
 ///
 /// # Errors
 /// I/O errors; `path` then holds the complete old or the complete new contents.
@@ -82,8 +82,8 @@ pub fn write_atomically_with_mode(path: &Path, bytes: &[u8], mode: u32) -> io::R
 /// It is for files that nobody uses before success is reported: a crash may leave a part of the file.
 ///
 /// # Errors
-/// [`io::ErrorKind::AlreadyExists`] if there is anything at `path`, which is left as it was. After an I/O
-/// error of the file, it is removed if possible; after one of the sync of its directory, it stays.
+/// [`io::ErrorKind::AlreadyExists`] if there is anything at `path`, which is left as it was. If writing or
+/// syncing the file fails, the file is removed if possible. After any other I/O error, it may stay.
 pub fn create_with_mode(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
     let file = RealDisk.create_new_with_mode(path, mode)?;
     let written = file.write_all_at(bytes, 0).and_then(|()| file.sync_all());

@@ -86,8 +86,8 @@ pub trait File: Send + Sync {
 
     /// Hands all of `buf` to the OS (page cache), growing the file if needed. Not durable.
     ///
-    /// The OS may take a part of a write only. That is seen nowhere but in the implementations: this and the
-    /// other writes go on with the rest, and either write everything or fail.
+    /// The OS may take only a part of a write. Callers do not see that: this and the other writes go on with
+    /// the rest, and either write everything or fail.
     fn write_all_at(&self, buf: &[u8], offset: u64) -> io::Result<()>;
 
     /// Writes all of `buf` and returns when exactly this range, and a file size that covers it, is on stable

@@ -6,9 +6,9 @@
 //! Invariants
 //! - Once the lock is lost, no direct or durable write and no sync succeeds, and no name is created, changed
 //!   or removed: the path may lead to another server's files. Buffered writes and `set_len` are not checked,
-//!   but the sync that would make them durable is (`drop_cache` is one). Writes and syncs are checked after
-//!   the operation, changes of names before it; if the directory is replaced after that check, only the next
-//!   check notices it.
+//!   but the sync that would make them durable is (`drop_cache` is one). Files opened for reading are not
+//!   checked. Writes and syncs are checked after the operation, changes of names before it; if the directory
+//!   is replaced between the check and the change of a name, only the next check notices that.
 //! - A lost lock stays lost.
 //!
 //! A check costs about a microsecond; a durable write costs tens.

@@ -1,14 +1,16 @@
-//! `env`: the only crate that calls the operating system for files, clocks, randomness, locks, memory
-//! mappings and process statistics.
+//! `env`: the operating system as the other crates use it: files, clocks, randomness, locks, memory mappings
+//! and process statistics.
 //!
 //! The crate consists of small traits ([`Disk`], [`File`], [`Clock`], [`Entropy`]), each with a real and a
 //! simulated implementation, and of parts with only a real implementation, such as the directory lock, ring
-//! memory, `/proc` and the state of a socket. Sockets and threads belong to `server`; file formats and
+//! memory, `/proc` and the state of a socket. It opens no sockets and keeps no threads; file formats and
 //! storage policies belong to the crates above.
 //!
 //! Invariants
-//! - No other crate calls the OS for files, time or randomness (enforced by `clippy.toml`), so a whole server
-//!   runs on [`SimDisk`], [`SimClock`] and [`SimEntropy`], and a failure can be reproduced from one seed.
+//! - Crates that keep or replicate data ask the OS for files of the data, time and randomness only through
+//!   these traits (`clippy.toml` forbids the most usual other ways). So they run on [`SimDisk`], [`SimClock`]
+//!   and [`SimEntropy`], and a failure can be reproduced from one seed. Files of settings and timers of
+//!   connections do not go through the traits.
 //! - The traits define the durability guarantees; the simulation breaks everything that they do not
 //!   guarantee.
 //! - Unsafe code is confined to the modules that allow it; each block has a `SAFETY` comment.

@@ -13,11 +13,11 @@ use std::{
 pub struct LineFile(fs::File);
 
 impl LineFile {
-    /// Opens the file at `path`; creates it if there is none, in a directory that exists. A pipe without a
-    /// reader is an error, and a full one takes no more: nobody waits for its reader.
+    /// Opens the file at `path`; creates it if there is none, in a directory that exists. Nothing waits for
+    /// the reader of a pipe: a write to a full pipe fails.
     ///
     /// # Errors
-    /// If the file cannot be opened for writing.
+    /// If the file cannot be opened for writing, or is a pipe without a reader.
     pub fn open(path: &Path) -> io::Result<LineFile> {
         let mut options = fs::OpenOptions::new();
         options.append(true).create(true).mode(0o640).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY);

@@ -1,8 +1,9 @@
 //! `DirLock`: one server per data directory.
 //!
 //! The locks are advisory `flock`s on the directory itself and on `sheaf.lock` inside it, which contains the
-//! holder's process id. They exclude a second `DirLock`, of the same process too, but no thread that uses the
-//! directory without one, nor machines that share a network file system without `flock` forwarding.
+//! holder's process id. They exclude a second `DirLock`, also one of the same process. They exclude neither
+//! code that uses the directory without a `DirLock`, nor other machines on a network file system that does
+//! not forward `flock`.
 //!
 //! The lock on the directory holds even if the lock file in it is deleted. The lock file excludes earlier
 //! versions of Sheaf, which lock only the file, and is the only lock on file systems that cannot lock

@@ -19,7 +19,7 @@ pub fn transparent_huge_pages() -> Option<String> {
     chosen(&fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled").ok()?)
 }
 
-/// The chosen one of several words, which is in brackets.
+/// The word in brackets, which is the chosen one of several.
 fn chosen(text: &str) -> Option<String> {
     let (_, rest) = text.split_once('[')?;
     rest.split_once(']').map(|(word, _)| word.to_owned())
@@ -54,7 +54,7 @@ pub enum FileSystemKind {
     Container,
 }
 
-/// A file system, by the number that the kernel gives its type.
+/// The name and the kind of a file system, looked up by the number that the kernel gives its type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FileSystem {
     /// The usual name of the file system; `None` if it is not in the table.

@@ -52,8 +52,8 @@ impl RingMemory {
             return Ok(ring);
         }
         let memory = allocate_memory_file(bytes)?;
-        // From here on, dropping `ring` unmaps both halves, mapped or only reserved. The mappings keep the
-        // memory alive, so the descriptor is closed on return.
+        // If a half cannot be mapped, dropping `ring` unmaps both, whether mapped or only reserved. The
+        // mappings keep the memory alive, so the descriptor is closed on return.
         ring.map_half(&memory, 0)?;
         ring.map_half(&memory, bytes)?;
         Ok(ring)

@@ -93,7 +93,7 @@ pub fn raise_open_files_limit(wanted: u64) -> u64 {
     if limit.rlim_cur >= wanted {
         return limit.rlim_cur;
     }
-    // Raising the hard limit needs privilege: try that first, then the largest allowed value.
+    // The first try raises the hard limit, too, which may need privilege; the second stays within it.
     let full = libc::rlimit { rlim_cur: wanted, rlim_max: limit.rlim_max.max(wanted) };
     let allowed = libc::rlimit { rlim_cur: wanted.min(limit.rlim_max), rlim_max: limit.rlim_max };
     for target in [full, allowed] {

@@ -1,8 +1,8 @@
 //! `RealDisk`: the Linux file system.
 //!
-//! This module implements [`Disk`] and [`File`] with system calls, and has one fast path: durable writes with
-//! direct I/O. It has no cache of its own, no retry policy and no asynchronous interface: calls block their
-//! thread.
+//! This module implements [`Disk`] and [`File`] with system calls, and has one fast path: direct I/O for
+//! durable writes and for bulk data. It has no cache of its own, no retry policy and no asynchronous
+//! interface: calls block their thread.
 //!
 //! **Direct and durable writes.** Each file has a buffered descriptor and, opened at the first direct write,
 //! a second one with `O_DIRECT`; durable writes add `RWF_DSYNC`. Overwriting a pre-written file in this way
@@ -182,7 +182,7 @@ fn write_all(
                 done += written - written % step_bytes;
                 has_stalled = false;
             }
-            // On a full device, the next call has the reason.
+            // A short write gives no reason. The next call returns one, for example that the device is full.
             Ok(_) if !has_stalled => has_stalled = true,
             Ok(_) => return Err(io::ErrorKind::WriteZero.into()),
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}

@@ -1,10 +1,11 @@
 //! A file that keeps room on the disk for small files that must be written although the disk is full: the
-//! vote of a member of a group, and the small files that it replaces when it begins to follow another member.
+//! vote of a member of a group, and the small files that a member replaces when it begins to follow another.
 //!
 //! ```text
-//! keep: the disk has room -> the file `reserve`, full of zeros
-//! crashsafe::write_atomically: the disk is full -> the file is removed -> once more
+//! keep: the disk has room -> the file `reserve` is written, full of zeros
+//! crashsafe::write_atomically: the disk is full -> the file is removed -> the write is tried again
 //! a restart within the process: the disk is full -> the file is removed -> the room is measured again
+//! the directory leaves its group -> the file is removed
 //! ```
 //!
 //! What it is not: a promise. Whatever else writes to the disk may take the room once the file is removed.
@@ -19,7 +20,7 @@ use crate::{Access, Disk, crashsafe::write_atomically_with};
 
 /// The name of the file.
 pub const NAME: &str = "reserve";
-/// Its size: twice the room for small files that a restart within the process requires.
+/// The size of the file: twice the room that a restart within the process requires for small files.
 pub const BYTES: u64 = 512 << 10;
 /// The file is made only if at least this much is free. On a full disk, its removal frees less, so the file
 /// is not made again at once from the room that it has given back.

@@ -3,7 +3,7 @@
 //! A socket takes bytes into the kernel's buffer, so the number of bytes it has taken says little about the
 //! number that the peer has received. If the buffer is full, the kernel wakes the sender only when a third of
 //! it is free, which takes seconds with a slow peer. The number of bytes that the peer has acknowledged grows
-//! steadily.
+//! steadily, so it shows much sooner that a slow peer still makes progress.
 
 #![allow(unsafe_code)]
 

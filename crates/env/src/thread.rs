@@ -1,7 +1,6 @@
 //! The scheduling priority of the calling thread, and its CPU time.
 //!
-//! Linux has both per thread; the standard library exposes neither. Spawning and naming threads is left to
-//! the standard library, and only `server` owns long-lived threads.
+//! Linux has both per thread; the standard library exposes neither.
 //!
 //! Invariants
 //! - Only the calling thread is affected, or the thread that is started for the given work.

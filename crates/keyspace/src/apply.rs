@@ -130,7 +130,7 @@ impl SlotGuard<'_> {
     /// use the hash, and they do not check that it is the hash of the key.
     ///
     /// # Panics
-    /// If the hash for an effect on one key, or a key of another effect, is of another slot.
+    /// If an effect on one key comes with a hash of another slot, or a key of a Move is of another slot.
     #[inline]
     pub fn apply_hashed(
         &mut self,

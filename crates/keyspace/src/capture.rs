@@ -16,9 +16,9 @@
 //!
 //! # Stream
 //! For each slot, the stream has a head and then rows and effects (see [`crate::Effect`]), which make the
-//! content of the slot if it is empty before. A key whose value lies in its entry is a row with the bytes of
-//! the value. A key with a big collection, or with a string above `STRING_PIECE_BYTES`, is a Put and effects
-//! that add to it, in order.
+//! content of the slot if it is empty before. A key with a big collection, or with a string above
+//! `STRING_PIECE_BYTES`, is a Put and effects that add to its value, in order. Every other key is a row with
+//! the bytes of its value.
 //!
 //! ```text
 //! head:  0  u8   0xfe, which no effect begins with
@@ -138,8 +138,8 @@ impl<'k> Capture<'k> {
     /// Replaces `stream` by the next piece: about `aim_bytes`, never more than `max_bytes`. `None` at the
     /// end.
     ///
-    /// A piece that continues a slot can only be loaded after the piece before it, so it holds nothing of the
-    /// next slot.
+    /// A piece that continues a slot holds nothing of the next slot: such a piece can only be loaded after
+    /// the piece before it, and the next slot is not to depend on that order.
     pub fn fill(&mut self, stream: &mut Vec<u8>, aim_bytes: usize, max_bytes: usize) -> Option<Captured> {
         stream.clear();
         stream.append(&mut self.carried);
@@ -156,7 +156,7 @@ impl<'k> Capture<'k> {
             if captured.continues && !stream.is_empty() {
                 break;
             }
-            // If the previous slot had a rest, the rest gave no bytes.
+            // If the piece was to continue a slot, the rest of that slot has given no bytes.
             captured.continues = false;
             let Some(slot) = self.next else { break };
             self.next = slot.next().filter(|&next| next <= self.last);

@@ -2,8 +2,7 @@
 //! kept in the log, the members of a group, and the users.
 //!
 //! ```text
-//! effect -> LIBRARIES_SLOT, under its lock: `ahead` -- LSN noted --> `published`
-//!        -> the server, which puts them in force
+//! effect -> LIBRARIES_SLOT, under its lock: `ahead` -- LSN noted --> `published` -> readers without the lock
 //! ```
 //!
 //! What it is: names and values, the current set of settings, and the effects on it. What it is not: the

@@ -203,8 +203,8 @@ pub enum KeyOp<'a> {
         /// The new element.
         item: &'a [u8],
     },
-    /// Adds an element to a list at an index, which may be the length of the list; does nothing if the list
-    /// is shorter.
+    /// Adds an element to a list at an index, which may be the length of the list; does nothing if the index
+    /// is higher.
     ListInsert {
         /// The index that the element will have.
         index: u64,
@@ -435,9 +435,9 @@ impl<'a> Effect<'a> {
         matches!(self, Effect::Key { op: Put { .. } | Delete | StreamDropGroup { .. }, .. })
     }
 
-    /// Whether the effect changes only the groups and counters of a stream that exists. As in Redis, clients
-    /// that WATCH or cache the key do not learn of such a change. StreamPutGroup is one only if the stream
-    /// exists.
+    /// Whether the effect changes only the groups and counters of a stream. As in Redis, clients that WATCH
+    /// or cache the key do not learn of such a change. `true` for every StreamPutGroup, also if it makes the
+    /// stream, a change of which clients do learn: the caller tells that case apart.
     #[inline]
     pub const fn keeps_entries(&self) -> bool {
         let Effect::Key { op, .. } = self else { return false };

@@ -16,7 +16,7 @@
 //! address of a boxed `collection::Big`, which the entry owns.
 //!
 //! Invariants
-//! - An `Entry` owns its allocation: its layout is `size_class` bytes (as `Shape` says) aligned to 8.
+//! - An `Entry` owns its allocation, which is aligned to 8 and has the size `Shape::allocated`.
 //! - The header, the deadline, the key and `value_len` bytes of value are initialised; the rest is never
 //!   read.
 //! - Addresses fit 48 bits and their low 3 bits are 0; `table` uses the other bits of a word for other data.

@@ -26,7 +26,7 @@ use crate::slot::SlotGuard;
 /// The maximum number of random tries of `random_key` before it searches in order.
 const RANDOM_KEY_TRIES: usize = 64;
 
-/// The maximum number of tries per wanted sample, over all samples of a call: a try fails if its slot has no
+/// A call that wants `n` samples makes at most `n` times this many tries: a try fails if its slot has no
 /// entry for the policy.
 const TRIES_PER_SAMPLE: usize = 4;
 

@@ -2,9 +2,6 @@
 //!
 //! What it is: the names that TYPE reports and the form in which a value enters an entry.
 //! What it is not: the representation in memory (see `entry` and `collection`).
-//!
-//! A new type needs a variant of `ValueType`, `Value` and `View`, a module in `collection`, and opcodes in
-//! `effect`.
 
 use crate::collection::StreamHead;
 use crate::effect::{Items, ScoredItems};

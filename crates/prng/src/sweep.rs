@@ -66,7 +66,7 @@ pub fn seed_or(default: u64) -> u64 {
     number(SEED_VARIABLE).unwrap_or(default)
 }
 
-/// The factor for sizes; 1 unless the environment gives a larger one.
+/// The factor for the number of rounds; 1 unless the environment gives a larger one.
 ///
 /// # Panics
 /// As [`seed_or`].

@@ -132,8 +132,8 @@ impl Builder {
         TreeError::require_fits("metadata", metadata.len(), METADATA_BYTES_MAX)?;
         self.end_tree()?;
         self.appender.end_range()?;
-        // The data is synced before the header is written, so that the header needs no hash over it and
-        // opening a huge file does not read it all.
+        // The data is synced before the header is written. So the range of the header can be empty, and
+        // opening a huge file does not read and hash all of it.
         self.appender.flush()?;
         let header = Header {
             file_id: self.first.file_id,

@@ -161,7 +161,7 @@ impl Drop for Checkpoint<'_> {
             self.file.poison(reason);
         } else if self.failed_batch {
             // The caller may still hold pointers to blobs of this checkpoint: no other bytes may be written
-            // at their offsets until it opens the file again.
+            // at their offsets until the file is opened again.
             self.file.poison("a change of a tree has failed");
         }
         if !self.finished {

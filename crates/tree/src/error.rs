@@ -22,7 +22,7 @@ pub enum TreeError {
         /// The cause.
         source: io::Error,
     },
-    /// The stored bytes differ from the written ones.
+    /// The stored bytes differ from the written ones, or the file has another number of trees than wanted.
     #[error("{} is damaged at offset {offset}: {reason}", path.display())]
     Damaged {
         /// The file.
@@ -32,8 +32,8 @@ pub enum TreeError {
         /// A description of the damage.
         reason: &'static str,
     },
-    /// No checkpoint lies within the wanted range of LSNs. If a damaged checkpoint was skipped, the error
-    /// names it: after a crash, it is the checkpoint that was being written.
+    /// No checkpoint lies within the wanted range of LSNs. If a checkpoint was skipped because it is damaged
+    /// or incomplete, like one that was being written during a crash, the error names it.
     #[error(
         "{} has no checkpoint {}: {}{}",
         path.display(),

@@ -81,8 +81,8 @@ impl TreeFile {
         TreeFile { snapshot, passed_over, has_tail, poisoned: None }
     }
 
-    /// The newer checkpoint that was skipped when the file was opened, because it is damaged or incomplete:
-    /// after a crash, the checkpoint that was being written.
+    /// The newer checkpoint that was skipped when the file was opened, because it is damaged or incomplete,
+    /// like one that was being written during a crash.
     pub fn passed_over(&self) -> Option<PassedOver> {
         self.passed_over
     }

@@ -64,7 +64,7 @@
 //!   nothing precedes the former, and everything before the latter was synced before it was written.
 //! - **Keys of inner nodes** are lower bounds, as short as possible: the keys below entry i are at least key
 //!   i and less than key i + 1. The first key is not used as a bound, so only its common beginning is stored.
-//! - No compression: document bodies are blobs, and the common beginning of keys is stored once per node.
+//! - Nothing is compressed, but the common beginning of keys is stored once per node.
 
 /// Alignment of headers, in bytes.
 pub const PAGE_BYTES: usize = env::BLOCK_BYTES;

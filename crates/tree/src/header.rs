@@ -77,7 +77,7 @@ impl Header {
         out
     }
 
-    /// Size of the whole header in bytes, from its first page.
+    /// Size of the whole header in bytes, computed from the lengths in its first page.
     pub(crate) fn size(page: &[u8]) -> Result<usize, Invalid> {
         let mut rest = page.get(..HEADER_FIXED_BYTES).ok_or(CUT_OFF)?;
         if take::<16>(&mut rest)? != *MAGIC {

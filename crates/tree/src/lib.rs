@@ -25,8 +25,8 @@
 //!   the sync of a checkpoint has returned, all its bytes have. It never opens with an intermediate
 //!   checkpoint ([`Checkpoint::finish_in_between`]). The bytes after the opened checkpoint are cut off before
 //!   the next one is written.
-//! - After a failed write or sync nothing more is written until the file is opened again. Opening reads from
-//!   the disk, not from the page cache.
+//! - After a failed write or sync nothing more is written until the file is opened again.
+//!   [`TreeFile::open`] reads from the disk, not from the page cache.
 
 #![forbid(unsafe_code)]
 

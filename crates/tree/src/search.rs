@@ -111,7 +111,7 @@ impl Search<'_> {
         }
     }
 
-    /// The last intact header that begins before `end`, page by page.
+    /// The last intact header that begins before `end`, searched page by page.
     fn newest_before(&mut self, end: u64) -> Result<Option<Header>, TreeError> {
         let mut buffer = vec![0; READ_BYTES];
         let mut piece_end = end.next_multiple_of(PAGE_BYTES as u64);

@@ -1,6 +1,6 @@
 //! LEB128 numbers: seven bits per byte, the least significant first; bit 7 is set if another byte follows.
 //!
-//! Records of the log, tree files and document changes contain them.
+//! Files contain such numbers, so their encoding cannot change.
 //!
 //! Invariants
 //! - Only the shortest form of a number is read, so that equal values have equal bytes.

@@ -29,7 +29,7 @@ pub enum CrashMode {
     Random,
 }
 
-/// The number of randomly chosen sectors, of 100, that are also torn inside.
+/// The percentage of unsynced sectors that are torn inside, under `Luck::Percent`.
 const TORN_PERCENT: u64 = 5;
 
 /// How the crash treats one file or the names.

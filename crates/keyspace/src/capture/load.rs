@@ -27,7 +27,7 @@ pub enum LoadError {
         /// A description of the damage.
         reason: EffectError,
     },
-    /// The first byte of the stream belongs to no slot.
+    /// The stream does not begin with the head of a slot.
     #[error("it does not begin with a slot")]
     NoSlot,
     /// There is no slot of this number.

@@ -2,10 +2,10 @@
 //!
 //! What it is: a walk over the entries of the slot in the order of their positions. An entry that is about to
 //! change before the walk has come to it is captured then, ahead of the walk. A key that is about to be added
-//! ahead of the walk is noted, so that the walk skips it. A long list is shared. Another big collection gets
-//! a capture of its own; it, and a long string, are captured step by step after the end of the walk. If such
-//! a value is removed or replaced before it is captured completely, the capture takes its entry over, and
-//! frees the entry later without the lock.
+//! ahead of the walk is noted, so that the walk skips it. A long list is shared. Long strings, and big
+//! collections of other types, are captured step by step after the end of the walk; each of these collections
+//! has a capture of its own. If such a value is removed or replaced before it is captured completely, the
+//! capture takes its entry over, and frees the entry later without the lock.
 //! What it is not: the decision how much is done under one lock (see `Capture`).
 //!
 //! Invariants
@@ -331,7 +331,7 @@ impl SlotCapture {
         self.at_its_key(db, key).place = Place::OnTheMove;
     }
 
-    /// Notes where in this slot the collection is that was lifted, if one was.
+    /// Notes the new key, in this slot, of the collection that was lifted, if one was.
     pub(crate) fn put_down(&mut self, db: DbId, key: &[u8]) {
         if let Some(value) = self.on_the_move() {
             (value.db, value.key, value.place) = (db, key.into(), Place::AtItsKey);

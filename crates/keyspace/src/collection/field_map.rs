@@ -12,7 +12,7 @@
 //! is four bytes for hundreds of fields.
 //!
 //! Invariants
-//! - Every number in the directory is that of the segment whose prefix the number's index starts with. The
+//! - At each index, the directory has the number of the segment whose prefix the index starts with. The
 //!   number of every segment is in the directory.
 //! - An entry stays at its address until it is removed or its own size class changes, whatever happens to
 //!   other fields: splits, merges and rebuilds move pointers only.
@@ -215,8 +215,8 @@ impl FieldMap {
 
     #[inline]
     fn directory_index(&self, hash: u64) -> usize {
-        // The shift is made in two steps, because with a directory of one number it is 64 bits, which one
-        // step cannot shift.
+        // The shift is made in two steps, because a directory of one number needs a shift by 64 bits, which
+        // overflows in one step.
         (hash >> 1 >> (63 - self.directory_depth())) as usize
     }
 

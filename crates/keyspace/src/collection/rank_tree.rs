@@ -208,9 +208,9 @@ impl<M: Member> RankTree<M> {
         Range::new(self, ranks)
     }
 
-    /// Finds how many items of the whole tree `count` would count. Of any ascending items that it is given,
-    /// `count` must count a beginning. Returns the number, and where the counted items end: the leaf, and the
-    /// index in it, which is 0 only if none is counted.
+    /// Finds how many items at the start of the tree satisfy a condition that no item after them satisfies.
+    /// `count` returns how many of the given ascending items satisfy it. Returns the number, and where these
+    /// items end: the leaf, and the index in it, which is 0 only if there are none.
     #[inline]
     fn seek(&self, count: impl Fn(&[Item<M>]) -> usize) -> (usize, &[Item<M>], usize) {
         let (mut node, mut start) = (&self.root, 0);

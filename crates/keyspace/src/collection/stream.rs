@@ -12,7 +12,7 @@
 //! Invariants
 //! - Blocks are not empty, their ranges of ids do not overlap, and the key of a block in the map is its base
 //!   id: the ids of its entries are stored as distances from it.
-//! - A stream without entries is a stream: its key goes only by an effect that removes it.
+//! - A stream keeps its key when its last entry is removed.
 //! - A reader or a capture of a part of a stream shares its blocks. A shared block is never changed: a change
 //!   is made to a copy (`shared`).
 //! - Adding, finding or removing one entry touches at most two blocks, found in O(log n). A trim moves whole

@@ -21,7 +21,7 @@ pub(super) const DEPTH_MAX: u32 = 32;
 /// The fields whose hashes start with the same bits.
 pub(super) struct Segment {
     pub(super) table: Table,
-    /// The time at which the first field may expire. It may be too early, but never too late.
+    /// The time before which no field expires, except fields that were listed as due.
     pub(super) next_deadline_ms: u64,
     /// Upper half of the smallest hash that belongs here.
     first: u32,

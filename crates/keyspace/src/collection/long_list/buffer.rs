@@ -197,7 +197,7 @@ impl Buffer {
         removed
     }
 
-    /// Frees the room, because nothing will be pushed into it.
+    /// Frees the room, for a chunk into which nothing will be pushed any more.
     pub(super) fn fit(&mut self) {
         if memory_class(self.body_len()) < self.capacity() {
             *self = Buffer::of_chunk(self.chunk());

@@ -293,8 +293,8 @@ fn put_entry(
     has_names: bool,
     values_len: usize,
 ) {
-    // The length comes first, but is known only at the end. It gets as many bytes as it needs if the values
-    // are short strings; otherwise the number of bytes is adapted.
+    // The length comes first, but is known only at the end. The bytes left for it are enough and not too many
+    // if the values are short strings; otherwise the bytes after it are moved.
     let start = bytes.len();
     let room = varint::len(((values_len + pairs.len() / 2) as u64) << 1);
     bytes.resize(start + room, 0);

@@ -5,7 +5,7 @@
 //! been removed from the stream.
 //!
 //! Invariants
-//! - An entry is pending for one consumer only; the index of that consumer has the entry's id.
+//! - An entry is pending for one consumer only; the `ids` of that consumer contain the entry's id.
 //! - The index of a consumer in `consumers` is its number until it is removed; another consumer may then get
 //!   the number.
 
@@ -28,7 +28,8 @@ pub struct GroupPosition {
     pub entries_read: Option<u64>,
 }
 
-/// The time at which a pending entry was delivered last, and the number of its deliveries.
+/// The time at which a pending entry was delivered last, and the number of its deliveries. XCLAIM can set
+/// either to another value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Delivery {
     /// The entry.
@@ -43,9 +44,9 @@ pub struct Delivery {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct ConsumerTimes {
     /// The Unix time in milliseconds at which the consumer was made or last requested entries. A request that
-    /// got no entry is not noted if this time is less than a second old.
+    /// makes no entry pending for the consumer is not noted if this time is less than a second old.
     pub seen_ms: u64,
-    /// The Unix time in milliseconds at which the consumer last got an entry; `None` if it never got one.
+    /// Unix time in milliseconds at which an entry last became pending for the consumer; `None` for never.
     pub active_ms: Option<u64>,
 }
 
