@@ -85,6 +85,8 @@ pub struct Session {
     pub login: LogIn,
     /// The name in the certificate that it has shown, if such names say who clients are.
     pub certificate_name: Option<Box<[u8]>>,
+    /// Whether a login has failed since the last one that succeeded.
+    pub has_failed_login: bool,
     /// The checks of passwords that were begun for the command that waits for them.
     pub checks_begun: u8,
     /// Its place among the connections.
@@ -161,6 +163,7 @@ impl Session {
             authenticated,
             login: LogIn::default(),
             certificate_name: None,
+            has_failed_login: false,
             checks_begun: 0,
             place: Place::default(),
             reply_mode: ReplyMode::On,
@@ -201,7 +204,7 @@ impl Session {
     /// The client is this user from now on.
     pub fn log_in(&mut self, login: LogIn) {
         login.show(&self.client);
-        (self.login, self.authenticated) = (login, true);
+        (self.login, self.authenticated, self.has_failed_login) = (login, true, false);
     }
 
     /// The client is the user that its certificate names, if there is such a user and it may log in.
