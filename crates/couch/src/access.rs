@@ -230,7 +230,7 @@ pub(super) fn still(thread: &HttpThread, user: &User) -> Option<User> {
         }
         (Some(name), shown) => {
             let account = host.access.account(name)?;
-            let holds = user.passwords_digest == Some(account.passwords_digest)
+            let holds = user.login_digest == Some(account.login_digest)
                 && !thread.front.sessions.has_logged_out(shown);
             holds.then(|| User::known(name, account, shown.clone()))
         }

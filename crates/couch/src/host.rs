@@ -142,8 +142,8 @@ pub struct Account {
     pub roles: Vec<String>,
     /// Whether it is an admin of the server.
     pub is_admin: bool,
-    /// A digest of its passwords, which changes with them.
-    pub passwords_digest: [u8; 32],
+    /// A digest that changes with its passwords, and differs between users who have had this name.
+    pub login_digest: [u8; 32],
 }
 
 /// Work for a thread that serves no clients.

@@ -253,8 +253,8 @@ impl Access {
 const ADMIN_ROLE: &str = "_admin";
 
 fn admin_of_settings(password: &str) -> Account {
-    let passwords_digest = *PasswordHash::of(password.as_bytes()).bytes();
-    Account { roles: vec![ADMIN_ROLE.into()], is_admin: true, passwords_digest }
+    let login_digest = *PasswordHash::of(password.as_bytes()).bytes();
+    Account { roles: vec![ADMIN_ROLE.into()], is_admin: true, login_digest }
 }
 
 fn account_of(user: &Principal) -> Account {
@@ -263,7 +263,7 @@ fn account_of(user: &Principal) -> Account {
     if user.is_admin {
         roles.insert(0, ADMIN_ROLE.into());
     }
-    Account { roles, is_admin: user.is_admin, passwords_digest: user.user.passwords_digest() }
+    Account { roles, is_admin: user.is_admin, login_digest: user.user.login_digest() }
 }
 
 /// Compares two passwords of one length in the same time, wherever they differ.
