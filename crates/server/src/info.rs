@@ -106,7 +106,7 @@ fn server(parts: &Parts, _: &Figures, out: &mut String) {
 
 fn clients(parts: &Parts, _: &Figures, out: &mut String) {
     let settings = parts.config.current();
-    let pause = parts.clients.pause().at(parts.clock.unix_ms());
+    let pause = parts.clients.pause().at(&*parts.clock);
     fields!(out,
         "connected_clients": parts.clients.count(),
         "cluster_connections": 0,
