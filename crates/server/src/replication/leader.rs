@@ -406,6 +406,7 @@ fn ship(node: &Node, log: &Log, socket: &TcpStream, relay: &Mutex<Relay>) -> Str
             commit: node.commit_lsn(),
             epoch: log.epoch(),
             has_tick_ended: true,
+            distance: node.distance(),
         };
         let turn = match relay.lock().step(moment, &mut tail, &mut out) {
             Ok(turn) => turn,
