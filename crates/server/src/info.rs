@@ -309,7 +309,7 @@ fn stats(parts: &Parts, _: &Figures, out: &mut String) {
 
 fn replication(parts: &Parts, _: &Figures, out: &mut String) {
     let figures = parts.node.figures();
-    let role = if parts.node.is_shown_as_replica() { "slave" } else { "master" };
+    let role = if figures.is_leader { "master" } else { "slave" };
     fields!(out, "role": role,);
     if let Some(group) = parts.group.figures() {
         fields!(out,
