@@ -101,7 +101,7 @@ impl Group {
         let group = self.clone();
         let hand_over = move || {
             let Some(votes) = &group.votes else { return };
-            if let Err(reason) = group.hand_over(votes, Some(&to.to_string()), || {})
+            if let Err(reason) = group.hand_over(votes, Some(&to.to_string()), None, || {})
                 && votes.look(Member::leads) == Some(true)
             {
                 tracing::warn!(target: "group", reason, "the lead was not handed over");
