@@ -144,6 +144,11 @@ impl Leader {
         self.leading.lock().commit(own, count)
     }
 
+    /// Whether no replica is connected.
+    pub(super) fn is_alone(&self) -> bool {
+        self.connected.lock().is_empty()
+    }
+
     pub(super) fn replicas(&self) -> Vec<ReplicaFigures> {
         let (connected, leading) = (self.connected.lock(), self.leading.lock());
         let figures = |connected: &Connected| {
