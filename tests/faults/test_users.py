@@ -585,3 +585,26 @@ def test_the_file_of_users_keeps_the_sessions_of_those_who_stay(new_server, tmp_
     assert call(server, "ACL", "LOAD") == b"OK"
     assert name_of_session(server, cookie) is None
     assert name_of_session(server, session_of(server, "anna")) == "anna"
+
+
+def test_a_right_password_without_the_right_is_no_guess(new_server):
+    server = new_server(requirepass="secret").start()
+    with server.connect() as client:
+        assert client.call("ACL", "SETUSER", "nobody", "on", f">{PASSWORD}") == b"OK"
+    with Couch(server.http_port, ("nobody", PASSWORD)) as couch:
+        for _ in range(40):
+            answer = couch.get("/metrics")
+            assert (answer.status, "needs the right to INFO" in answer.json["reason"]) == (401, True)
+        assert couch.get("/_session").json["userCtx"]["name"] == "nobody", "its address need not wait"
+    with server.connect() as client:
+        assert b"acl_access_denied_auth:0" in client.call("INFO", "stats")
+
+
+def test_no_session_is_of_a_user_whom_only_a_certificate_names(server):
+    for name, password in (("anna", "nopass"), ("bob", f">{PASSWORD}")):
+        assert call(server, "ACL", "SETUSER", name, "on", password) == b"OK"
+    assert call(server, "CONFIG", "SET", "admin-password", PASSWORD) == b"OK"
+    cookies = {name: session_of(server, name) for name in ("anna", "bob")}
+    assert [name_of_session(server, cookie) for cookie in cookies.values()] == ["anna", "bob"]
+    assert call(server, "CONFIG", "SET", "tls-auth-clients-user", "CN") == b"OK"
+    assert [name_of_session(server, cookie) for cookie in cookies.values()] == [None, "bob"]

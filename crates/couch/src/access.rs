@@ -29,7 +29,7 @@ use super::{
     proxy_auth::WrongToken,
     refusal::Refusal,
     thread::HttpThread,
-    user::{Shown, TOO_EARLY, User, WRONG_PASSWORD},
+    user::{LACKS_RIGHT, Shown, TOO_EARLY, User, WRONG_PASSWORD},
 };
 
 /// Checks that `peer` may send requests with these headers at all.
@@ -167,6 +167,7 @@ async fn judged(mut ask: impl FnMut() -> LogIn) -> Result<Account, Failure> {
     loop {
         match ask() {
             LogIn::Accepted(account) => return Ok(account),
+            LogIn::LacksRight => return Err(Failure::Unauthorized(LACKS_RIGHT)),
             LogIn::Wrong => return Err(Failure::Unauthorized(WRONG_PASSWORD)),
             LogIn::Loading => return Err(Refusal::Loading.into()),
             LogIn::TooEarly => return Err(Failure::Forbidden(TOO_EARLY)),

@@ -153,7 +153,9 @@ pub type Work = Box<dyn FnOnce() + Send>;
 pub enum LogIn {
     /// The name and the password are those of a user who may log in and use the resource.
     Accepted(Account),
-    /// They are not those of such a user.
+    /// They are those of a user who may log in, and may not use the resource.
+    LacksRight,
+    /// They are not those of a user who may log in.
     Wrong,
     /// Log-ins from this address have failed: the client has to wait.
     TooEarly,

@@ -9,6 +9,10 @@ pub(super) const ADMIN_ROLE: &str = "_admin";
 /// The reason for refusing a name with a password.
 pub(super) const WRONG_PASSWORD: &str = "Name or password is incorrect.";
 
+/// The reason for refusing a user whose password is right, on a route that is not for all.
+pub(super) const LACKS_RIGHT: &str =
+    "This user may not do that: /metrics needs the right to INFO, /_backup to REPLICATE.";
+
 /// The reason while an address waits after wrong passwords, as CouchDB 3.4 gives it.
 pub(super) const TOO_EARLY: &str = "Account is temporarily locked due to multiple authentication failures";
 
