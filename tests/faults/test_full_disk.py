@@ -182,6 +182,9 @@ def test_a_replica_that_could_not_be_promoted_follows_again(new_server, volume):
     assert call(leader, "SET", "before", "1") == b"OK"
     wait_until("the replica to have it", lambda: call(replica, "GET", "before") == b"1")
     volume.fill()
+    # Without the room that it keeps for a promotion.
+    (replica.directory / "reserve").unlink(missing_ok=True)
+    volume.fill()
     for _ in range(2):
         assert "No space left" in error_of(call(replica, "REPLICAOF", "NO", "ONE"))
     assert call(replica, "GET", "before") == b"1"

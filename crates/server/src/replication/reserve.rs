@@ -1,8 +1,8 @@
 //! Room on the disk for the small files that are written when another server leads, or this one begins to
 //! ([`env::reserve`]): without it, a leader whose disk is full could not hand over.
 //!
-//! Every member of a group keeps a reserve, and so does every server that follows or is followed. A server alone
-//! keeps none.
+//! Every member of a group keeps a reserve, and so does every server that follows or is followed. A server
+//! alone keeps none.
 
 use std::{
     sync::{Arc, atomic::Ordering::SeqCst},

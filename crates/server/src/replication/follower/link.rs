@@ -308,9 +308,9 @@ impl LinkParts {
         self.following.send_ack(receiver, socket, &self.log, now_ms).map_err(|error| reason_of(&error))
     }
 
-    /// Marks the link as up once all data here may be shown, unless nobody leads. From then on, records that the leader has not
-    /// committed stay hidden: as keys, because they are not applied, and as messages, because those are read
-    /// from the committed log.
+    /// Marks the link as up once all data here may be shown, unless nobody leads. From then on, records that
+    /// the leader has not committed stay hidden: as keys, because they are not applied, and as messages,
+    /// because those are read from the committed log.
     fn confirm(&self, committed: Lsn) -> Result<(), String> {
         let link = match self.following.distance() {
             ..DISTANCE_MAX => LinkState::Connected,
