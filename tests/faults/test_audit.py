@@ -65,6 +65,8 @@ def test_actions_of_administrators_are_in_the_audit(audited):
         admin.ok("PUT", "/_users")
         user = {"name": "bert", "type": "user", "roles": [], "password": SECRET}
         admin.ok("PUT", "/_users/org.couchdb.user:bert", user)
+        assert admin.ok("POST", "/_users/_find", {"selector": {"name": "bert"}})["docs"]
+        admin.ok("POST", "/_users/_all_docs", {"keys": ["org.couchdb.user:bert"]})
         admin.put("notes", {"_id": "a"})
     with Couch(audited.http_port, ("bert", "wrong")) as stranger:
         assert stranger.get("/notes").status == 401

@@ -297,10 +297,27 @@ async fn admit_and_route(
     (answered, call.body)
 }
 
+/// What is asked for by POST below a database, and changes nothing.
+const POSTS_THAT_READ: [&str; 9] = [
+    "_all_docs",
+    "_bulk_get",
+    "_changes",
+    "_design_docs",
+    "_explain",
+    "_find",
+    "_local_docs",
+    "_missing_revs",
+    "_revs_diff",
+];
+
 /// Whether the audit notes a request: it changes settings, rights or the list of databases, purges documents,
-/// or is any request to `_users` but GET and HEAD.
+/// or changes `_users`.
 fn is_audited(method: &Method, path: &[&str]) -> bool {
-    let changes = !matches!(*method, Method::GET | Method::HEAD);
+    let reads = match path {
+        [_, name, ..] if *method == Method::POST => POSTS_THAT_READ.contains(name),
+        _ => matches!(*method, Method::GET | Method::HEAD),
+    };
+    let changes = !reads;
     let is_database = |name: &str| !name.starts_with('_') || name == USERS_DATABASE;
     changes
         && match path {

@@ -95,8 +95,6 @@ pub(crate) struct Group {
     threads: Mutex<Vec<JoinHandle<()>>>,
     /// To the thread "group-role"; `None` ends it.
     roles: OnceLock<mpsc::Sender<Option<Leadership>>>,
-    /// The reserve of this member is being made.
-    is_reserving: AtomicBool,
     stopping: AtomicBool,
 }
 
@@ -153,7 +151,6 @@ impl Group {
             changing: Mutex::default(),
             threads: Mutex::default(),
             roles: OnceLock::new(),
-            is_reserving: AtomicBool::new(false),
             stopping: AtomicBool::new(false),
         }
     }
@@ -368,7 +365,7 @@ impl Group {
             if now_us >= tick_due_us {
                 // A late tick counts once: a lease must not end early.
                 tick_due_us = now_us + TICK_US;
-                let has_room = self.has_room();
+                let has_room = self.node.has_room();
                 self.note_stall(votes);
                 votes.input(|member, now_us| {
                     member.note_room(has_room);
@@ -378,7 +375,7 @@ impl Group {
                     yielding.tried(now_us);
                 }
                 if has_room {
-                    self.keep_reserve();
+                    self.node.keep_reserve();
                 }
                 self.keep_log_alone(votes);
                 self.close_removed();

@@ -144,6 +144,11 @@ impl Leader {
         self.leading.lock().commit(own, count)
     }
 
+    /// Whether no replica is connected.
+    pub(super) fn is_alone(&self) -> bool {
+        self.connected.lock().is_empty()
+    }
+
     pub(super) fn replicas(&self) -> Vec<ReplicaFigures> {
         let (connected, leading) = (self.connected.lock(), self.leading.lock());
         let figures = |connected: &Connected| {
@@ -406,6 +411,7 @@ fn ship(node: &Node, log: &Log, socket: &TcpStream, relay: &Mutex<Relay>) -> Str
             commit: node.commit_lsn(),
             epoch: log.epoch(),
             has_tick_ended: true,
+            distance: node.distance(),
         };
         let turn = match relay.lock().step(moment, &mut tail, &mut out) {
             Ok(turn) => turn,

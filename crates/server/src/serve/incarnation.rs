@@ -109,7 +109,8 @@ pub(super) async fn run(process: &Process, next: Next) -> Result<Option<Next>, S
     parts.config.put_data_settings_in_force();
     node.report_acks_without_group();
     parts.config.record_given(&log);
-    parts.config.import_users(&log).map_err(|reason| ServeError::Setting(std::io::Error::other(reason)))?;
+    let imported = parts.config.import_users(&log, &*parts.data.entropy);
+    imported.map_err(|reason| ServeError::Setting(std::io::Error::other(reason)))?;
     parts.config.follow_users();
     parts.config.adopt_segment_bytes(&log);
     let config = Arc::downgrade(&parts.config);

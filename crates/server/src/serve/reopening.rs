@@ -1,5 +1,5 @@
 //! The wait for room on the disk before a restart within the process, which replaces files: without room the
-//! process would end, and nobody might start it again. A member of a group has a reserve for it
+//! process would end, and nobody might start it again. A server that replicates has a reserve for it
 //! ([`env::reserve`]), which is released first.
 //!
 //! Meanwhile the server takes no part in its group, and refuses its clients; one that has led closes their
