@@ -362,8 +362,8 @@ impl Local {
     }
 
     /// Does the same as [`Local::deliver`], but stops when it has copied about [`COPIED_BYTES_MAX`] bytes
-    /// (small messages are copied for each subscriber), so that the caller can take the deliveries in between.
-    /// Returns whether there is more to deliver.
+    /// (small messages are copied for each subscriber), so that the caller can take the deliveries in
+    /// between. Returns whether there is more to deliver.
     pub fn deliver_some(&mut self) -> bool {
         if self.current.is_none() && self.arrived.is_empty() {
             let own = std::mem::take(&mut self.outgoing[self.worker]);

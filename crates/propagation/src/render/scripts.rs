@@ -14,9 +14,9 @@ redis.call('LSET',k,i,m) end \
 redis.call('LINSERT',k,'BEFORE',m,ARGV[2]) \
 if m~=p then redis.call('LSET',k,i+1,p) end";
 
-/// Sets fields, in pairs with their values, and keeps their deadlines. On a server without HSETEX (Redis before
-/// 8.0), HSET removes them, so they are set again. A deadline that has passed, which is possible on a replica
-/// that lags, is not told there: any other that has passed does the same.
+/// Sets fields, in pairs with their values, and keeps their deadlines. On a server without HSETEX (Redis
+/// before 8.0), HSET removes them, so they are set again. A deadline that has passed, which is possible on a
+/// replica that lags, is not told there: any other that has passed does the same.
 pub(super) const HASH_UPDATE: &str = "\
 local k,r=KEYS[1],redis.pcall('HSETEX',KEYS[1],'KEEPTTL','FIELDS',#ARGV/2,unpack(ARGV)) \
 if type(r)~='table' or not r.err then return end \
