@@ -392,6 +392,12 @@ def _empty_cursor(command: Command, redis: Tree, sheaf: Tree) -> Tree:
     return sheaf if is_one and sheaf == (b"-", b"ERR invalid cursor") else redis
 
 
+def _cursor_of_strtoul(command: Command, redis: Tree, sheaf: Tree) -> Tree:
+    is_plain = any(re.fullmatch(rb"0|[1-9]\d*", argument) for argument in command.arguments[:2])
+    is_refusal = sheaf == (b"-", b"ERR invalid cursor")
+    return sheaf if command.name.endswith("SCAN") and is_refusal and not is_plain else redis
+
+
 def _negative_offset(command: Command, redis: Tree, sheaf: Tree) -> Tree:
     is_range = command.name.startswith(("ZRANGE", "ZREVRANGE"))
     words = [word.lower() for word in command.arguments]
@@ -428,6 +434,7 @@ DIFFERENCES = (
     Difference("Doubles without a needless 17th digit", _leaves_of(("Z", "BZ", "GEO"), _has_needless_digit)),
     Difference("Numbers that scripts pass to commands are short", _leaves_of(_SCRIPTS, _is_same_number)),
     Difference("SCAN refuses an empty cursor", _empty_cursor),
+    Difference("Cursors are read as numbers are since 7.2", _cursor_of_strtoul),
     Difference("GETEX looks for the key first", _getex),
     Difference("BITCOUNT with a start needs an end", _only_start),
     Difference(_LONGER, _named_otherwise({("string", "embstr", "raw")})),

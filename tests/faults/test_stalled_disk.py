@@ -59,6 +59,8 @@ def test_a_leader_whose_disk_does_not_answer_loses_the_lead(new_server, volume):
 def test_a_leader_that_nobody_can_replace_leads_on_after_a_stall(new_server, volume):
     leader = member(new_server, directory=volume.root / "data").start()
     wait_leader([leader])
+    # Just elected, a leader saves the members. A stall during that blocks the thread that would notice the stall.
+    settle([leader], 1)
     try:
         with leader.connect() as writer:
             for number in range(2):

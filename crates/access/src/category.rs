@@ -1,6 +1,6 @@
 //! Categories of commands, by which a rule names many commands at once.
 
-/// A category.
+/// A category: what its commands are about, or what they do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Category {
@@ -130,7 +130,7 @@ impl Categories {
         Categories(self.0 | 1 << category as u8)
     }
 
-    /// All in it, in the order of [`Category::ALL`].
+    /// The categories in the set, in the order of [`Category::ALL`].
     pub fn iter(self) -> impl Iterator<Item = Category> {
         Category::ALL.into_iter().filter(move |category| self.has(*category))
     }

@@ -61,7 +61,7 @@ impl CommandList {
         self.commands.iter().enumerate().map(|(at, command)| (id(at), command))
     }
 
-    /// The command or subcommand (`container|sub`) of this name, in upper or lower case.
+    /// The command or subcommand (`container|sub`) of this name, in any case.
     pub fn find(&self, name: &[u8]) -> Option<CommandId> {
         self.ids.get(name).or_else(|| self.ids.get(&*name.to_ascii_lowercase())).copied()
     }

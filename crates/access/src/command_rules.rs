@@ -74,7 +74,7 @@ impl CommandRules {
         &self.rules
     }
 
-    /// Whether every command is allowed.
+    /// Whether every command is allowed without a further rule. `false` also if rules add up to all commands.
     pub(crate) fn allow_all(&self) -> bool {
         self.begins_with_all && self.rules.is_empty()
     }

@@ -6,8 +6,9 @@
 //! a group.
 //!
 //! Invariants
-//! - The log has at most as many entries as its limit; a limit of 0 turns it off.
-//! - The log never has a password: the object of a failed login is the command (`AUTH`, `HELLO`).
+//! - After each denial, the log has at most as many entries as its limit; a limit of 0 turns it off.
+//! - The log has no password that was given as one: the object of a failed login is the command (`AUTH`,
+//!   `HELLO`).
 
 use std::collections::VecDeque;
 
@@ -50,7 +51,7 @@ impl Reason {
 pub enum Context {
     /// A command outside of transactions and scripts.
     TopLevel,
-    /// Between MULTI and EXEC.
+    /// A command in a transaction, when it is queued or when EXEC runs it.
     Multi,
     /// In a script.
     Lua,
@@ -106,7 +107,7 @@ pub struct LogEntry {
 }
 
 impl LogEntry {
-    /// Its age in seconds, as ACL LOG shows it.
+    /// Seconds since the newest of the denials, as ACL LOG shows them.
     pub fn age_s(&self, now_ms: u64) -> f64 {
         now_ms.saturating_sub(self.updated_ms) as f64 / 1000.0
     }

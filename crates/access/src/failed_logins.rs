@@ -27,7 +27,7 @@ pub const ADDRESSES_MAX: usize = 4096;
 /// for all others together.
 const USERS_MAX: usize = 4;
 
-/// The number of first bytes of a user's name by which it is told from others.
+/// The maximum bytes of a user's name that are compared: users with the same first bytes share a count.
 const NAME_BYTES_MAX: usize = 64;
 
 /// How long after its last failure an address counts as one that has never failed.
@@ -50,7 +50,7 @@ struct Pace {
 
 const ELSEWHERE: Pace = Pace { free: 5, first_ms: 100, max_ms: 10_000 };
 
-/// Everybody on this machine shares one address: people, programs, health checks.
+/// The pace is mild, because everybody on this machine shares one address: people, programs, health checks.
 const THIS_MACHINE: Pace = Pace { free: 20, first_ms: 25, max_ms: 100 };
 
 impl Pace {
@@ -114,7 +114,7 @@ fn network_of(address: IpAddr) -> IpAddr {
 pub struct FailedLoginLine {
     /// The failures of this address that are not forgotten.
     pub failures: u32,
-    /// Failures of all addresses since the last line.
+    /// The number of earlier failures, of all addresses, that no line has told of.
     pub unlogged: u64,
 }
 

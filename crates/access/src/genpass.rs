@@ -15,7 +15,7 @@ impl GenpassError {
                                     password, a positive number up to 4096";
 }
 
-/// A password of that many bits, rounded up to hexadecimal digits. `fill` fills bytes from a source of
+/// A password of that many bits, rounded up to whole hexadecimal digits. `fill` fills bytes from a source of
 /// randomness that is fit for secrets.
 ///
 /// # Errors

@@ -18,8 +18,8 @@
 //! - [`User::line`] is a text that [`Grammar`] reads as an equal user.
 //! - One selector must allow all of a call: command, keys and channels. What no selector allows is denied,
 //!   except the commands that every client may run ([`Command::is_for_all`]).
-//! - Passwords exist only as hashes: SHA-256, as Redis keeps them, and one that was derived (PBKDF2), which a
-//!   document of `_users` has given. No error and no rendering shows a password.
+//! - Passwords exist only as hashes: SHA-256, as Redis keeps them, and at most one that was derived (PBKDF2),
+//!   as documents of `_users` keep it. No error and no rendering shows a password.
 //! - Decoding arbitrary bytes never panics; a user has exactly one encoding.
 
 #![forbid(unsafe_code)]

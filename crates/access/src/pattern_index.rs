@@ -19,7 +19,8 @@ pub(crate) struct PatternIndex {
     /// The lengths of prefixes, ascending.
     lengths: Box<[usize]>,
     groups: Vec<Group>,
-    /// An open hash table of the groups: the index of one plus 1, or 0. Its length is a power of two.
+    /// An open hash table of the groups. A slot has the index of a group plus 1, or 0 if it is free. The
+    /// number of slots is a power of two.
     slots: Box<[u32]>,
 }
 

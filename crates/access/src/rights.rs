@@ -86,7 +86,7 @@ impl Rights {
         Rights { free, selectors, is_unrestricted }
     }
 
-    /// Whether everything is permitted.
+    /// Whether one selector permits everything, without rules about single commands or categories.
     #[inline]
     pub fn are_unrestricted(&self) -> bool {
         self.is_unrestricted

@@ -17,7 +17,7 @@ pub(crate) fn text_of_role(role: &[u8]) -> Vec<u8> {
     text
 }
 
-/// The role of a word; `None` if the word is malformed, or rules may not give the role.
+/// The role of a word; `None` if the word is malformed, or users cannot have the role.
 pub(crate) fn role_of_text(text: &[u8]) -> Option<Box<[u8]>> {
     let (mut role, mut rest) = (Vec::with_capacity(text.len()), text);
     while let Some((&byte, after)) = rest.split_first() {

@@ -11,7 +11,7 @@ pub enum RuleError {
     Syntax,
     /// There is no such command or category.
     Unknown,
-    /// The rule allows a subcommand for one of its arguments only.
+    /// The rule would allow a subcommand for one first argument only.
     FirstArgOfSubcommand,
     /// A pattern for keys after all keys were permitted.
     AfterAllKeys,

@@ -13,7 +13,8 @@ pub fn is_user_name(name: &[u8]) -> bool {
     is_word(name)
 }
 
-/// Whether a user can have this role: those that begin with an underscore are the server's own.
+/// Whether a user can have this role: not if it is empty or begins with an underscore, as the server's own
+/// roles do.
 pub fn is_role(role: &[u8]) -> bool {
     !role.is_empty() && !role.starts_with(b"_")
 }
@@ -32,9 +33,9 @@ pub struct User {
     pub passwords: Vec<PasswordHash>,
     /// A further password, which takes long to check: that of the user's document in `_users`.
     pub derived_password: Option<DerivedPassword>,
-    /// The rights that its rules give outside selectors.
+    /// The root selector: what the rules outside parentheses permit.
     pub root: Selector,
-    /// Further rights, each selector by itself.
+    /// The other selectors, each of which permits calls by itself.
     pub selectors: Vec<Selector>,
     /// The roles of the user for document databases, in the order in which they were given.
     pub roles: Vec<Box<[u8]>>,
@@ -62,8 +63,8 @@ impl User {
     }
 
     /// The user that a document of `_users` declares: `before`, if there is one, with the roles and the
-    /// password of the document. A user with such a password cannot log in without one. A new user may do
-    /// nothing by the Redis protocol but what concerns its own connection.
+    /// password of the document. If the document has a password, the user cannot log in without one. A new
+    /// user may do nothing by the Redis protocol but what concerns its own connection.
     pub fn of_document(
         before: Option<User>,
         roles: Vec<Box<[u8]>>,

@@ -20,7 +20,7 @@ pub(crate) fn up_to_null(text: &[u8]) -> &[u8] {
     text.split(|byte| *byte == 0).next().unwrap_or_default()
 }
 
-/// Appends an item after a space, unless it is the first.
+/// Appends the parts as one item, with a space before it unless `out` is empty.
 pub(crate) fn push_spaced(out: &mut Vec<u8>, parts: &[&[u8]]) {
     if !out.is_empty() {
         out.push(b' ');

@@ -83,9 +83,9 @@ impl Drawn {
     /// The estimated number of elements out of `len` that drawing visits.
     pub(super) fn work(self, len: usize) -> usize {
         match self {
-            // For more than an eighth of a sorted set, [`distinct`] walks over all of it. A hash or set is
-            // walked for a quarter or more of it, and always if it is in packed form, which is short. For
-            // smaller shares this overestimates.
+            // For more than an eighth of a sorted set, [`distinct`] goes through all ranks. A hash or set is
+            // walked whole for a quarter or more of it, or if it is packed, but then it is short. For other
+            // draws the estimate is above the real number.
             Drawn::Distinct(count) => count.saturating_mul(8).min(len),
             Drawn::Repeated(count) => count,
         }

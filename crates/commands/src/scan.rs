@@ -1,4 +1,5 @@
-//! Cursors and options of SCAN, HSCAN, SSCAN and ZSCAN: parsing and filtering. The walks are in the families.
+//! Cursors and options of SCAN, HSCAN, SSCAN and ZSCAN: parsing and filtering. The walks over the data are in
+//! the modules of these commands.
 
 use engine::CommandError;
 use keyspace::ValueType;
@@ -24,7 +25,7 @@ pub(super) enum ScanTarget {
 /// negative number in canonical form, such as `-5`, is refused; in other forms, such as `-05`, it wraps.
 ///
 /// # Errors
-/// The text is not a number.
+/// The text has another form, or the number does not fit into 64 bits.
 pub(super) fn parse_cursor(text: &[u8]) -> Result<u64, CommandError> {
     if parse_i64(text).is_some_and(|number| number < 0) {
         return Err(CommandError::InvalidCursor);

@@ -6,8 +6,8 @@
 //!
 //! Invariants
 //! - The changes that a script made before it failed stay, as in Redis, unless `script-rollback` is on. Those
-//!   of a script that was stopped (killed, or at a limit) are undone, unless the script has flushed a
-//!   database.
+//!   of a script that was stopped (killed, at a limit, or for holding up replication) are undone, unless the
+//!   script has flushed a database.
 //! - A command that a script may not call is refused before it has begun.
 //! - A script runs on a stale replica, but can call no command there that could show the replica's data. A
 //!   script that declares its flags runs there only with `allow-stale`.

@@ -138,7 +138,7 @@ fn myid(cx: &mut Context<'_, '_>, _args: Args<'_>) -> Result<(), CommandError> {
     Ok(())
 }
 
-/// `SENTINEL RESET pattern`: counts the masters that match. There is nothing to reset.
+/// `SENTINEL RESET pattern`: 1 if a name of the master matches, otherwise 0. There is nothing to reset.
 fn reset(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
     let group = view(cx)?;
     cx.reply.integer(names(&group).any(|name| glob::matches(args.at(2), name.as_bytes())).into());

@@ -6,7 +6,7 @@
 //!
 //! Invariants
 //! - FLUSHDB, FLUSHALL and SWAPDB lock every slot, and change the keys in one effect.
-//! - COMMAND is generated from the rows: nothing about a command is said twice.
+//! - COMMAND shows what the rows say; what rows cannot say, such as the tips, has tables by name here.
 
 mod arguments;
 mod command;

@@ -3,7 +3,7 @@
 /// Why a value cannot be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// The bytes end within a value.
+    /// The bytes end too early.
     #[error("the bytes end inside a value")]
     Truncated,
     /// Reading failed; the source of the bytes has the reason.

@@ -10,9 +10,10 @@
 //! [`FileWriter`] writes a file. The visitor decides about keys that are expired or exist already.
 //!
 //! Invariants
-//! - A [`FileError`] after the header names the byte where reading stopped. If reading stopped within the
-//!   value of a key, an error of the content names this key, too.
-//! - Only hints are skipped silently: auxiliary fields, sizes, access times and cluster slots.
+//! - A [`FileError`] after the header has a position in the file. If reading stopped within the value of a
+//!   key, an error of the content names this key, too.
+//! - Only hints are skipped silently: auxiliary fields, sizes, access times and frequencies, and cluster
+//!   slots.
 
 mod reading;
 mod skip;

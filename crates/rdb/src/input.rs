@@ -48,7 +48,7 @@ pub(crate) trait Input {
         })
     }
 
-    /// Reads a count.
+    /// Reads a number that is encoded as a length.
     fn number(&mut self) -> Result<u64, Error> {
         match self.length()? {
             Length::Plain(number) => Ok(number),

@@ -13,7 +13,7 @@
 //! ```
 //!
 //! Invariants
-//! - Decoding arbitrary bytes never panics, and allocates as bytes arrive, never for a claimed length
+//! - Decoding arbitrary bytes never panics, and allocates as bytes arrive, not for all of a claimed length
 //!   (compressed strings: at most [`LZF_RATIO_MAX`] times their bytes).
 //! - A set, sorted set or hash that [`restore`] returns has no duplicates, and no collection but a stream is
 //!   empty. No score is NaN.

@@ -28,7 +28,7 @@ pub enum PayloadError {
     Value(#[from] Error),
 }
 
-/// Adds the footer to an encoded value with its type number.
+/// Appends the footer to an encoded value, which begins with its type number, or to encoded libraries.
 pub fn dump(mut value: Vec<u8>) -> Vec<u8> {
     let expiring = value.first() == Some(&crate::types::HASH_METADATA);
     let version = if expiring { PAYLOAD_VERSION_EXPIRING } else { PAYLOAD_VERSION };

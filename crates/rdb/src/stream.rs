@@ -9,6 +9,9 @@
 //!           | consumers: name, seen (, active), ids of pending entries
 //! ```
 //!
+//! Older types lack the parts in `(, ...)`. Of the two forms in `( | )`, the second is that of an entry with
+//! the fields of its node.
+//!
 //! The module reads all of this piece by piece, and writes it. It does not check that the entries named by a
 //! group exist: they may have been deleted.
 
@@ -37,9 +40,9 @@ const MALFORMED: Error = Error::Malformed("stream");
 pub struct StreamHead {
     /// The id of the last entry that was added.
     pub last_id: StreamId,
-    /// The highest id of a deleted entry.
+    /// The highest id of a deleted entry. An encoding without it gives 0-0.
     pub max_deleted_id: StreamId,
-    /// Number of entries ever added.
+    /// Number of entries ever added. An encoding without it gives the number of entries.
     pub entries_added: u64,
 }
 

@@ -29,12 +29,12 @@ pub struct Loaded {
 }
 
 impl Loaded {
-    /// Reads the files.
+    /// Reads the files that the policy names.
     ///
     /// # Errors
-    /// If one of them is missing or wrong, or they do not fit together.
+    /// A file is missing or wrong, or a necessary one is not named, or they do not fit together.
     pub fn read(policy: &ServerPolicy) -> Result<Loaded, LoadError> {
-        // Taken before the files are read, so that a change in between is noticed later.
+        // Taken before the files are read, so that the next reload notices a change that is made meanwhile.
         let stamp = Stamp::of(policy.files(), policy.directory());
         let file = |name, path| match named(path) {
             Some(path) => Ok(Named { name, path }),
@@ -93,7 +93,7 @@ fn authorities(policy: &ServerPolicy) -> Result<RootCertStore, LoadError> {
 #[derive(Debug)]
 pub struct Acceptor {
     loaded: ArcSwap<Loaded>,
-    /// The state of the files that was refused last: it is not tried again.
+    /// The state of the files that was refused last. [`Acceptor::reload`] tries it again only with `always`.
     refused: Mutex<Option<Stamp>>,
     /// Held while files are read again and put in force: what was read by an earlier policy must not replace
     /// what a later one has put in force meanwhile.

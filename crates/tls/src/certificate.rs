@@ -9,8 +9,8 @@ pub(crate) fn expires_unix_s(certificate: &CertificateDer<'_>) -> Option<i64> {
     Some(parsed.validity().not_after.timestamp())
 }
 
-/// The common name of the subject; `None` if the subject has none, an empty one or one with a null byte, or
-/// several: then nobody can say which one is meant.
+/// The common name of the subject. `None` unless the subject has exactly one, which is text, not empty, and
+/// without null bytes.
 pub(crate) fn common_name(certificate: &CertificateDer<'_>) -> Option<String> {
     let (_, parsed) = X509Certificate::from_der(certificate).ok()?;
     let mut names = parsed.subject().iter_common_name();

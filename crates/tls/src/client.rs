@@ -18,7 +18,7 @@ pub struct ClientFiles {
     pub authorities: Option<PathBuf>,
     /// The certificate that the client shows (`--cert`).
     pub certificate: Option<PathBuf>,
-    /// Its key (`--key`).
+    /// The key of that certificate (`--key`).
     pub key: Option<PathBuf>,
     /// The name that the server's certificate must have (`--sni`); `None` for the host of the connection.
     pub server_name: Option<String>,
@@ -26,7 +26,7 @@ pub struct ClientFiles {
     pub trusts_everybody: bool,
 }
 
-/// What is in these files.
+/// The contents of [`ClientFiles`].
 #[derive(Debug)]
 pub struct ClientIdentity {
     /// The authorities to trust.
@@ -41,7 +41,7 @@ impl ClientFiles {
     /// Reads the files.
     ///
     /// # Errors
-    /// If one of them is missing or wrong.
+    /// A file is missing or wrong, or no authority is known.
     pub fn read(&self) -> Result<ClientIdentity, LoadError> {
         let authorities = match &self.authorities {
             Some(path) => Named { name: "--cacert", path }.certificates()?,
@@ -72,10 +72,10 @@ pub struct Connector {
 }
 
 impl Connector {
-    /// Reads the files.
+    /// Reads the files. All sessions of the connector use them.
     ///
     /// # Errors
-    /// If one of them is missing or wrong, or they do not fit together.
+    /// Those of [`ClientFiles::read`]; also if the files do not fit together.
     pub fn new(files: &ClientFiles) -> Result<Connector, LoadError> {
         let refused = |error: rustls::Error| LoadError::Refused(error.to_string());
         let builder = ClientConfig::builder_with_provider(provider())
@@ -117,8 +117,8 @@ impl Connector {
     }
 }
 
-/// Looks at no certificate. What the server has signed with the key of its certificate is verified, so the
-/// connection is with whoever has that key.
+/// Accepts every certificate. Only the signature made with the key of that certificate is verified, so the
+/// connection is with whoever has the key.
 #[derive(Debug)]
 struct TrustsEverybody(Arc<CryptoProvider>);
 

@@ -1,8 +1,8 @@
-//! Why certificates or keys were refused; the message says what to do.
+//! Why files cannot be used for TLS, or a session cannot begin with them.
 
 use std::path::PathBuf;
 
-/// Why a set of files was refused.
+/// What is wrong with a file, with a setting that names files or versions, or with the name of a server.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum LoadError {
     /// A file is needed and none is named.
@@ -36,7 +36,7 @@ pub enum LoadError {
         /// The file of the key.
         key: PathBuf,
     },
-    /// Clients are to show certificates, and nobody is named who signs these.
+    /// Clients are asked for certificates, and no authority that signs these is named.
     #[error(
         "tls-auth-clients asks clients for certificates: name the authority that signs them (tls-ca-cert-file or \
          tls-ca-cert-dir), or set tls-auth-clients no"

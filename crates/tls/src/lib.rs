@@ -1,8 +1,8 @@
 //! TLS: certificates, and encrypted connections of servers and clients.
 //!
 //! ```text
-//! files -> ServerPolicy -> Loaded (rustls' configuration) -> Acceptor -> Session of each connection
-//!                              ^ replaced as a whole when a file or a setting changes
+//! ServerPolicy (names files) -> Loaded (their contents) -> Acceptor -> Session of each connection
+//!                               ^ replaced as a whole when a file or a setting changes
 //! bytes of a socket -> Session::receive -> plain bytes
 //! plain bytes -> Session::encrypt -> Session::write_to -> socket
 //! ```
@@ -45,7 +45,7 @@ use std::sync::Arc;
 
 use rustls::crypto::CryptoProvider;
 
-/// The implementation of the algorithms.
+/// The implementation of the cryptographic algorithms.
 pub fn provider() -> Arc<CryptoProvider> {
     Arc::new(rustls::crypto::ring::default_provider())
 }

@@ -25,10 +25,10 @@ pub struct Versions {
 }
 
 impl Versions {
-    /// Parses names with spaces between; none stands for all.
+    /// Parses names with white space between them. Without any name, both versions are spoken.
     ///
     /// # Errors
-    /// If another version is named.
+    /// A name is neither `TLSv1.2` nor `TLSv1.3`.
     pub fn parse(text: &str) -> Result<Versions, LoadError> {
         let mut versions = Versions { v1_2: false, v1_3: false };
         for name in text.split_whitespace() {
@@ -48,7 +48,7 @@ impl Versions {
     }
 }
 
-/// What a server wants of its connections. An empty path is none.
+/// What a server wants of its connections. An empty path names no file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServerPolicy {
     /// The server's certificate, followed by those between it and its authority (`tls-cert-file`).
@@ -66,7 +66,7 @@ pub struct ServerPolicy {
 }
 
 impl ServerPolicy {
-    /// The files that it names.
+    /// The named files, without the directory.
     pub(crate) fn files(&self) -> impl Iterator<Item = &Path> {
         [&self.certificate, &self.key, &self.authority_file].into_iter().filter_map(|path| named(path))
     }
@@ -76,7 +76,7 @@ impl ServerPolicy {
     }
 }
 
-/// The path, if one is named.
+/// The path; `None` if it is empty.
 pub(crate) fn named(path: &Path) -> Option<&Path> {
     (!path.as_os_str().is_empty()).then_some(path)
 }

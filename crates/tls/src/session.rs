@@ -1,7 +1,7 @@
 //! One encrypted connection, without its socket: bytes of the wire in, plain bytes out, and back.
 //!
 //! Invariants
-//! - After [`Session::receive`] no plain bytes are left in the session: what waits, waits in the socket.
+//! - After [`Session::receive`] no plain bytes are left in the session.
 //! - [`Session::encrypt`] takes no more while [`UNSENT_BYTES_MAX`] of records are unwritten.
 
 use std::io::{self, ErrorKind, IoSlice, Read, Write};
@@ -10,11 +10,11 @@ use rustls::Connection;
 
 use crate::certificate::common_name;
 
-/// The longest record, with its header. The buffer of plain bytes must have so much more room than there are
-/// encrypted bytes: a record may have begun before these.
+/// The longest record, with its header. The buffer of plain bytes must be longer than the encrypted bytes by
+/// this much, because the first of these may complete a record that has begun in an earlier call.
 pub const RECORD_BYTES_MAX: usize = (16 << 10) + 256 + 5;
 
-/// Bytes of records that wait for the socket; above it, nothing more is encrypted.
+/// The limit of the bytes of records that wait for the socket. From this limit on, nothing more is encrypted.
 pub const UNSENT_BYTES_MAX: usize = 64 << 10;
 
 /// One encrypted connection, of either side.
@@ -31,13 +31,14 @@ impl Session {
         Session { connection, is_closed: false }
     }
 
-    /// Whether the two sides do not trust each other yet.
+    /// Whether the handshake is not complete yet.
     pub fn is_handshaking(&self) -> bool {
         self.connection.is_handshaking()
     }
 
     /// Takes encrypted bytes, and puts the plain ones into `plain`, which must be [`RECORD_BYTES_MAX`] longer
-    /// than `encrypted`. Returns the number of plain bytes: 0 if no record of data is complete.
+    /// than `encrypted`. Returns the number of plain bytes: 0 if no record of data is complete, or the other
+    /// side has said before that it sends nothing more.
     ///
     /// # Errors
     /// The other side breaks the protocol, or is not trusted. An alert waits to be written.
@@ -55,7 +56,8 @@ impl Session {
     }
 
     /// As [`Session::receive`], but reads once from the socket, and leaves the plain bytes in the session for
-    /// [`Session::take`]. Returns how many bytes were read; 0 is the end of the socket.
+    /// [`Session::take`]. Returns how many bytes were read: 0 at the end of the socket, or if the other side
+    /// has said before that it sends nothing more.
     ///
     /// # Errors
     /// Those of the socket, `WouldBlock` among them, and those of [`Session::receive`].
@@ -112,7 +114,7 @@ impl Session {
                 Ok(0) => return Err(ErrorKind::WriteZero.into()),
                 Ok(count) => sent += count,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                // What was written before counts: the next call meets the same refusal.
+                // Reports what was written. If the socket still takes nothing, the next call fails.
                 Err(error) if error.kind() == ErrorKind::WouldBlock && sent > 0 => return Ok(sent),
                 Err(error) => return Err(error),
             }
@@ -125,13 +127,14 @@ impl Session {
         self.connection.send_close_notify();
     }
 
-    /// The common name in the certificate that the other side has shown and an authority has signed.
+    /// The common name in the certificate that the other side has shown; `None` if it has shown none, or the
+    /// certificate has no usable common name.
     pub fn peer_name(&self) -> Option<String> {
         self.connection.peer_certificates()?.first().and_then(common_name)
     }
 
-    /// The version and the algorithms, such as `TLSv1.3 TLS13_AES_256_GCM_SHA384`; empty before the
-    /// handshake.
+    /// The version and the algorithms, such as `TLSv1.3 TLS13_AES_256_GCM_SHA384`; empty until the handshake
+    /// has chosen them.
     pub fn description(&self) -> String {
         let (Some(version), Some(suite)) =
             (self.connection.protocol_version(), self.connection.negotiated_cipher_suite())

@@ -16,7 +16,7 @@ use tokio::{
 
 use crate::Session;
 
-/// A socket as the synchronous calls of a session use it: they end with `WouldBlock`.
+/// A socket for the synchronous calls of a session: a read or write that would wait returns `WouldBlock`.
 struct Ready<'a>(&'a TcpStream);
 
 impl Read for Ready<'_> {
@@ -177,7 +177,7 @@ impl AsyncWrite for Stream {
     ) -> Poll<io::Result<usize>> {
         ready!(self.poll_unsent(cx))?;
         let count = self.session.encrypt(pieces)?;
-        // What the socket does not take now leaves with the next call.
+        // What the socket does not take now leaves with the next write, flush or shutdown.
         if let Poll::Ready(Err(error)) = self.poll_unsent(cx) {
             return Poll::Ready(Err(error));
         }

@@ -44,8 +44,8 @@ const ONE: i128 = 10i128.pow(FRACTION_DIGITS_MAX as u32);
 /// such numbers fits in 127 bits.
 const DIGITS_MAX: usize = 20 + FRACTION_DIGITS_MAX;
 
-/// Reads a number, rounded to units of 10^-17; `None` if it has more than [`DIGITS_MAX`] significant digits,
-/// or its exponent is too large.
+/// Reads a number, rounded to units of 10^-17. `None` if it is 10^20 or more, infinite, or written with more
+/// than [`DIGITS_MAX`] significant digits or an exponent beyond 10,000.
 fn parse_fixed(text: &[u8]) -> Option<i128> {
     let (negative, magnitude) = match text {
         [b'-', rest @ ..] => (true, rest),

@@ -106,7 +106,8 @@ pub enum DecodeError {
     /// A type byte that no version of the protocol has.
     #[error("unknown type byte {0:#04x}")]
     UnknownType(u8),
-    /// A length that is not a number, is negative, or is the length of a streamed value.
+    /// A length that is not a number (`?` of a streamed value included), or is negative and stands for no
+    /// null.
     #[error("invalid length")]
     InvalidLength,
     /// An invalid number, boolean or format.

@@ -18,7 +18,7 @@ pub fn matches_ignore_case(pattern: &[u8], text: &[u8]) -> bool {
     run(pattern, text, |byte| byte.to_ascii_lowercase())
 }
 
-/// The literal bytes at the start of every match: the pattern up to its first special byte.
+/// The pattern up to its first special byte: every text that [`matches()`] accepts begins with these bytes.
 pub fn literal_prefix(pattern: &[u8]) -> &[u8] {
     let special = pattern.iter().position(|byte| matches!(byte, b'*' | b'?' | b'[' | b'\\'));
     &pattern[..special.unwrap_or(pattern.len())]

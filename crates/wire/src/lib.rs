@@ -10,7 +10,8 @@
 //! - No input causes a panic, or a reservation of more memory than a constant plus the bytes received.
 //! - Input that arrives in parts is not searched again from its start at each read, and its division into
 //!   reads does not change the result.
-//! - After warm-up the parser of requests and the writer of replies allocate nothing per command or reply.
+//! - After warm-up, the parser of requests allocates nothing for usual commands that arrive whole, and the
+//!   writer of replies nothing beside its buffer.
 
 #![forbid(unsafe_code)]
 

@@ -2,8 +2,8 @@
 //!
 //! A request is an array of bulk strings (`*2\r\n$3\r\nGET\r\n$1\r\nk\r\n`) or one inline line (`GET k\r\n`).
 //! Nothing nests: an array may contain only bulk strings. The same input as in Redis 7.2 is accepted, except
-//! that there is a limit [`Limits::args_max`], that request lines of HTTP are errors, and that two rules make
-//! the result independent of how the bytes arrive:
+//! that some [`Limits`] are lower, that request lines of HTTP are errors, and that two rules make the result
+//! independent of how the bytes arrive:
 //! - a line is too long if its end is not within [`Limits::inline_bytes_max`] bytes, even if all of it
 //!   arrived at once;
 //! - a zero byte within a line is a byte like any other (Redis stops searching there).

@@ -1,7 +1,7 @@
 //! Changing lists in the middle: LSET, LINSERT, LREM, LTRIM.
 //!
 //! LSET and LINSERT resolve positions here and log indices from the head. LTRIM logs how many elements leave
-//! each end. LREM logs the element to match instead of positions, because it may match anywhere.
+//! each end. LREM logs the element to match, because the positions of all matches could take more space.
 
 use engine::{CommandError, Context, EventClass};
 use keyspace::{Applied, KeyOp, ListEnd};

@@ -96,7 +96,7 @@ impl Search {
     }
 
     /// Writes the indices of the matches. `matches` says for each element, from the end `from`, whether it
-    /// matches.
+    /// matches; `index_of` turns a distance from that end into an index.
     fn write(
         &self,
         reply: &mut ReplyWriter<'_>,

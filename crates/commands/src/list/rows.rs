@@ -46,8 +46,8 @@ const POP: Row = Row {
     ..ROW
 };
 
-/// Shared fields of the rows that move an element. Not COPIES: one element is usually a small part of its
-/// list.
+/// Shared fields of the rows that move an element. Without the flag COPIES, because the record holds one
+/// element of the list, for which the handler asks for room.
 const MOVE: Row =
     Row { flags: GROW.or(Flags::BRIEF), keys: Keys::Range { first: 1, last: 2, step: 1 }, ..ROW };
 

@@ -140,7 +140,8 @@ pub(super) fn role(cx: &mut Context<'_, '_>, _args: Args<'_>) -> Result<(), Comm
 }
 
 /// `REPLICATE ...` hands the connection over to the relay; it no longer speaks RESP afterwards. `REPLICATE
-/// MARKS ...` is an ordinary request before that: it replies with the newest common position, or -1.
+/// MARKS ...` is an ordinary request before that: it replies with the newest of the given positions that is
+/// in the log here, or -1.
 pub(super) fn replicate(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
     if args.at(1).eq_ignore_ascii_case(b"marks") {
         let marks: Vec<&[u8]> = args.skip(2).iter().collect();

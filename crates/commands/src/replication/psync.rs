@@ -6,7 +6,7 @@ use engine::{
 };
 use wire::{Args, number::parse_i64};
 
-/// The longest address that a replica may announce, as in Redis: that of a name.
+/// The maximum bytes of the address that a replica announces, as in Redis.
 const ADDRESS_BYTES_MAX: usize = 255;
 
 /// `REPLCONF option value [option value ...]`: the properties of a replica, sent before PSYNC. Its
@@ -77,7 +77,7 @@ fn is_version(text: &[u8]) -> bool {
     parts.len() == 3 && parts.iter().all(|part| wire::number::parse_u64(part).is_some_and(|it| it <= 255))
 }
 
-/// Text of a client for replies and lists, which are one line each.
+/// The visible ASCII characters of a client's text, without spaces, for replies and lists of one line.
 fn shown(text: &[u8]) -> String {
     let is_plain = |character: &char| character.is_ascii_graphic();
     String::from_utf8_lossy(text).chars().filter(is_plain).collect()

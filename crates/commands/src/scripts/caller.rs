@@ -26,7 +26,7 @@ pub(super) struct Caller<'c, 'a, 'k> {
     is_read_only: bool,
     ignores_memory: bool,
     /// Whether the script has called a command that writes. From then on its commands may add data also above
-    /// the memory limit, as in Redis: a script that is stopped in the middle leaves half of its work.
+    /// the memory limit, as in Redis: a refusal in the middle would leave half of the script's work.
     has_written: bool,
     /// If the script was stopped with [`Stop::Retry`]: the error that tells the executor what the client's
     /// command needs before it runs again.
@@ -61,7 +61,7 @@ impl<'c, 'a, 'k> Caller<'c, 'a, 'k> {
         (outcome, refusal)
     }
 
-    /// Looks up a command of the script, and checks everything that can refuse it.
+    /// Looks up a command of the script, and checks whether the script may call it. Notes if it writes.
     fn check(&mut self, args: Args<'_>) -> Result<ResolvedCommand, String> {
         let Ok(found) = resolve_call(args) else {
             return Err("ERR Unknown Redis command called from script".to_string());

@@ -41,7 +41,8 @@ fn call(cx: &mut Context<'_, '_>, args: Args<'_>, is_read_only: bool) -> Result<
     check(cx, traits, is_read_only)?;
     let host = cx.host;
     let mut vm = cx.scripting().take_vm(&host.scripts);
-    // Compiling a library runs it, so stopping the function must also stop the compilation.
+    // The library is compiled within `run`: that executes its code, which must stop when the function is
+    // stopped.
     let mut compiled = std::mem::take(&mut cx.scripting().libraries);
     let name = String::from_utf8_lossy(&function.name);
     let subject = Subject { name: &name, traits, keys: words.keys, function: Some(shown(function, args)) };

@@ -46,7 +46,7 @@ pub struct SentinelEvent {
     pub message: String,
 }
 
-/// The members and the leader, as this member announced them last.
+/// What the looks so far have found, to be compared with the next one.
 #[derive(Default)]
 pub struct SentinelEvents {
     has_looked: bool,
@@ -55,7 +55,7 @@ pub struct SentinelEvents {
     members: BTreeMap<String, Seen>,
 }
 
-/// A member as it was announced last.
+/// A member: its address at the last look, and whether it counts as down for clients.
 struct Seen {
     address: Address,
     is_down: bool,

@@ -16,7 +16,8 @@ const NEVER_MS: u64 = i32::MAX as u64;
 /// The default `failover-timeout` of Redis, in milliseconds.
 const FAILOVER_TIMEOUT_MS: u64 = 180_000;
 
-/// How long the server that is asked has heard nothing from `member`, in milliseconds.
+/// For how many milliseconds `member` has been silent, as far as the server that is asked can tell: see
+/// [`MemberView::heard_ms`].
 fn silent_ms(member: &MemberView) -> u64 {
     match member.heard_ms {
         _ if member.is_self => 0,
@@ -35,7 +36,7 @@ pub(crate) fn run_id(member: &MemberView) -> String {
     format!("{:0<40}", member.id)
 }
 
-/// Fields of an instance.
+/// Writes the map of a master, a replica or a sentinel, and counts its fields.
 struct Fields<'r, 'o> {
     reply: &'r mut ReplyWriter<'o>,
     map: Deferred,
@@ -79,7 +80,7 @@ impl<'r, 'o> Fields<'r, 'o> {
         self.count += 1;
     }
 
-    /// The role of a master or a replica.
+    /// Writes the role, which a master and a replica have.
     fn put_role(&mut self, role: &str, member: &MemberView) {
         self.put("info-refresh", silent_ms(member));
         self.put("role-reported", role);

@@ -1,5 +1,5 @@
 //! The key positions of COMMAND INFO: the three legacy positions, and the key specifications, which can
-//! express more. Two commands find their keys by a keyword.
+//! express more: the keys of XREAD and XREADGROUP follow a keyword.
 
 use engine::{Keys, Row};
 use wire::ReplyWriter;
@@ -90,7 +90,8 @@ pub(super) fn write(reply: &mut ReplyWriter<'_>, row: &Row) {
     }
 }
 
-/// Writes the specification of keys from the argument `first` on, up to `last` arguments behind it.
+/// Writes the specification of keys from the argument `first` on. The last key is `last` arguments after
+/// `first`; a negative `last` counts from the last argument, which is -1.
 fn write_range(reply: &mut ReplyWriter<'_>, flags: &[&'static str], first: i64, (last, step): (i64, i64)) {
     write_specification(
         reply,

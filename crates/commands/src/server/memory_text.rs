@@ -8,9 +8,10 @@ use super::memory::{Usage, ratio};
 const MIB: u64 = 1 << 20;
 /// Less data than this counts as hardly any.
 const DATA_BYTES_MIN: u64 = 5 * MIB;
-/// Smaller differences are not reported.
+/// A smaller difference between two sizes of memory is not reported.
 const WASTE_BYTES_MIN: u64 = 10 * MIB;
-/// Smaller differences are not reported with hardly any data: the process itself takes that much.
+/// Takes the place of [`WASTE_BYTES_MIN`] while there is hardly any data: the process itself can make such a
+/// difference.
 const EMPTY_WASTE_BYTES_MIN: u64 = 100 * MIB;
 /// This much memory per client, or more, suggests that some clients send large commands or do not read their
 /// replies.

@@ -1,8 +1,8 @@
 //! The tips of COMMAND INFO: what clients may know of the replies of a command, and where clients of a
 //! cluster send it.
 //!
-//! They are those of Redis 8.2, by the names that both have; `tests/differential/test_command_info.py`
-//! compares them.
+//! For commands that Redis 8.2 has, too, they are the same as there;
+//! `tests/differential/test_command_info.py` compares them.
 
 /// Each tip, and the commands that have it, in the order of their names.
 static TIPS: &[(&str, &[&str])] = &[

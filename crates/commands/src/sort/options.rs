@@ -16,12 +16,12 @@ pub(super) struct Options<'a> {
     /// The elements keep the order that they have, because there is a BY without an asterisk, even if another
     /// BY follows it.
     pub(super) unsorted: bool,
-    /// From the greatest to the least; with `unsorted`, a list or a sorted set from its end.
+    /// DESC: from the greatest to the least; with `unsorted`, a list or a sorted set from its end.
     pub(super) descending: bool,
-    /// Members of an unsorted set come in the order of their bytes, not in that of memory: for STORE and for
-    /// scripts.
+    /// With `unsorted`, the members of a set come in the order of their bytes, not in that of memory: for
+    /// STORE and for scripts.
     pub(super) reproducible: bool,
-    /// By bytes instead of by numbers.
+    /// ALPHA: sorts by bytes instead of by numbers.
     pub(super) alphabetic: bool,
     /// The values to show for each element; if empty, the element is shown.
     pub(super) gets: SmallVec<[Pattern<'a>; 4]>,

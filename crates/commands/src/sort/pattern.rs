@@ -11,7 +11,8 @@ use keyspace::{DbId, Element, View};
 pub(super) enum Pattern<'a> {
     /// The element itself.
     Element,
-    /// A pattern without an asterisk. No value is shown, because it would be the same for all elements.
+    /// A pattern without an asterisk, other than `#`. No value is shown, because it would be the same for all
+    /// elements.
     Nothing,
     /// The value at a key.
     Key {

@@ -111,8 +111,8 @@ fn run_queued(cx: &mut Context<'_, '_>, queued: &Queued) -> Result<bool, Command
 }
 
 /// Runs a transaction in which some command may take long, or one with documents. All its scripts together
-/// have the time of one script. When that is over, the transaction is undone and moves to another thread,
-/// unless it must stay on this one.
+/// have the time of one script. When that is over, the transaction is undone and moves to another thread; if
+/// it must stay on this one, its running script is stopped and undone instead.
 fn run_in_time(
     cx: &mut Context<'_, '_>,
     transaction: &Transaction,

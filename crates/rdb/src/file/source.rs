@@ -8,7 +8,7 @@ use crate::{CRC, Error};
 /// The maximum bytes of one read.
 const BUFFER_BYTES: usize = 256 << 10;
 /// The memory of a long string is allocated in steps, each once the memory before is filled. The first step
-/// has this many bytes.
+/// has at most this many bytes.
 const STEP_BYTES: usize = 1 << 20;
 
 /// An [`Input`] over a file.
@@ -91,7 +91,7 @@ impl<R: Read> Source<R> {
         if self.filled == 0 { Err(Error::Truncated) } else { Ok(()) }
     }
 
-    /// Consumes up to `max` bytes, at least one.
+    /// Consumes up to `max` bytes, at least one, and returns them.
     fn some(&mut self, max: usize) -> Result<&[u8], Error> {
         self.fill()?;
         let start = self.taken;

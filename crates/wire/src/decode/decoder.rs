@@ -18,7 +18,7 @@ pub struct Decoder {
     progress: Progress,
     /// The aggregates that have begun, the outermost first.
     open: Vec<Aggregate>,
-    /// The number of values that have begun since the first byte.
+    /// The number of values, at all depths, that have begun since the start of the outermost value.
     elements: usize,
 }
 
@@ -27,7 +27,7 @@ pub struct Decoder {
 struct Progress {
     /// Start of the next header or line, or of the content of the bulk string in `bulk`.
     at: usize,
-    /// Bytes from `at` on that are known to have no line end.
+    /// The number of bytes after the type byte at `at` that are known to have no line end.
     scanned: usize,
     /// Type and length of the bulk string at `at`, once its header is read.
     bulk: Option<(u8, usize)>,
@@ -161,7 +161,8 @@ impl Decoder {
         }))
     }
 
-    /// The line after the type byte, up to the next CR LF. A single CR or LF is an error.
+    /// The line after the type byte, up to the next CR LF; `None` if that has not arrived. A CR or LF without
+    /// the other is an error.
     fn line<'b>(&mut self, window: &'b [u8]) -> Result<Option<&'b [u8]>, DecodeError> {
         let rest = &window[self.progress.at + 1..];
         let Some(offset) = memchr::memchr2(b'\r', b'\n', &rest[self.progress.scanned..]) else {

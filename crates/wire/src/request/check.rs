@@ -20,8 +20,7 @@ pub struct Outcome {
 /// end.
 ///
 /// # Panics
-/// If the parser violates its contract: consumes more than it was given, overfills a batch or returns an
-/// empty command.
+/// If the parser violates its contract, for example by consuming more than it was given.
 pub fn parse_in_reads(bytes: &[u8], ends: &[usize], limits: &Limits, commands_max: usize) -> Outcome {
     let (mut parser, mut batch) = (RequestParser::new(), RequestBatch::new());
     let mut outcome = Outcome { commands: Vec::new(), consumed: 0, error: None };

@@ -32,8 +32,8 @@ pub struct Parsed {
     /// Bytes of the commands in the batch, and of the empty requests that were read with them. The next
     /// buffer must begin after these bytes.
     pub consumed: usize,
-    /// The error in the bytes that follow. The caller must reply it once, after the replies of the batch's
-    /// commands, and then close the connection.
+    /// The error in the bytes after the consumed ones. The caller must send it once, after the replies of the
+    /// batch's commands, and then close the connection.
     pub error: Option<ProtocolError>,
 }
 
