@@ -117,6 +117,8 @@ def test_the_audit_survives_and_tells_of_the_end(audited):
     with tail(audited) as entry_of:
         entry_of("shutdown")
         assert entry_of("config|set")["arguments"] == ["audit", "no"]
+        # Its begin is in it, too.
+        assert entry_of("config|set")["arguments"] == ["audit", "yes"]
         assert entry_of("config|set")["arguments"] == ["maxmemory", "4gb"]
 
 
@@ -155,4 +157,5 @@ def test_a_server_without_it_notes_nothing(new_server):
     assert call(server, "CONFIG", "SET", "audit", "yes") == b"OK"
     assert call(server, "CONFIG", "SET", "maxmemory", "2gb") == b"OK"
     with tail(server) as entry_of:
+        assert entry_of("config|set")["arguments"] == ["audit", "yes"]
         assert entry_of("config|set")["arguments"] == ["maxmemory", "2gb"]

@@ -60,7 +60,7 @@ fn is_harmless(method: &Method) -> bool {
 }
 
 /// Whether the request comes from a page of another origin.
-fn is_foreign(headers: &HeaderMap) -> bool {
+pub(super) fn is_foreign(headers: &HeaderMap) -> bool {
     let mut sites = headers.get_all(SEC_FETCH_SITE).iter().peekable();
     if sites.peek().is_some() {
         // Proxies may change `Host`, but not this header.

@@ -170,6 +170,9 @@ async fn answer_documents(
         .contains_key(header::ORIGIN)
         .then(|| cors::grant(&thread.host().settings(), &head.headers))
         .flatten();
+    if granted.is_none() || head.method == Method::OPTIONS {
+        note_refusal(thread, &head.headers);
+    }
     let asks_first = granted.as_ref().filter(|_| head.method == Method::OPTIONS);
     let first =
         asks_first.and_then(|granted| cors::preflight(granted, &thread.host().settings(), &head.headers));
@@ -205,6 +208,17 @@ async fn answer_documents(
     };
     reply::finish(&mut reply, accept.as_ref(), thread.front.request_id());
     reply
+}
+
+/// Has the log tell once why pages of an origin are refused.
+fn note_refusal(thread: &HttpThread, headers: &HeaderMap) {
+    // Nearly all requests come from no page of another origin.
+    if headers.contains_key(header::ORIGIN)
+        && cross_site::is_foreign(headers)
+        && let Some(key) = cors::refusing(&thread.host().settings(), headers)
+    {
+        thread.front.refusals.note(headers, key);
+    }
 }
 
 /// The header with the scheme that a client wants to be asked with.

@@ -394,7 +394,7 @@ impl Node {
             self.change_role_here(|role| role.recovered(log.appended_lsn(), awaits_acks));
             if self.is_stale() && !self.is_witness() {
                 let up_to = self.unconfirmed();
-                tracing::info!(target: "replication", %up_to, "data is shown once the leader has committed all of the log here");
+                tracing::info!(target: "replication", up_to = up_to.get(), "data is shown once the leader has committed all of the log here");
             }
         } else {
             self.begin_to_count_acks(&log);

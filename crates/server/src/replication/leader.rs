@@ -303,7 +303,7 @@ fn join(
     let at = match decision {
         Decision::Resume(at) => at,
         Decision::Probe => {
-            tracing::info!(target: "replication", replica, end = %claim.mark.end, "the log of a replica has diverged from ours");
+            tracing::info!(target: "replication", replica, end = claim.mark.end.get(), "the log of a replica has diverged from ours");
             return say(line);
         }
         Decision::Full(reason) if node.is_witness() => {
@@ -340,7 +340,7 @@ fn join(
         && let Some(acked) = node.leader.acknowledged(claim.replica, epoch).filter(|acked| at < *acked)
     {
         tracing::error!(
-            target: "group", replica = %address, end = %at, acknowledged = %acked,
+            target: "group", replica = %address, end = at.get(), acknowledged = acked.get(),
             "a member has lost a part of the log that it had acknowledged: an older copy of its directory was put back, or its disk \
              loses what was synced. Until it has caught up, acknowledged writes may be on this server's disk alone; and it may have \
              forgotten a vote. Replace it: stop it, GROUP REMOVE it here, and have it join with an empty directory"
@@ -355,7 +355,7 @@ fn join(
     node.acked();
     let told = say(line);
     let ended = told.and_then(|()| {
-        tracing::info!(target: "replication", replica = %address, from = %at, "a replica follows");
+        tracing::info!(target: "replication", replica = %address, from = at.get(), "a replica follows");
         node.leader.joins.resumed.fetch_add(1, Relaxed);
         converse(node, log, &socket, &relay, session)
     });

@@ -132,7 +132,7 @@ impl LinkParts {
             Verdict::Follow { epoch } => {
                 self.node.saw_epoch(&self.log, epoch)?;
                 self.node.found_equal(self.link)?;
-                tracing::info!(target: "replication", %leader, from = %end, epoch, "following");
+                tracing::info!(target: "replication", %leader, from = end.get(), epoch, "following");
                 backoff.reset();
                 self.confirm(Lsn::ZERO)?;
                 let reason = self.receive(socket, epoch);
@@ -144,7 +144,7 @@ impl LinkParts {
                     votes.may_cut(self.link, at)?;
                 }
                 tracing::warn!(
-                    target: "replication", %at, %end,
+                    target: "replication", at = at.get(), end = end.get(),
                     "this log has diverged from the leader's: its tail is cut and kept in a file"
                 );
                 self.node.ask_for_cut(at);
