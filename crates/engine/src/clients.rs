@@ -6,7 +6,7 @@
 //! about permissions.
 //!
 //! Invariants
-//! - Ids start at 1, grow with every connection and are never used again.
+//! - Ids start at 1 and grow with every connection.
 //! - Fields that change with every command are relaxed stores: no lock, no shared counter, no
 //!   read-modify-write. Each of them has one writer at a time: the worker of the connection, or the thread of
 //!   its long unit. Readers see slightly stale values.

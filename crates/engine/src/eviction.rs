@@ -1,7 +1,7 @@
 //! Making room under `maxmemory`: evicting sampled keys, each with a logged delete.
 //!
-//! Eviction is not expiry: it removes live keys because memory is short. Commands that only free memory never
-//! run it. Data above a lowered limit is evicted without waiting for a command ([`Executor::evict_excess`]).
+//! Eviction is not expiry: it removes live keys because memory is short. Data above a lowered limit is
+//! evicted without waiting for a command ([`Executor::evict_excess`]).
 
 use keyspace::{Candidate, EvictionPolicy, KeyOp};
 use storage::Admission;

@@ -4,7 +4,7 @@
 //!
 //! Invariants
 //! - Names are lower case; a subcommand's row carries the name `container|sub`.
-//! - Rows are unique by name; [`CommandTable::resolve`] is case-insensitive.
+//! - Top-level rows are unique by name; [`CommandTable::resolve`] is case-insensitive.
 
 mod connection_need;
 mod flags;

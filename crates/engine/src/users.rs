@@ -143,7 +143,7 @@ struct Origin {
 /// The users of one moment.
 #[derive(Debug)]
 pub struct UserSet {
-    /// Rises with every change of a user.
+    /// Rises when the users change.
     pub generation: u64,
     /// The position of the newest record from which the users follow.
     pub lsn: Lsn,

@@ -53,7 +53,7 @@ impl Resolved {
 pub struct Call<'b> {
     /// The arguments, the name first.
     pub args: Args<'b>,
-    /// The result of [`Executor::resolve`] for it.
+    /// The result of [`Executor::resolve`] for it, or [`Resolved::UNKNOWN`].
     pub resolved: Resolved,
 }
 
