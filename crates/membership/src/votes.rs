@@ -299,8 +299,8 @@ impl Votes {
         });
     }
 
-    /// Adds up the time without a leader. The server also calls this regularly, with [`Leadership::Unknown`]
-    /// for a leader that is no longer heard.
+    /// Adds up the time without a leader. [`Leadership::Unknown`] also stands for a leader that is no longer
+    /// heard.
     pub fn note_leader(&self, leadership: Leadership) {
         let now_us = self.now_us();
         let mut leaderless = self.leaderless.lock();
@@ -407,8 +407,8 @@ impl Votes {
         Lsn::new(self.committed.load(SeqCst))
     }
 
-    /// The connection to the leader on which a follower may receive the log; `None`: this server is no member
-    /// yet, and copies the log.
+    /// The connection to the leader on which a follower may receive the log; `None`: this server takes part
+    /// in no votes, as long as it is no member yet and copies the log, or because it stops.
     ///
     /// # Errors
     /// If this member follows nobody, or its vote cannot be saved.
