@@ -277,12 +277,12 @@ impl Client {
         if subscribed { ClientKind::PubSub } else { ClientKind::Normal }
     }
 
-    /// Unix milliseconds of the last command, or of the connect.
+    /// Unix milliseconds of the last command that ran, or of the connect.
     pub fn last_active_ms(&self) -> u64 {
         self.last_active_ms.load(Relaxed)
     }
 
-    /// Seconds since the last command.
+    /// Seconds since the last command that ran, or since the connect.
     pub fn idle_seconds(&self, now_ms: u64) -> u64 {
         now_ms.saturating_sub(self.last_active_ms()) / 1000
     }

@@ -192,7 +192,7 @@ pub trait SettingsInForce: Send + Sync {
     fn emulates_cluster(&self) -> bool {
         false
     }
-    /// (name, value) of every setting whose name, or other name, matches the glob.
+    /// (name, value) as CONFIG GET shows them, of every setting whose name, or other name, matches the glob.
     fn get(&self, pattern: &[u8]) -> Vec<(&'static str, String)>;
     /// Whether the setting of this name belongs to the data.
     fn is_of_data(&self, setting: &[u8]) -> bool {

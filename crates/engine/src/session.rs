@@ -98,7 +98,7 @@ pub struct Session {
     pub durability: Option<Durability>,
     /// Whether reads leave the access stamps alone (CLIENT NO-TOUCH).
     pub no_touch: bool,
-    /// Whether the client imports another server's data; keys expire only when that server says so (CLIENT
+    /// Whether the client imports another server's data, so that no deadline has passed for it (CLIENT
     /// IMPORT-SOURCE).
     pub is_import_source: bool,
     /// Whether a client of a cluster accepts reads from a replica (READONLY).
@@ -130,7 +130,8 @@ pub struct Session {
     pub granted: Vec<usize>,
     /// Set while the client is blocked: it runs no command until the wait is over.
     pub wait: Option<Wait>,
-    /// The position of the client's last write.
+    /// The position of the client's last write. A command that was blocked and served by another unit does
+    /// not count.
     pub last_write: Lsn,
     /// Whether replies in RESP3 carry the position of a write (CLIENT LSN ON).
     pub tells_lsn: bool,
