@@ -39,7 +39,7 @@ use crate::{
 const GROUP: usize = 32;
 /// With this many commands in a row on one key, it is worthwhile to prefetch inside its value.
 const RUN_LEN_MIN: usize = 4;
-/// Commands executed before other connections get their turn.
+/// About so many commands are executed before other connections get their turn.
 const COMMANDS_PER_TURN_MAX: usize = 1024;
 /// Microseconds from the end of the first script or EXEC in a connection's turn until other connections get
 /// their turn: one script can take as long as many commands.
@@ -180,7 +180,7 @@ impl Conversation {
     }
 
     /// Appends messages of durable channels for the reader `id`, in the protocol of the client. A
-    /// conversation that is closing, or belongs to another reader by now, takes nothing.
+    /// conversation that is closing, or whose client is not this reader, takes nothing.
     pub fn feed(&mut self, id: ReaderId, run: &Run<'_>, encoded: &mut [Option<Encoded>; 2]) {
         let Some(reader) = self.session.reader.as_deref().filter(|it| it.id == id) else { return };
         if self.session.closing {

@@ -13,8 +13,8 @@ use crate::{CommandError, EventClass, Executor, Host, observe::LatencyEvent, uni
 const EVICTIONS_MAX: usize = 64;
 
 impl Executor {
-    /// Evicts some keys if the data exceeds the limit. Returns whether to call again at once: keys were
-    /// evicted, and the data still exceeds the limit. `false` also if the log takes nothing now, or no key
+    /// Evicts some keys if the data exceeds the limit. Returns whether to call again at once: the data has
+    /// become smaller, and still exceeds the limit. `false` also if the log takes nothing now, or no key
     /// could be evicted; a later call tries again.
     pub fn evict_excess(&mut self, host: &Host) -> bool {
         let (limits, bytes) = (self.rules.limits, self.keyspace().bytes());

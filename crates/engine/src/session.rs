@@ -137,7 +137,7 @@ pub struct Session {
     pub tells_lsn: bool,
     /// Set if another server is taking the connection over.
     pub claim: Option<PeerClaim>,
-    /// What the client has said of itself as a replica (REPLCONF). Boxed: clients are none.
+    /// What the client has said of itself as a replica (REPLCONF). Boxed: most clients are no replicas.
     pub redis_replica: Option<Box<RedisReplica>>,
     /// Whether a command that shows or changes data has passed the checks: only then the client's replies
     /// wait for the lease of a group's leader. Other replies must leave: a follower needs them to join, an
@@ -257,8 +257,8 @@ impl Session {
     }
 
     /// Takes the session away for a command that runs on another thread. The parts for channels and for
-    /// closing the connection stay; nothing else of the session may be used until the session [comes
-    /// back](Session::return_from_thread).
+    /// closing the connection stay, with copies of the user and the protocol; nothing else of the session may
+    /// be used until the session [comes back](Session::return_from_thread).
     pub(crate) fn go_away(&mut self) -> Session {
         let mut stand_in = Session::new(self.client.clone(), self.authenticated);
         stand_in.login = self.login.clone();
