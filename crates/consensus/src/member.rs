@@ -32,7 +32,7 @@ use crate::{
 /// A `Ready` of the engine that waits for the disk.
 struct Waiting {
     number: u64,
-    /// The index of the last entry of the `Ready`.
+    /// The index of the last entry of the `Ready`; `None` if it has no entries.
     last: Option<u64>,
     messages: Vec<EngineMessage>,
 }

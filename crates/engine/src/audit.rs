@@ -94,8 +94,8 @@ impl Audit {
         let _ = self.wake.set(Box::new(wake));
     }
 
-    /// Notes an action with its arguments, which must have no secrets. The caller asks [`Audit::is_on`]
-    /// first.
+    /// Notes an action with its arguments, which must have no secrets. Does not ask [`Audit::is_on`]: the
+    /// caller does.
     pub fn note<'a>(&self, action: Action<'_>, arguments: impl Iterator<Item = &'a [u8]>) {
         self.add(&mut self.waiting.lock(), action, arguments);
         self.wake();

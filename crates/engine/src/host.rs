@@ -81,7 +81,7 @@ impl DebugAccess {
     }
 }
 
-/// The error of SAVE and BGSAVE while a snapshot is being taken.
+/// The error of SAVE and BGSAVE while a snapshot is running or wanted.
 pub const SAVE_IN_PROGRESS: &str = "ERR Background save already in progress";
 
 /// The answer to a request for a snapshot.
