@@ -9,8 +9,8 @@
 //! - A page of another origin cannot change anything, unless CORS permits that origin. Another port of the
 //!   same machine is another origin.
 //! - POST, the only changing method that browsers send without a preflight, needs a JSON body, which does
-//!   cause a preflight. The exception is the log-in form, for pages of this server and for clients other than
-//!   browsers.
+//!   cause a preflight. The exception is the log-in form, for pages of this server or of an origin that CORS
+//!   permits, and for clients other than browsers.
 
 use http::{HeaderMap, HeaderName, Method, header};
 use settings::Settings;

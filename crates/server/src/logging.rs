@@ -126,7 +126,7 @@ fn name(key: Key) -> &'static str {
     OPTIONS[key as usize].name
 }
 
-/// Where lines go.
+/// Writes each line to the file of `logfile`, or to standard error if there is none.
 struct Output;
 
 impl MakeWriter<'_> for Output {
