@@ -427,7 +427,7 @@ impl Log {
     }
 
     /// The identification of a snapshot that begins at `begin_lsn`, a batch boundary up to which the log has
-    /// been applied to memory. For a mirror, whose memory follows its log.
+    /// been applied to memory.
     ///
     /// # Errors
     /// I/O errors.
