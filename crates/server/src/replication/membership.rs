@@ -38,8 +38,8 @@ impl Node {
         self.has_lease() || self.shows_old_data()
     }
 
-    /// Whether no other member can have been elected; also true while this server does not lead. See
-    /// [`Votes::may_answer`].
+    /// Whether no other member can have been elected; also true without a group, and for a member that has
+    /// not led, or has stepped down since. See [`Votes::may_answer`].
     #[inline]
     pub(crate) fn has_lease(&self) -> bool {
         self.votes.as_ref().is_none_or(|votes| votes.may_answer())

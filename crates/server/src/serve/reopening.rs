@@ -32,8 +32,8 @@ pub(super) async fn requested(node: &Arc<Node>, log: &Log, mailboxes: &[Mailbox]
             node.begin_to_wait_for_restart();
         }
         if node.has_led() {
-            // Replies of a deposed leader never leave, not even refusals of writes: clients are to look for
-            // the new leader.
+            // A client that has read or written here gets no more replies, not even refusals of writes: it is
+            // to look for the new leader.
             mailboxes.iter().for_each(|mailbox| mailbox.send(WorkerOrder::HangUp));
         }
         tokio::time::sleep(LOOK_PERIOD).await;
