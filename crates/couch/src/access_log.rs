@@ -5,7 +5,8 @@
 //!
 //! Invariants
 //! - Every request that begins while the log is on has one entry, also if its client leaves early.
-//! - An entry holds no secrets: no header, no body, and of the query only values that cannot be one.
+//! - An entry holds no password: no body, of the headers only the name of the user, and of the query only the
+//!   values of harmless parameters.
 
 use std::{
     borrow::Cow,

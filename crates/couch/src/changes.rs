@@ -5,7 +5,7 @@
 //! ```
 //!
 //! Invariants
-//! - A row is sent only when the log has committed its change.
+//! - A row is sent only when replies may show its change.
 //! - Whether the user still has the right to the database is checked after each wait, and again every
 //!   [`ROWS_PER_CHECK`] rows; without the right, the feed ends. A feed that waits is woken for that: by
 //!   changes of users and rights, and when the token or the session of its user is over.
@@ -180,8 +180,8 @@ struct Feed {
     user: User,
     asked: FeedRequest,
     writer: ChunkWriter,
-    /// Where the feed stands. Ascending: it has nothing more to send up to this sequence. Descending: the
-    /// sequence at which it stops reading, or, once the limit is reached, that of the last row sent.
+    /// Where the feed stands. Ascending: it has nothing more to send up to this sequence. Descending: while it
+    /// reads, the sequence at which it stops. At the end: the `last_seq` of the reply.
     since: u64,
     sent: u64,
     /// Time of the next heartbeat.

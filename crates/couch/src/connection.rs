@@ -24,7 +24,7 @@ const BUFFER_BYTES_MAX: usize = 64 << 10;
 /// The maximum number of header fields of a request.
 const HEADERS_MAX: usize = 100;
 
-/// Serves until the client leaves, its idle timer expires, or the thread stops.
+/// Serves until the client leaves, `idle_timer.ended` is notified, or the thread stops and the reply is sent.
 pub(super) async fn serve<S: Socket>(
     thread: Rc<HttpThread>,
     stream: S::Stream,

@@ -14,8 +14,7 @@
 //!   last deletion.
 //! - Every change of a database up to `saved_lsn` is in the checkpoint that the catalog vouches for, so the
 //!   log is needed only after `saved_lsn`.
-//! - A file name that was in the catalog is not used for another file: compaction makes a file of the next
-//!   generation.
+//! - Compaction makes a file of another generation, so its name is not the one in the catalog.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -47,8 +46,8 @@ pub(crate) struct Catalog {
 pub(crate) struct Entry {
     pub(crate) db: DbId,
     pub(crate) name: Arc<str>,
-    /// The newest checkpoint of the database's file when the catalog was written: the file must have this one
-    /// or a newer one. `None` if no file is needed.
+    /// A checkpoint of the database's file: the file must have this one or a newer one. `None` if no file is
+    /// needed.
     pub(crate) vouched: Option<Vouched>,
 }
 

@@ -1,7 +1,7 @@
 //! `check`: reads all saved data and reports damage, for `sheaf check`.
 //!
-//! The check reads every node, row, body and attachment of every database, and recomputes sums and feeds. It
-//! writes and repairs nothing, and does not read the log.
+//! [`check`] reads every node, row, body and attachment in the file of every database, and compares the sums
+//! and the feed with the documents. It writes and repairs nothing, and does not read the log.
 
 use std::cell::RefCell;
 use std::path::Path;

@@ -32,7 +32,7 @@ use crate::unnamed::Unnamed;
 /// A database with this many bytes in its fresh layer, as estimated, is saved.
 pub const DIRTY_BYTES_MAX: u64 = 8 << 20;
 /// A database whose file has lacked changes for this long is saved; the time is counted from the first call
-/// that finds such changes.
+/// after the last save that finds such changes.
 pub const DIRTY_AGE_MS_MAX: u64 = 10_000;
 /// A database for which the log must keep this many bytes is saved.
 pub const LOG_BYTES_MAX: u64 = 64 << 20;

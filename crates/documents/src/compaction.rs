@@ -6,9 +6,9 @@
 //! ```
 //!
 //! A compaction runs in steps, so that the caller can yield or stop between them; if it is dropped before its
-//! last step, it has no effect. A step ends at a limit of rows or bytes. The last step, which blocks
-//! checkpoints, begins when they have written little that the new file lacks; it copies that. A compaction
-//! has no thread, and does not decide when to run: see [`Database::wants_compaction`].
+//! last step, it has no effect. A step ends at a limit of rows or bytes. Only the last step, which blocks
+//! checkpoints, copies all that the new file lacks: it begins when that is little. A compaction has no
+//! thread, and does not decide when to run: see [`Database::wants_compaction`].
 //!
 //! Invariants
 //! - The old file stays until the catalog names the new one. Until then, recovery after a crash uses the old
@@ -41,7 +41,7 @@ use crate::unnamed::Unnamed;
 
 /// [`Database::wants_compaction`] is false for files up to this size.
 pub const COMPACTION_FILE_BYTES_MIN: u64 = 16 << 20;
-/// A step ends once it has written this many bytes or rows.
+/// A step other than the last ends once it has written this many bytes, or [`STEP_ROWS`] rows.
 const STEP_BYTES: usize = if cfg!(test) { 32 << 10 } else { 1 << 20 };
 const STEP_ROWS: usize = 1024;
 /// The last step, which blocks checkpoints, begins only if they have appended at most this many bytes to the

@@ -46,7 +46,7 @@ pub enum Notice {
         /// The end of the record.
         lsn: Lsn,
     },
-    /// Who may use a database has changed.
+    /// The security object of a database has changed.
     Secured {
         /// The id of the database.
         db: DbId,
@@ -90,7 +90,7 @@ pub(crate) struct Gate {
     pub(crate) has_uploaded: bool,
     /// Uploads that the present writer ends. If its change is not committed, they become `abandoned`.
     pub(crate) ending: Vec<UploadId>,
-    /// Uploads that nobody continues, to be discarded. At most [`UPLOADS_MAX`](crate::UPLOADS_MAX).
+    /// Uploads that nobody continues, to be discarded.
     pub(crate) abandoned: Vec<UploadId>,
 }
 

@@ -53,20 +53,20 @@ impl Shelf {
 /// The file of a database. Whoever holds its lock may write it.
 #[derive(Default)]
 pub(crate) struct DatabaseFile {
-    /// `None` before the first checkpoint.
+    /// `None` if there is no file yet.
     pub(crate) tree: Option<TreeFile>,
     /// The generation of the file.
     pub(crate) generation: u32,
-    /// The last generation of which there may have been a file, also of a compaction that has failed; the
-    /// next compaction makes the generation after it.
+    /// The last generation of which a file may exist, maybe of a compaction that has failed; the next
+    /// compaction makes the generation after it.
     pub(crate) last_generation: u32,
     /// A state with a frozen layer that is not saved yet.
     pub(crate) frozen: Option<Arc<State>>,
-    /// The number of failed saves of this file.
+    /// The number of failed writes to this file.
     pub(crate) failures: u32,
     /// Whether the file may have bytes of a failed save after its newest checkpoint.
     pub(crate) is_suspect: bool,
-    /// The time at which `save_if_due` first saw the unsaved changes.
+    /// The time from which the age of unsaved changes counts: see `DIRTY_AGE_MS_MAX`.
     pub(crate) dirty_since_ms: Option<u64>,
 }
 

@@ -111,7 +111,7 @@ impl DocLeaf {
 }
 
 impl DocInfo {
-    /// Whether the winner deletes the document.
+    /// Whether the winner deletes the document; also true if there is no winner.
     pub fn is_deleted(&self) -> bool {
         self.revs.winner().is_none_or(|(_, leaf)| leaf.deleted)
     }

@@ -6,9 +6,9 @@
 //! Invariants
 //! - A name refers to one database at a time. A deleted database takes no more changes, so its deletion is
 //!   its last record in the log.
-//! - Writers lock the catalog first, then databases by id, and the file of a database before its gate. The
-//!   code that applies a record (in recovery and on replicas, where there are no writers) locks the gates
-//!   before the catalog.
+//! - A [`CatalogWriter`] locks the catalog before a gate; a checkpoint locks the file of a database before
+//!   its gate. The code that applies a record locks the gates, in the order of ids, before the catalog: it
+//!   must not run beside a [`CatalogWriter`].
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -24,7 +24,7 @@ pub(crate) struct Expected {
 enum Looked {
     /// Looked up; `None` if it does not exist.
     Up(Option<Arc<DocInfo>>),
-    /// The document was not looked up, because an earlier edit of the batch changes it.
+    /// The document was not looked up, because the batch has an earlier edit of it.
     Not,
 }
 

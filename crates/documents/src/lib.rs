@@ -8,7 +8,7 @@
 //! Invariants
 //! - Input from a client, a file or a replica is decoded with bounds: no panic, and no more memory than the
 //!   size of the input justifies.
-//! - The same edits lead to the same revisions on every node, in any order.
+//! - The same edit makes the same revision on every node: see [`edit_hash`].
 
 #![forbid(unsafe_code)]
 

@@ -40,7 +40,7 @@ pub enum QueryError {
     /// Ascending and descending fields in one sort.
     #[error("Sorts currently only support a single direction for all fields.")]
     MixedSort,
-    /// No index has the requested order.
+    /// No index is usable, and the requested order is not that of ids.
     #[error("No index exists for this sort, try indexing by the sort fields.")]
     NoUsableIndex,
     /// A malformed bookmark, or one of another index.
@@ -67,7 +67,7 @@ pub enum QueryError {
     /// `stale` is neither `"ok"` nor false.
     #[error("Invalid value for stale: {0}")]
     InvalidStale(String),
-    /// No database has partitions.
+    /// The request names a partition; no database has any.
     #[error("`partition` parameter is not supported on this db")]
     NoPartitions,
     /// An empty name of an index or its design document.

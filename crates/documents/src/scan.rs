@@ -50,7 +50,7 @@ impl IdRange {
         (as_str(&self.from), as_str(&self.to))
     }
 
-    /// Whether the range has no ids.
+    /// Whether the bounds contradict each other, so that the range has no ids.
     fn is_empty(&self) -> bool {
         match self.as_bounds() {
             (Bound::Included(from), Bound::Included(to)) => from > to,

@@ -73,7 +73,7 @@ pub struct Writer {
     expected: Expected,
     /// The documents changed so far, if they are wanted.
     changed: Option<Vec<DocId>>,
-    /// Whether this change discards the uploads that nobody continues.
+    /// Whether this change discards the uploads that nobody continues, if there are any.
     has_tidied: bool,
     /// An error after which `next` and the encoded operations may differ.
     failed: Option<StoreError>,

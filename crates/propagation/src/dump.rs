@@ -81,7 +81,8 @@ impl<W: io::Write> ReplicaFile<W> {
         ReplicaFile { writer, parts, has_field_deadlines: false }
     }
 
-    /// Writes what these slots of a keyspace have; its functions as well.
+    /// Writes the keys of these slots and all functions of a keyspace, as far as the file holds keys and
+    /// functions.
     pub fn add(&mut self, keyspace: &Keyspace, slots: &[SlotId]) {
         if self.parts.functions {
             let libraries = keyspace.libraries().libraries;

@@ -2,7 +2,7 @@
 
 use mlua::{Error, FromLuaMulti, Function, IntoLuaMulti, Lua, MaybeSend, MultiValue, Result, Table, Value};
 
-/// Why a script has no result: the error text for the client, which begins with its error code.
+/// Why a script has no result: the text of the error reply.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ScriptError(pub Vec<u8>);
 

@@ -15,8 +15,8 @@
 //!   the random generator is seeded anew. Only the local variables of a library persist, in this machine.
 //! - Every script can be stopped: long operations ask the [`Meter`] regularly whether to continue, and
 //!   `pcall` does not catch a stop.
-//! - The size of values that a script builds is bounded: memory of Lua by the limit of its allocator, and
-//!   buffers outside Lua by the same limit.
+//! - The size of values that a script builds is bounded: the memory of Lua by the limit of its allocator,
+//!   results of libraries by the same limit, and the arguments of a command by a constant.
 
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! Versions of string functions with bounded results. Lua's own versions would build results without bounds.
+//! `string.rep` with a bounded result, which the meter counts.
 
 use mlua::{Lua, Result, String as LuaString, Table};
 
@@ -7,7 +7,7 @@ use crate::{
     error::{function, too_large},
 };
 
-/// Adds the functions to the table `string`. A result has at most `bytes_max` bytes.
+/// Adds `rep` to the table `string`. A result has at most `bytes_max` bytes.
 pub(crate) fn install(lua: &Lua, string: &Table, meter: &Meter, bytes_max: usize) -> Result<()> {
     let meter = meter.clone();
     let repeated = function(lua, "rep", move |lua, (text, count): (LuaString, f64)| {

@@ -1,8 +1,6 @@
 //! How many clients each port may have, within the limit of open files.
 
-/// Connections to the Redis port beyond those of clients, for replicas and members of the group. None of them
-/// stays: after its first commands, the connection belongs to the group or to replication, and counts there,
-/// or it ends.
+/// Connections to the Redis port beyond the maximum number of clients, for replicas and members of the group.
 pub const RESERVED_PLACES: u64 = 32;
 /// Descriptors the server needs besides those of clients.
 const DESCRIPTORS_OWN: u64 = 64 + RESERVED_PLACES;

@@ -7,8 +7,8 @@
 //! Invariants
 //! - After any crash a reader sees the complete old or the complete new file; a change reported as written is
 //!   on disk.
-//! - A sealed file that was cut, emptied or changed is never taken for a whole one. It is accepted only if
-//!   its first line was removed, as by someone who edits it, or if all of it was replaced.
+//! - A sealed file that was cut, emptied or changed is refused, unless its first line was removed or
+//!   replaced, as by someone who edits it.
 //! - No message shows a line of a file: it may contain a password.
 
 use std::{fs, io, os::unix::fs::PermissionsExt, path::Path};

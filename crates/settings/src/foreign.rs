@@ -1,7 +1,7 @@
 //! What to use here instead of the settings and flags of Redis, Valkey and CouchDB.
 //!
-//! It is the only table of such names. It answers people and changes nothing: names that mean the same here
-//! are [`ALIASES`](super::ALIASES), which CONFIG GET and SET know too.
+//! The table answers people and changes nothing: names that mean the same here are
+//! [`ALIASES`](super::ALIASES).
 
 use crate::OPTIONS;
 

@@ -15,7 +15,7 @@
 //! Invariants
 //! - The configuration file belongs to the administrator: it changes only on request, and only where
 //!   necessary.
-//! - Values of flags and variables are never written to a file.
+//! - CONFIG REWRITE writes no value that a flag or a variable has given and no client has changed.
 
 use std::path::{Path, PathBuf};
 
@@ -218,7 +218,7 @@ impl Lasting {
 
     /// Stores settings changed by clients for the next start. With a configuration file it stores nothing:
     /// the client must ask for CONFIG REWRITE. `mark` durably notes that the directory has the file of such
-    /// settings; it is called once the file exists, before values are in it.
+    /// settings; it is called once the file exists, before the new values are in it.
     ///
     /// # Errors
     /// All old values or all new ones are then stored.

@@ -18,7 +18,7 @@ const CLASSES: [(ClientKind, &str); 3] =
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct OutputLimit {
     /// Unsent bytes above which the client is disconnected at once. A normal client is not: its commands wait
-    /// at the latest at this number, or at 1 MiB if that is more, until it reads.
+    /// until it reads.
     pub hard_bytes: u64,
     /// Unsent bytes above which the client is disconnected after `soft_seconds`.
     pub soft_bytes: u64,

@@ -38,7 +38,7 @@ impl OwedSettings {
         OwedSettings(given)
     }
 
-    /// Whether the log has everything.
+    /// Whether nothing is owed.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

@@ -28,7 +28,7 @@ pub fn read_password(path: &Path) -> io::Result<String> {
     match std::str::from_utf8(line.strip_suffix(b"\r").unwrap_or(line)) {
         Ok("") => Err(refused("it is empty")),
         Ok(line) => Ok(line.into()),
-        // Every password is UTF-8: CONFIG SET refuses others.
+        // The value of a setting is text.
         Err(_) => Err(refused("its first line is not UTF-8")),
     }
 }

@@ -112,9 +112,8 @@ pub fn meaning(name: &str, words: &[String], is_appendonly: bool) -> Result<Mean
     }
 }
 
-/// The address that a word of Redis' `bind` means. `*` is every address; Redis skips an address after `-`
-/// that the machine does not have; here, each IPv6 address but the first is skipped in that case, with `-` or
-/// without.
+/// The address that a word of Redis' `bind` means. `*` is every address. The `-` of Redis, before an address
+/// that the machine may lack, is left out.
 fn address(word: &str) -> &str {
     match word.strip_prefix('-').unwrap_or(word) {
         "*" => "0.0.0.0",

@@ -82,8 +82,7 @@ pub struct DeadLog {
 }
 
 impl DeadLog {
-    /// Cuts the log before a FLUSHALL that has become durable; the server does this once a second, until the
-    /// log is cut.
+    /// Cuts the log before a FLUSHALL that has become durable, if that is possible now.
     ///
     /// # Errors
     /// I/O errors; no data is lost then, and the next call tries again.

@@ -394,7 +394,7 @@ impl World {
     /// Cuts the log before a FLUSHALL that has become durable.
     pub fn cut(&mut self) {
         if self.failure.is_none() {
-            // If this fails, the server only logs a warning.
+            // If this fails, the next call tries again.
             drop(self.dead_log.cut());
         }
     }

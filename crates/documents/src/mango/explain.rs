@@ -14,7 +14,7 @@ const LAST_KEY: &str = "<MAX>";
 /// Appends the reply.
 ///
 /// # Errors
-/// If the request has a bookmark of another index, or allows no index that is suitable.
+/// [`QueryError::InvalidBookmark`] and [`QueryError::UnsuitableIndex`].
 pub fn explain(
     request: &FindRequest,
     indexes: &[IndexDefinition],

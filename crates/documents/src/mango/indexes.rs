@@ -8,8 +8,8 @@
 //! Invariants
 //! - An index is brought up to a snapshot that the log has committed, so a crash never leaves it ahead of its
 //!   database.
-//! - An unreadable index makes at most one step or one reply fail: its next use replaces it by an empty one,
-//!   which further steps fill from the documents.
+//! - After a step or a reply has found an index damaged, the next use replaces it by an empty one, which
+//!   further steps fill from the documents.
 //! - An index has only the winners of documents, and no deleted documents or design documents.
 
 use std::collections::HashMap;
@@ -43,9 +43,10 @@ type IndexId = (DbId, [u8; 16]);
 
 #[derive(Default)]
 struct OpenIndex {
-    /// `None` before the file is opened, and after an error other than damage.
+    /// `None` if the next use must open the file.
     file: Mutex<Option<IndexFile>>,
-    /// The progress after the last step; shown until the [`IndexUpdate`] of that step is dropped.
+    /// The progress after a step that more steps must follow; shown until the [`IndexUpdate`] of that step is
+    /// dropped.
     progress: Mutex<Option<(IndexProgress, Weak<()>)>>,
 }
 
@@ -133,7 +134,8 @@ impl Indexes {
     }
 
     /// Does one step towards an index that is up to date with a snapshot, whose last record must be
-    /// committed. The index counts as being updated until it is up to date or `update` is dropped.
+    /// committed. The index counts as being updated until it is up to date, a step fails, or `update` is
+    /// dropped.
     pub fn step(
         &self,
         update: &IndexUpdate,

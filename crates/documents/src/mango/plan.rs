@@ -1,14 +1,14 @@
 //! `Plan`: the index that answers a query, and the range of its entries to read.
 //!
-//! The choice is CouchDB's. An index is usable if it has every matching document, and has the documents in
-//! the requested order. If the request names usable indexes, the choice is among them. The best index is the
-//! one with the longest prefix of columns that the selector bounds; then the one with the fewest columns;
-//! then the first by name. Without a usable index, all documents are scanned, or the request is refused if it
-//! wants another order than that of ids. If `allow_fallback` is false, a request is also refused if its
-//! `use_index` names no usable index, or if it has no `use_index` and there is only one way to answer it: one
-//! usable index, or the scan. `explain` gives the reason why each of the other indexes was not chosen. A plan
-//! does not read documents. The document of every entry in the range must still be compared with the
-//! selector, because some may not match.
+//! The choice is CouchDB's. An index is usable if it has every matching document that has the fields of the
+//! sort, in the requested order. If the request names usable indexes, the choice is among them. The best
+//! index is the one with the longest prefix of columns that the selector bounds; then the one with the fewest
+//! columns; then the first by name. Without a usable index, all documents are scanned, or the request is
+//! refused if it wants another order than that of ids. If `allow_fallback` is false, a request is also
+//! refused if its `use_index` names no usable index, or if it has no `use_index` and there is only one way to
+//! answer it: one usable index, or the scan. `explain` gives the reason why each of the other indexes was not
+//! chosen. A plan does not read documents. The document of every entry in the range must still be compared
+//! with the selector, because some may not match.
 
 use std::borrow::Cow;
 use std::cmp::Reverse;

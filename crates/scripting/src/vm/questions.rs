@@ -21,7 +21,7 @@ use mlua::{Function, HookTriggers, Lua, Result, VmState};
 use super::RUNNER;
 use crate::{Meter, Stop, meter::INSTRUCTIONS_PER_QUESTION};
 
-/// The number of instructions before the first question. Many scripts have fewer, and never ask.
+/// The maximum number of instructions before the first question. Many scripts have fewer, and never ask.
 const INSTRUCTIONS_AT_FIRST: u32 = 32;
 
 /// The maximum number of instructions between two questions of a script with coroutines. It is smaller

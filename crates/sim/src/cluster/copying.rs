@@ -16,7 +16,7 @@ use storage::CopyPlan;
 
 use super::{network::NodeId, node::Failure};
 
-/// The number of bytes fetched per step.
+/// The maximum number of bytes fetched per step.
 const PIECE_BYTES: usize = 96 << 10;
 /// A copy without progress for this time is abandoned.
 const SILENCE_MS: u64 = 10_000;

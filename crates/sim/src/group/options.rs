@@ -75,7 +75,7 @@ pub struct GroupFigures {
     pub changes: u64,
     /// Transfers of the lead that were begun.
     pub transfers: u64,
-    /// Disks that were lost, of servers that are no members any more.
+    /// Removed members that the operator has had join anew, with an empty disk.
     pub lost_disks: u64,
     /// Disks that were lost, of members.
     pub lost_members: u64,

@@ -70,8 +70,9 @@ pub(super) struct Running {
     pub(super) standing: Standing,
     pub(super) relays: Relays,
     pub(super) part: Part,
-    /// The mirror is here while the server leads; the appenders of a leader are here while it does not.
+    /// The mirror, while the server is promoted or leads.
     pub(super) mirror: Option<Mirror>,
+    /// The appenders with which the server has led, while it does not lead.
     pub(super) appenders: Option<[Appender; 2]>,
     pub(super) has_led: bool,
     /// Whether the server leads no more, and will restart once a leader is known, or after a while.
