@@ -1,4 +1,4 @@
-"""Fixtures for groups under faults."""
+"""Fixtures for groups under faults, and for clocks that are set."""
 
 import contextlib
 import shutil
@@ -12,12 +12,32 @@ from harness.couch import Couch
 from harness.group_clients import DATABASE
 from harness.history import build_checker
 from harness.nemesis import Group
+from harness.time_of_day import TimeOfDay, build_library
 
 
 @pytest.fixture(scope="session")
 def checker(tmp_path_factory) -> Path:
     """The binary of the checker of histories."""
     return build_checker(tmp_path_factory.mktemp("checker"))
+
+
+@pytest.fixture(scope="session")
+def library(tmp_path_factory):
+    """See `harness/time_of_day.py`."""
+    return build_library(tmp_path_factory.mktemp("time-of-day"))
+
+
+@pytest.fixture
+def new_time(library, tmp_path):
+    """Makes times of day, each for one server."""
+    made: list[TimeOfDay] = []
+
+    def make(offset_s: float = 0) -> TimeOfDay:
+        made.append(TimeOfDay(tmp_path / f"time-{len(made)}", library))
+        made[-1].set(offset_s)
+        return made[-1]
+
+    return make
 
 
 @pytest.fixture

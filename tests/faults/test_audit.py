@@ -65,6 +65,8 @@ def test_actions_of_administrators_are_in_the_audit(audited):
         admin.ok("PUT", "/_users")
         user = {"name": "bert", "type": "user", "roles": [], "password": SECRET}
         admin.ok("PUT", "/_users/org.couchdb.user:bert", user)
+        assert admin.ok("POST", "/_users/_find", {"selector": {"name": "bert"}})["docs"]
+        admin.ok("POST", "/_users/_all_docs", {"keys": ["org.couchdb.user:bert"]})
         admin.put("notes", {"_id": "a"})
     with Couch(audited.http_port, ("bert", "wrong")) as stranger:
         assert stranger.get("/notes").status == 401
@@ -115,6 +117,8 @@ def test_the_audit_survives_and_tells_of_the_end(audited):
     with tail(audited) as entry_of:
         entry_of("shutdown")
         assert entry_of("config|set")["arguments"] == ["audit", "no"]
+        # Its begin is in it, too.
+        assert entry_of("config|set")["arguments"] == ["audit", "yes"]
         assert entry_of("config|set")["arguments"] == ["maxmemory", "4gb"]
 
 
@@ -153,4 +157,5 @@ def test_a_server_without_it_notes_nothing(new_server):
     assert call(server, "CONFIG", "SET", "audit", "yes") == b"OK"
     assert call(server, "CONFIG", "SET", "maxmemory", "2gb") == b"OK"
     with tail(server) as entry_of:
+        assert entry_of("config|set")["arguments"] == ["audit", "yes"]
         assert entry_of("config|set")["arguments"] == ["maxmemory", "2gb"]

@@ -89,6 +89,17 @@ def test_who_does_not_log_in_is_disconnected(server):
     assert figure(server, "login_timeouts") == 0
 
 
+def test_strangers_that_guess_in_pipelines_are_disconnected(server):
+    """Their guesses would wait for hours, and the right password among them."""
+    with contextlib.ExitStack() as stack:
+        strangers = [stack.enter_context(Connection(server.port)) for _ in range(3)]
+        for stranger in strangers:
+            stranger.send(encode("AUTH", "a guess") * 2000)
+        wait_until("the strangers to be disconnected", lambda: all(is_closed(it.socket) for it in strangers))
+    with Connection(server.port) as owner:
+        assert owner.call("AUTH", PASSWORD) == b"OK"
+
+
 def test_without_a_password_nobody_has_to_log_in(new_server):
     open_door = new_server().start()
     closed_door = new_server(requirepass=PASSWORD).start()

@@ -3,7 +3,7 @@
 import pytest
 
 from harness.couch import Couch
-from harness.replicas import call, error_of, follower_of
+from harness.replicas import call, error_of, follower_of, wait_same
 from harness.resp import ErrorReply, encode
 from harness.server import run_sheaf
 from harness.storm import Storm, Writer, contents
@@ -182,6 +182,9 @@ def test_a_replica_that_could_not_be_promoted_follows_again(new_server, volume):
     assert call(leader, "SET", "before", "1") == b"OK"
     wait_until("the replica to have it", lambda: call(replica, "GET", "before") == b"1")
     volume.fill()
+    # Without the room that it keeps for a promotion.
+    (replica.directory / "reserve").unlink(missing_ok=True)
+    volume.fill()
     for _ in range(2):
         assert "No space left" in error_of(call(replica, "REPLICAOF", "NO", "ONE"))
     assert call(replica, "GET", "before") == b"1"
@@ -191,3 +194,21 @@ def test_a_replica_that_could_not_be_promoted_follows_again(new_server, volume):
     assert call(replica, "REPLICAOF", "NO", "ONE") == b"OK"
     assert call(replica, "SET", "own", "1") == b"OK"
     assert call(replica, "MGET", "before", "after", "own") == [b"1"] * 3
+
+
+def test_a_leader_whose_disk_is_full_hands_over_to_its_replica(on_volume, volume, new_server):
+    """The file of its role must be replaced for that, and a pair has no votes."""
+    replica = follower_of(new_server, on_volume)
+    wait_until("the reserve", lambda: (on_volume.directory / "reserve").exists())
+    writers = [Writer(number, seed=5) for number in range(WRITERS)]
+    write_until_refused(on_volume, writers)
+    volume.fill()
+    assert error_of(call(on_volume, "SET", "k", "v")).startswith("MISCONF")
+    assert call(on_volume, "FAILOVER", "TIMEOUT", 60_000) == b"OK"
+    wait_until("the replica to lead", lambda: call(replica, "SET", "k", "v") == b"OK")
+    assert call(replica, "DEL", "k") == 1
+    for writer in writers:
+        writer.check(replica)
+    volume.release()
+    wait_same(replica, on_volume)
+    wait_until("a new reserve", lambda: (on_volume.directory / "reserve").exists())

@@ -15,7 +15,7 @@ from redis.sentinel import Sentinel
 
 from harness.couch import Couch
 from harness.groups import NAME, fields, group_of, member, others, settle, wait_leader
-from harness.replicas import call, error_of, is_following
+from harness.replicas import call, error_of, info, is_following
 from harness.resp import UNREACHABLE
 from harness.server import ANY_PORTS, Server, free_port, run_sheaf
 from harness.waiting import wait_until
@@ -195,6 +195,8 @@ def test_over_http_a_follower_says_where_the_leader_is(new_server):
     with Couch(follower.http_port) as couch:
         up = wait_until("no majority", lambda: (it := couch.get("/_up")).status == 503 and it)
         assert up.json["error"] == "no_majority"
+        assert (info(follower)["role"], call(follower, "ROLE")[0]) == ("slave", b"slave")
+        assert b"\nsheaf_replication_leader 0\n" in couch.get("/metrics").body
         for refused in (couch.send("PUT", "/notes/c", {}), couch.get("/notes/a")):
             assert refused.told()[:2] == (503, "service_unavailable") and "majority" in refused.told()[2]
             assert refused.headers["Retry-After"] == "1"

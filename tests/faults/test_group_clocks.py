@@ -10,7 +10,7 @@ from harness.groups import group_of, member, members, others, wait_leader, wait_
 from harness.replicas import call, info, is_following
 from harness.server import Server, run_sheaf
 from harness.storm import contents
-from harness.time_of_day import YEAR_S, TimeOfDay, build_library
+from harness.time_of_day import YEAR_S
 from harness.waiting import wait_until
 
 pytestmark = pytest.mark.sheaf_only
@@ -19,25 +19,6 @@ BEHIND = "is behind the clock here"
 AHEAD = "is ahead of the clock here"
 # Also to a time before 1970.
 OFFSETS_S = (10 * YEAR_S, -70 * YEAR_S, 3600.0, -1.5)
-
-
-@pytest.fixture(scope="session")
-def library(tmp_path_factory):
-    """See `harness/time_of_day.py`."""
-    return build_library(tmp_path_factory.mktemp("time-of-day"))
-
-
-@pytest.fixture
-def new_time(library, tmp_path):
-    """Makes times of day, each for one server."""
-    made: list[TimeOfDay] = []
-
-    def make(offset_s: float = 0) -> TimeOfDay:
-        made.append(TimeOfDay(tmp_path / f"time-{len(made)}", library))
-        made[-1].set(offset_s)
-        return made[-1]
-
-    return make
 
 
 def shown_s(server: Server) -> int:

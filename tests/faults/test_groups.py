@@ -785,3 +785,24 @@ def test_a_leader_whose_followers_take_no_log_refuses_writes_until_they_do(new_s
         writer.join()
         assert fields(leader, "GROUP", "INFO")["term"] == term, "nobody was elected"
         assert call(leader, "DEL", "k") == 1
+
+
+def test_failover_in_a_group_ends_at_its_timeout(new_server):
+    """The other member stands still when it is to have everything: nobody waits longer than TIMEOUT says."""
+    servers = group_of(new_server)
+    leader = wait_leader(servers)
+    stopped = others(servers, leader)[0]
+    wait_until("it to follow", lambda: is_following(stopped))
+
+    def is_timed_out() -> bool:
+        with stopped.frozen():
+            refused = error_of(call(leader, "FAILOVER", "TO", "127.0.0.1", stopped.port, "TIMEOUT", 100))
+        return refused.startswith("ERR the lead was not handed over within TIMEOUT: ")
+
+    wait_until("it to be given up", is_timed_out)
+    assert call(leader, "SET", "k", "v") == b"OK", "the old leader leads on"
+    shown = info(leader)
+    assert (shown["role"], shown["master_failover_state"]) == ("master", "no-failover")
+    assert call(leader, "FAILOVER", "TO", "127.0.0.1", stopped.port, "TIMEOUT", 60_000) == b"OK"
+    assert wait_leader(servers) is stopped
+    assert call(stopped, "GET", "k") == b"v"

@@ -51,6 +51,35 @@ def test_the_file_of_lines_can_be_given_changed_and_rotated(new_server, tmp_path
     assert "SIGHUP" not in text(second)
 
 
+def test_json_has_numbers_and_whole_paths(new_server):
+    server = new_server(extra=("--log-format", "json")).start()
+    assert call(server, "SET", "k", "v") == b"OK"
+    assert call(server, "SAVE") == b"OK"
+    server.wait_for_log("took a snapshot")
+    lines = [json.loads(line)["fields"] for line in server.log().splitlines()]
+    ready = next(fields for fields in lines if fields["message"] == "ready")
+    assert isinstance(ready["seconds"], int | float) and ready["keys"] == 0
+    assert ready["dir"].startswith("/")
+    taken = next(fields for fields in lines if fields["message"] == "took a snapshot")
+    assert isinstance(taken["begin_lsn"], int) and taken["rows"] == 1
+    assert server.stop() == 0
+    stopped = json.loads(server.log().splitlines()[-1])["fields"]
+    assert stopped["message"] == "stopped in order" and isinstance(stopped["lsn"], int)
+
+
+def test_refused_origins_are_logged_once_with_the_setting(server):
+    with Couch(server.http_port) as couch:
+        for _ in range(3):
+            for origin in ("http://app.example", f"http://127.0.0.1:{server.http_port}"):
+                couch.get("/", Origin=origin)
+        server.wait_for_log("turn cors on, and list the origin in cors-origins")
+        assert call(server, "CONFIG", "SET", "cors", "yes", "cors-origins", "http://app.example") == b"OK"
+        couch.get("/", Origin="http://app.example")
+        couch.get("/", Origin="http://other.example")
+        server.wait_for_log('http://other.example" setting="cors-origins"')
+    assert server.log().count("CORS: ") == 2, server.log()
+
+
 def test_files_that_are_no_logs_are_refused_at_run_time(server, tmp_path):
     keys = tmp_path / "authorized_keys"
     for name in ("logfile", "http-access-log"):

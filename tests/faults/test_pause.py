@@ -53,6 +53,25 @@ def test_a_client_that_is_held_can_be_killed(server):
 
 
 @pytest.mark.sheaf_only
+def test_a_clock_that_is_set_neither_ends_nor_lengthens_a_pause(new_server, new_time):
+    time = new_time()
+    server = new_server(extra_environment=time.environment).start()
+    with server.connect() as operator, server.connect() as writer:
+        assert operator.call("CLIENT", "PAUSE", LONG_MS, "WRITE") == b"OK"
+        before_s = int(operator.call("TIME")[0])
+        time.set(3600)
+        wait_until("the clock to be set", lambda: int(operator.call("TIME")[0]) >= before_s + 3600)
+        assert b"paused_actions:write" in operator.call("INFO", "clients")
+        writer.send(encode("SET", "k", "v"))
+        wait_blocked(operator, 1)
+        assert operator.call("CLIENT", "UNPAUSE") == b"OK"
+        assert writer.read() == b"OK"
+        assert operator.call("CLIENT", "PAUSE", 300, "WRITE") == b"OK"
+        time.set(-3600)
+        assert writer.call("SET", "k", "v") == b"OK", "it ends after 300 ms"
+
+
+@pytest.mark.sheaf_only
 def test_replicas_follow_during_a_pause(new_server):
     leader = new_server().start()
     with leader.connect() as operator, leader.connect() as writer:

@@ -7,6 +7,7 @@ import socket
 import pytest
 
 from harness import resp
+from harness.couch import Couch
 from harness.false_leader import ACK, FENCED, HEARTBEAT, LOG, Claim, FalseLeader, frame
 from harness.replicas import call, error_of, follower_of, info, wait_following, wait_same
 from harness.server import free_port
@@ -162,3 +163,41 @@ def test_a_false_leader_harms_nothing(new_server):
     replica.kill()
     replica.start()
     wait_same(leader, replica)
+
+
+# -- rings ---------------------------------------------------------------------------------------------------
+
+
+def up_of(server) -> tuple[int, str | None]:
+    """The status of `/_up`, and the reason."""
+    with Couch(server.http_port) as couch:
+        answer = couch.send("GET", "/_up")
+        return answer.status, answer.json.get("error")
+
+
+@pytest.mark.parametrize("count", [2, 3])
+def test_servers_that_follow_each_other_say_that_nobody_leads(new_server, count):
+    first = new_server().start()
+    assert call(first, "SET", "k", "v") == b"OK"
+    ring = [first]
+    while len(ring) < count:
+        ring.append(follower_of(new_server, ring[-1]))
+    outside = follower_of(new_server, ring[-1])
+    servers = [*ring, outside]
+    assert call(first, "REPLICAOF", "127.0.0.1", ring[-1].port) == b"OK"
+    for server in servers:
+        wait_until("it to say so", lambda server=server: up_of(server) == (503, "ring"))
+        shown = info(server)
+        assert (shown["role"], shown["master_link_status"], shown["read_only_reason"]) == ("slave", "down", "ring")
+        assert int(shown["master_link_down_since_seconds"]) >= 0
+        assert call(server, "ROLE")[3] == b"connect"
+        server.wait_for_log("follow each other in a ring")
+        assert error_of(call(server, "SET", "k", "w")).startswith("READONLY")
+        assert call(server, "GET", "k") == b"v", "reads go on"
+    assert call(first, "REPLICAOF", "NO", "ONE") == b"OK"
+    wait_until("a write", lambda: call(first, "SET", "k", "w") == b"OK")
+    for server in servers[1:]:
+        wait_until("it to follow", lambda server=server: up_of(server)[0] == 200)
+        wait_same(first, server)
+        assert server.log().count("follow each other in a ring") == 1
+        assert info(server)["master_link_status"] == "up"

@@ -152,6 +152,24 @@ def test_a_client_of_the_wrong_kind_gets_nothing_but_an_end(server, certificates
     assert failures(server, "speaks no TLS") == 1, "one line for all of them"
 
 
+def test_greetings_with_an_illegal_name_write_one_line_of_the_server(server):
+    """The library for TLS would write a line of its own for each of them, with the bytes of the peer."""
+    greeted = ssl.MemoryBIO()
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    with pytest.raises(ssl.SSLWantReadError):
+        context.wrap_bio(ssl.MemoryBIO(), greeted, server_hostname="name.example").do_handshake()
+    greeting = greeted.read().replace(b"name.example", b"\x1bame\nexample")
+    before = len(server.log().splitlines())
+    for _ in range(10):
+        with socket.create_connection(("127.0.0.1", server.tls_port), PATIENCE_S) as peer:
+            peer.sendall(greeting)
+            while peer.recv(4096):
+                pass
+    wait_until("the line", lambda: "a handshake failed" in server.log())
+    lines = server.log().splitlines()[before:]
+    assert len(lines) == 1, lines
+
+
 def test_certificates_of_clients_are_judged(new_tls_server, certificates, tmp_path):
     stranger = Certificates(tmp_path / "stranger")
     certificates.issue("expired", "client", days=-1)

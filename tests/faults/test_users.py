@@ -516,3 +516,95 @@ def test_a_session_goes_on_at_the_next_leader(new_server):
         wait_until("the session at the next leader", lambda: who() == "anna")
         assert call(leader, "ACL", "SETUSER", "anna", "resetpass", f">{PASSWORD}-2") == b"OK"
         wait_until("the session to end with the password", lambda: who() is None)
+
+
+def session_of(server, name: str) -> str:
+    """The cookie of a session that begins now."""
+    with Couch(server.http_port) as couch:
+        answer = couch.send("POST", "/_session", {"name": name, "password": PASSWORD})
+    assert answer.status == 200, answer
+    return answer.headers["Set-Cookie"].partition(";")[0]
+
+
+def name_of_session(server, cookie: str) -> str | None:
+    """The user whose session a server takes the cookie for."""
+    with Couch(server.http_port) as couch:
+        answer = couch.get("/_session", Cookie=cookie)
+    return answer.json["userCtx"]["name"] if answer.status == 200 else None
+
+
+def test_a_session_belongs_to_one_user_and_not_to_the_next_one_of_its_name(new_server):
+    leader = new_server().start()
+    replica = follower_of(new_server, leader)
+    for server in (leader, replica):
+        assert call(server, "CONFIG", "SET", "admin-password", PASSWORD) == b"OK"
+    document = "/_users/org.couchdb.user:anna"
+    with Couch(leader.http_port, ("admin", PASSWORD)) as couch:
+        couch.ok("PUT", "/_users")
+        couch.ok("PUT", document, {"type": "user", "name": "anna", "roles": [], "password": PASSWORD})
+        of_document = session_of(leader, "anna")
+        assert call(leader, "ACL", "DELUSER", "anna") == 1
+        # The document declares the same password again.
+        couch.ok("PUT", document, couch.ok("GET", document) | {"roles": ["reader"]})
+    add_user(leader, "bob")
+    of_acl = session_of(leader, "bob")
+    assert call(leader, "ACL", "SETUSER", "bob", "reset", *RULES) == b"OK"
+    assert name_of_session(leader, of_acl) == "bob", "it is the same user, with other rules"
+    wait_same(leader, replica)
+    assert name_of_session(replica, of_acl) == "bob"
+    with log_in(leader, "bob") as connection, leader.connect() as operator:
+        operator.call("MULTI")
+        operator.call("ACL", "DELUSER", "bob")
+        operator.call("ACL", "SETUSER", "bob", *RULES)
+        assert operator.call("EXEC") == [1, b"OK"]
+        wait_closed(connection)
+    wait_same(leader, replica)
+
+    def check() -> None:
+        for server in (leader, replica):
+            for name, ended in (("anna", of_document), ("bob", of_acl)):
+                assert name_of_session(server, ended) is None, name
+                assert name_of_session(server, session_of(server, name)) == name
+
+    check()
+    assert call(leader, "SAVE") == b"OK"
+    leader.kill()
+    leader.start()
+    assert call(leader, "CONFIG", "SET", "admin-password", PASSWORD) == b"OK"
+    check()
+
+
+def test_the_file_of_users_keeps_the_sessions_of_those_who_stay(new_server, tmp_path):
+    file = tmp_path / "users.acl"
+    file.write_text(f"user default on nopass ~* &* +@all\nuser anna on >{PASSWORD} ~a* +get\n")
+    server = new_server(extra=("--admin-password", PASSWORD, "--aclfile", str(file))).start()
+    cookie = session_of(server, "anna")
+    assert call(server, "ACL", "LOAD") == b"OK"
+    assert name_of_session(server, cookie) == "anna"
+    assert call(server, "ACL", "DELUSER", "anna") == 1
+    assert call(server, "ACL", "LOAD") == b"OK"
+    assert name_of_session(server, cookie) is None
+    assert name_of_session(server, session_of(server, "anna")) == "anna"
+
+
+def test_a_right_password_without_the_right_is_no_guess(new_server):
+    server = new_server(requirepass="secret").start()
+    with server.connect() as client:
+        assert client.call("ACL", "SETUSER", "nobody", "on", f">{PASSWORD}") == b"OK"
+    with Couch(server.http_port, ("nobody", PASSWORD)) as couch:
+        for _ in range(40):
+            answer = couch.get("/metrics")
+            assert (answer.status, "needs the right to INFO" in answer.json["reason"]) == (401, True)
+        assert couch.get("/_session").json["userCtx"]["name"] == "nobody", "its address need not wait"
+    with server.connect() as client:
+        assert b"acl_access_denied_auth:0" in client.call("INFO", "stats")
+
+
+def test_no_session_is_of_a_user_whom_only_a_certificate_names(server):
+    for name, password in (("anna", "nopass"), ("bob", f">{PASSWORD}")):
+        assert call(server, "ACL", "SETUSER", name, "on", password) == b"OK"
+    assert call(server, "CONFIG", "SET", "admin-password", PASSWORD) == b"OK"
+    cookies = {name: session_of(server, name) for name in ("anna", "bob")}
+    assert [name_of_session(server, cookie) for cookie in cookies.values()] == ["anna", "bob"]
+    assert call(server, "CONFIG", "SET", "tls-auth-clients-user", "CN") == b"OK"
+    assert [name_of_session(server, cookie) for cookie in cookies.values()] == [None, "bob"]

@@ -65,6 +65,22 @@ def test_the_archive_has_a_stripped_binary_and_what_belongs_to_it(packages, tmp_
     ran("sha256sum", "--check", sums.name, cwd=packages)
 
 
+@needs("cc")
+def test_a_binary_that_needs_a_newer_glibc_than_is_promised_is_refused(tmp_path):
+    promised = re.search(r"for glibc ([\d.]+) and newer", (ROOT / "docs/packages.md").read_text())
+    assert promised and f'GLIBC_MAX = "{promised[1]}"' in (PACKAGING / "build").read_text()
+    # hypot has a version of 2.35, which is taken if this machine has it.
+    (tmp_path / "newer.c").write_text("#include <math.h>\nint main(int n, char **v) { return (int)hypot(n, n + 1.0); }\n")
+    ran("cc", "-O0", "-fno-builtin", "-o", tmp_path / "newer", tmp_path / "newer.c", "-lm")
+    if "GLIBC_2.35" not in ran("objdump", "-T", tmp_path / "newer"):
+        pytest.skip("an older glibc")
+    done = subprocess.run(
+        [PACKAGING / "build", "--binary", tmp_path / "newer", "--out", tmp_path / "out"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 1 and "hypot of 2.35" in done.stderr, done.stderr
+    assert not list((tmp_path / "out").glob("*"))
+
+
 @contextlib.contextmanager
 def in_root(root: Path, owner: str, command: list[str], extra: dict[str, str]) -> Iterator[subprocess.Popen]:
     """A process whose file system is this one, with the libraries and /proc of the machine; in no other process are

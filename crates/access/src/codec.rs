@@ -5,11 +5,12 @@
 //!
 //! | field | content |
 //! |-------|---------|
-//! | version | one byte, [`VERSION`] |
+//! | version | one byte: 1 without the birth, [`VERSION`] with it |
 //! | marks | one byte: 1 enabled, 2 needs no password, 4 skips sanitizing |
 //! | passwords | their number; each is one byte for its kind, and its content, see below |
 //! | selectors | their number, without the root; then the root and each of them |
 //! | roles | their number; each is `bytes` |
+//! | birth | 8 bytes, little endian, not 0 |
 //!
 //! A password: kind 1, SHA-256, has 32 bytes. Kind 2, PBKDF2, is there at most once, and comes last: the hash
 //! function (one byte), iterations, `bytes` of the salt, `bytes` of the key.
@@ -24,7 +25,8 @@
 //! | patterns of channels | their number, 0 with all channels; each is `bytes` |
 //!
 //! The name of the user is not part of the payload. A user has exactly one encoding: a payload that can be
-//! decoded is encoded to the same bytes again. Decoding does not check that no rule or pattern occurs twice,
+//! decoded is encoded to the same bytes again; a user without a birth, which an earlier version has made, is
+//! encoded as by that version. Decoding does not check that no rule or pattern occurs twice,
 //! because users are made only by rules.
 
 use std::fmt;
@@ -38,7 +40,9 @@ use crate::user::User;
 use crate::words::is_word;
 
 /// The version that this code writes. It is never 0, so zeroed memory does not decode.
-pub const VERSION: u8 = 1;
+pub const VERSION: u8 = 2;
+/// The version of users without a birth.
+const VERSION_WITHOUT_BIRTH: u8 = 1;
 
 const ENABLED: u8 = 1;
 const NEEDS_NO_PASSWORD: u8 = 2;
@@ -76,7 +80,7 @@ impl std::error::Error for DecodeError {}
 impl User {
     /// The payload for the record of this user.
     pub fn encode(&self) -> Vec<u8> {
-        let mut out = vec![VERSION];
+        let mut out = vec![if self.birth == 0 { VERSION_WITHOUT_BIRTH } else { VERSION }];
         out.push(
             mark(self.is_enabled, ENABLED)
                 | mark(self.needs_no_password, NEEDS_NO_PASSWORD)
@@ -86,15 +90,24 @@ impl User {
         varint::put(&mut out, self.selectors.len() as u64);
         self.all_selectors().for_each(|selector| put_selector(&mut out, selector));
         put_all(&mut out, &self.roles, |out, role| put_bytes(out, role));
+        self.put_birth(&mut out);
         out
     }
 
-    /// A digest that changes with the passwords, and with whether one is needed, but with nothing else: a
-    /// signature over it becomes invalid when one of them changes.
-    pub fn passwords_digest(&self) -> [u8; 32] {
-        let mut passwords = vec![mark(self.needs_no_password, NEEDS_NO_PASSWORD)];
-        self.put_passwords(&mut passwords);
-        *PasswordHash::of(&passwords).bytes()
+    /// A digest that changes with the passwords, with whether one is needed, and with the birth, but with
+    /// nothing else: a signature over it becomes invalid when one of them changes, and does not become valid
+    /// again with another user of the same name and password.
+    pub fn login_digest(&self) -> [u8; 32] {
+        let mut digested = vec![mark(self.needs_no_password, NEEDS_NO_PASSWORD)];
+        self.put_passwords(&mut digested);
+        self.put_birth(&mut digested);
+        *PasswordHash::of(&digested).bytes()
+    }
+
+    fn put_birth(&self, out: &mut Vec<u8>) {
+        if self.birth != 0 {
+            out.extend_from_slice(&self.birth.to_le_bytes());
+        }
     }
 
     fn put_passwords(&self, out: &mut Vec<u8>) {
@@ -117,7 +130,9 @@ impl User {
     /// See [`DecodeError`].
     pub fn decode(payload: &[u8]) -> Result<User, DecodeError> {
         match payload.first() {
-            Some(&VERSION) => decode(&mut &payload[1..]).ok_or(DecodeError::Malformed),
+            Some(&version @ (VERSION_WITHOUT_BIRTH | VERSION)) => {
+                decode(&mut &payload[1..], version == VERSION).ok_or(DecodeError::Malformed)
+            }
             Some(&version) if version > VERSION => Err(DecodeError::Version(version)),
             _ => Err(DecodeError::Malformed),
         }
@@ -163,13 +178,14 @@ fn put_selector(out: &mut Vec<u8>, selector: &Selector) {
     put_all(out, channels, |out, pattern| put_bytes(out, pattern));
 }
 
-fn decode(input: &mut &[u8]) -> Option<User> {
+fn decode(input: &mut &[u8], has_birth: bool) -> Option<User> {
     let marks = take_marks(input, ENABLED | NEEDS_NO_PASSWORD | SKIPS_SANITIZING)?;
     let (passwords, derived_password) = take_passwords(input)?;
     let selector_count = varint::take(input)?;
     let root = take_selector(input)?;
     let selectors = take_count(input, selector_count, take_selector)?;
     let roles = take_all(input, |input| take_bytes(input).map(Box::from))?;
+    let birth = if has_birth { take_birth(input)? } else { 0 };
     let user = User {
         is_enabled: marks & ENABLED != 0,
         needs_no_password: marks & NEEDS_NO_PASSWORD != 0,
@@ -179,6 +195,7 @@ fn decode(input: &mut &[u8]) -> Option<User> {
         root,
         selectors,
         roles,
+        birth,
     };
     input.is_empty().then_some(user)
 }
@@ -214,6 +231,12 @@ fn take_passwords(input: &mut &[u8]) -> Option<(Vec<PasswordHash>, Option<Derive
         }
     }
     Some((hashes, derived))
+}
+
+fn take_birth(input: &mut &[u8]) -> Option<u64> {
+    let (birth, rest) = input.split_first_chunk()?;
+    *input = rest;
+    Some(u64::from_le_bytes(*birth)).filter(|birth| *birth != 0)
 }
 
 fn take_hash(input: &mut &[u8]) -> Option<PasswordHash> {

@@ -82,7 +82,8 @@ impl Entry {
 
     fn count(&mut self, user: &[u8]) {
         let name = name_of(user);
-        let count_of = |wanted: Option<&[u8]>| self.failures.iter().position(|(it, _)| it.as_deref() == wanted);
+        let count_of =
+            |wanted: Option<&[u8]>| self.failures.iter().position(|(it, _)| it.as_deref() == wanted);
         match count_of(Some(name)).or_else(|| count_of(None)) {
             Some(at) => self.failures[at].1 = self.failures[at].1.saturating_add(1),
             // No user's success removes the count of all others.

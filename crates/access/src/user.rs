@@ -39,6 +39,9 @@ pub struct User {
     pub selectors: Vec<Selector>,
     /// The roles of the user for document databases, in the order in which they were given.
     pub roles: Vec<Box<[u8]>>,
+    /// Tells this user from earlier and later ones of the same name: a random number, drawn when the user was
+    /// made. 0 if an earlier version has made it. Rules do not change it.
+    pub birth: u64,
 }
 
 impl User {
@@ -54,6 +57,7 @@ impl User {
             root: Selector::initial(all_channels),
             selectors: Vec::new(),
             roles: Vec::new(),
+            birth: 0,
         }
     }
 
@@ -86,6 +90,12 @@ impl User {
             }
         }
         user
+    }
+
+    /// This user as the next state of `before`, which has its name, or as a new one, with this number as its
+    /// birth.
+    pub fn succeeding(self, before: Option<&User>, new_birth: u64) -> User {
+        User { birth: before.map_or(new_birth.max(1), |before| before.birth), ..self }
     }
 
     /// Whether the user can log in with this password. May take long: see [`User::accepts_at_once`].

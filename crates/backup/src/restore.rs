@@ -220,8 +220,8 @@ pub fn restore(
     }
 }
 
-/// Whether a directory is empty or does not exist. The lock file, which is never removed, and temporary files
-/// of a mark left by a crash are ignored.
+/// Whether a directory is empty or does not exist. The lock file and temporary files, such as that of a mark
+/// after a crash, are ignored.
 fn is_empty(disk: &dyn Disk, dir: &Path) -> Result<bool, RestoreError> {
     for dir in [dir, &snapshot::directory(dir), &::documents::directory(dir)] {
         match disk.list(dir) {

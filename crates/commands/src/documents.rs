@@ -7,11 +7,13 @@
 //! - An error about documents begins with CouchDB's name for it, in capitals and without underscores, then
 //!   its reason:
 //!   `CONFLICT Document update conflict.`
+//! - Design documents are written by server admins alone: unlike HTTP, these commands do not know who is the
+//!   admin of one database.
 //! - In a transaction, a command sees the writes of earlier commands.
 
 use documents::{
-    DocError, DocRev, DocumentView, EditRequest, LOCAL_PREFIX, NewDocument, Pick, Snapshot, USERS_DATABASE,
-    check_id,
+    DESIGN_PREFIX, DocError, DocRev, DocumentView, EditRequest, LOCAL_PREFIX, NewDocument, Pick, Snapshot,
+    USERS_DATABASE, check_id,
 };
 use engine::{CommandError, Context, unit::Named};
 pub(crate) use rows::ROWS;
@@ -41,6 +43,10 @@ fn edit(cx: &mut Context<'_, '_>, args: Args<'_>, document: NewDocument) -> Resu
     check_id(id).map_err(refused)?;
     if id.starts_with(LOCAL_PREFIX) {
         return Err(CommandError::Text("BADREQUEST _local documents are written over HTTP"));
+    }
+    let is_admin = cx.session.login.principal().is_none_or(|principal| principal.is_admin);
+    if id.starts_with(DESIGN_PREFIX) && !is_admin {
+        return Err(CommandError::Text("FORBIDDEN You are not a db or server admin."));
     }
     let request = EditRequest::new(id.into(), document, true, |_| None).map_err(refused)?;
     let rev = cx.unit.documents(database).and_then(|writer| writer.edit(request)).map_err(refused)?;

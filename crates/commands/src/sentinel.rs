@@ -149,7 +149,7 @@ fn reset(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
 fn failover(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
     named(cx, args)?;
     let group = &cx.host.group;
-    cx.promise_for_sure(|responder| group.transfer(None, responder));
+    cx.promise_for_sure(|responder| group.transfer(None, None, responder));
     Ok(())
 }
 

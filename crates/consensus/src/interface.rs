@@ -27,8 +27,7 @@ pub struct Ballot {
 pub struct Start<'s> {
     /// Its id.
     pub id: MemberId,
-    /// Whether the member is a witness, which keeps the log and no data: it campaigns later than the others,
-    /// and leads only to hand the lead on.
+    /// Whether the member is a witness, which keeps the log and no data: it campaigns later than the others.
     pub is_witness: bool,
     /// The members that were last in force here. (A set of members is saved before it comes into force.)
     /// Later changes in the log are not included, because they may not be committed: two members whose sets

@@ -32,7 +32,7 @@ use crate::{
 /// A `Ready` of the engine that waits for the disk.
 struct Waiting {
     number: u64,
-    /// The index of the last entry of the `Ready`.
+    /// The index of the last entry of the `Ready`; `None` if it has no entries.
     last: Option<u64>,
     messages: Vec<EngineMessage>,
 }
@@ -111,8 +111,8 @@ fn ids(of: &[MemberId]) -> Vec<u64> {
 }
 
 impl Member {
-    /// A member at its start, which follows nobody. If it is the only voter, it leads after its next tick; if
-    /// it has taken part in a term before, only after an election timeout, because it may have granted a
+    /// A member at its start, which follows nobody. If it is the only voter, it need not wait for an election
+    /// timeout before it campaigns, unless it has taken part in a term before: then it may have granted a
     /// lease.
     pub fn start(start: Start<'_>) -> Member {
         let Start { id, is_witness, members, configured_up_to, .. } = start;

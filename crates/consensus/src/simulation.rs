@@ -63,7 +63,8 @@ struct Disk {
 
 struct Running {
     member: Member,
-    /// Whether the member was elected in this incarnation.
+    /// Whether the memory may hold batches that will never be committed: the member was elected in this
+    /// incarnation, and has not been deposed with all batches committed since.
     was_elected: bool,
     /// The term in which the member leads, once its epoch has begun.
     opened: Option<u64>,

@@ -29,7 +29,7 @@ use super::{
     proxy_auth::WrongToken,
     refusal::Refusal,
     thread::HttpThread,
-    user::{Shown, TOO_EARLY, User, WRONG_PASSWORD},
+    user::{LACKS_RIGHT, Shown, TOO_EARLY, User, WRONG_PASSWORD},
 };
 
 /// Checks that `peer` may send requests with these headers at all.
@@ -167,6 +167,7 @@ async fn judged(mut ask: impl FnMut() -> LogIn) -> Result<Account, Failure> {
     loop {
         match ask() {
             LogIn::Accepted(account) => return Ok(account),
+            LogIn::LacksRight => return Err(Failure::Unauthorized(LACKS_RIGHT)),
             LogIn::Wrong => return Err(Failure::Unauthorized(WRONG_PASSWORD)),
             LogIn::Loading => return Err(Refusal::Loading.into()),
             LogIn::TooEarly => return Err(Failure::Forbidden(TOO_EARLY)),
@@ -230,7 +231,7 @@ pub(super) fn still(thread: &HttpThread, user: &User) -> Option<User> {
         }
         (Some(name), shown) => {
             let account = host.access.account(name)?;
-            let holds = user.passwords_digest == Some(account.passwords_digest)
+            let holds = user.login_digest == Some(account.login_digest)
                 && !thread.front.sessions.has_logged_out(shown);
             holds.then(|| User::known(name, account, shown.clone()))
         }

@@ -3,13 +3,13 @@
 //!
 //! The cookie is the URL-safe base64 of `NAME:SESSION:TIME:SIGNATURE`: a random number and the time in
 //! seconds, both hexadecimal, and HMAC-SHA-256 of `NAME:SESSION:TIME`, a zero byte and a digest of the user's
-//! passwords. The key is a record of the log, so the cookie holds at every member of a group, at replicas,
-//! and after a restart. A session ends when its newest cookie is `http-session-timeout` old, with a logout,
-//! when the user is deleted or disabled, and when the passwords of the user change. A successful request of
-//! the CouchDB protocol renews the cookie if it is at least a tenth of the timeout old. The cookie says when
-//! it ends, because clients (nano) do not keep one that does not. No page can read it (`HttpOnly`);
-//! `http-session-same-site` says whether browsers send it for pages of other sites. One that was set over TLS
-//! is sent over TLS alone (`Secure`).
+//! passwords and birth. The key is a record of the log, so the cookie holds at every member of a group, at
+//! replicas, and after a restart. A session ends when its newest cookie is `http-session-timeout` old, with a
+//! logout, when the user is deleted or disabled, and when the passwords of the user change; another user of
+//! this name does not have it. A successful request of the CouchDB protocol renews the cookie if it is at
+//! least a tenth of the timeout old. The cookie says when it ends, because clients (nano) do not keep one
+//! that does not. No page can read it (`HttpOnly`); `http-session-same-site` says whether browsers send it
+//! for pages of other sites. One that was set over TLS is sent over TLS alone (`Secure`).
 //!
 //! What it is not: a list of sessions. A logout is remembered by the server that was asked, until it stops:
 //! elsewhere the last cookie of the session holds until its time, as in CouchDB.
@@ -160,7 +160,7 @@ fn mac(key: &SigningKey, signed: &[u8], account: &Account) -> Hmac<Sha256> {
     let mut mac = Hmac::<Sha256>::new_from_slice(key).expect("HMAC takes keys of any length");
     mac.update(signed);
     mac.update(&[0]);
-    mac.update(&account.passwords_digest);
+    mac.update(&account.login_digest);
     mac
 }
 
@@ -293,7 +293,7 @@ mod tests {
     const TIMEOUT_S: u64 = 600;
 
     fn account(passwords: u8) -> Account {
-        Account { roles: Vec::new(), is_admin: false, passwords_digest: [passwords; 32] }
+        Account { roles: Vec::new(), is_admin: false, login_digest: [passwords; 32] }
     }
 
     fn said() -> Token {

@@ -1,11 +1,16 @@
 //! Cross-origin requests (CORS): the headers with which browsers let pages of other origins read replies.
 //!
-//! Disabled unless `cors` is on. `cors-origins` is a list of origins, or `*`.
+//! Disabled unless `cors` is on. `cors-origins` is a list of origins, or `*`. Browsers show nobody but the
+//! author of a page why its request was refused, so the log of the server names the setting.
+//!
+//! Invariants
+//! - At most [`REFUSALS_MAX`] refusals are logged: pages that make up origins cost neither memory nor disk.
 
 use std::collections::HashSet;
 
 use http::{HeaderMap, HeaderName, StatusCode, header};
-use settings::{Key, Settings};
+use parking_lot::Mutex;
+use settings::{Key, OPTIONS, Settings};
 
 use super::reply::{self, Reply};
 
@@ -18,6 +23,48 @@ const HEADERS: &str = "accept,accept-language,authorization,content-length,conte
 const EXPOSED: &str =
     "content-type,accept-ranges,etag,server,x-couch-request-id,x-couch-update-newrev,x-couchdb-body-time";
 
+/// The refusals that are logged, each with an origin and a setting; later ones are not.
+const REFUSALS_MAX: usize = 64;
+/// Longer origins are not logged: host names have at most 253 characters.
+const ORIGIN_BYTES_MAX: usize = 300;
+
+/// The refusals that were logged.
+#[derive(Debug, Default)]
+pub(super) struct Refusals(Mutex<Vec<(String, Key)>>);
+
+impl Refusals {
+    /// Logs that a page of this origin may not read a reply because of this setting; once.
+    pub(super) fn note(&self, headers: &HeaderMap, key: Key) {
+        let Some(origin) = headers.get(header::ORIGIN).and_then(|origin| origin.to_str().ok()) else {
+            return;
+        };
+        if !self.is_news(origin, key) {
+            return;
+        }
+        let setting = OPTIONS[key as usize].name;
+        let what_to_do = match key {
+            Key::Cors => "turn cors on, and list the origin in cors-origins",
+            Key::CorsOrigins => "list the origin in cors-origins",
+            Key::CorsMethods => "list the method that it wants to use in cors-methods",
+            _ => "list the headers that it wants to send in cors-headers",
+        };
+        tracing::warn!(
+            target: "server", origin, setting,
+            "CORS: a page of this origin is refused. If it is to be let in, {what_to_do}"
+        );
+    }
+
+    fn is_news(&self, origin: &str, key: Key) -> bool {
+        let mut known = self.0.lock();
+        let is_room = known.len() < REFUSALS_MAX && origin.len() <= ORIGIN_BYTES_MAX;
+        let is_news = is_room && !known.iter().any(|(of, by)| of == origin && *by == key);
+        if is_news {
+            known.push((origin.into(), key));
+        }
+        is_news
+    }
+}
+
 /// The permission for one origin.
 pub(super) struct Granted {
     origin: String,
@@ -27,16 +74,54 @@ pub(super) struct Granted {
 /// The permission for the request's origin, if it has one and CORS permits it.
 pub(super) fn grant(settings: &Settings, headers: &HeaderMap) -> Option<Granted> {
     // Nearly all requests have no `Origin`.
-    let origin = headers.get(header::ORIGIN)?.to_str().ok()?;
+    judge(settings, headers.get(header::ORIGIN)?.to_str().ok()?).ok()
+}
+
+/// The permission for an origin.
+///
+/// # Errors
+/// The setting that refuses it.
+fn judge(settings: &Settings, origin: &str) -> Result<Granted, Key> {
     if !settings.switch(Key::Cors) {
-        return None;
+        return Err(Key::Cors);
     }
     let credentials = settings.switch(Key::CorsCredentials);
     let mut origins = settings.text(Key::CorsOrigins).split(',').map(str::trim);
-    let known = origins.find(|known| *known == "*" || *known == origin)?;
+    let known = origins.find(|known| *known == "*" || *known == origin).ok_or(Key::CorsOrigins)?;
     // With credentials, the browser rejects `*`: name the origin.
     let origin = if known == "*" && !credentials { "*" } else { origin };
-    Some(Granted { origin: origin.into(), credentials })
+    Ok(Granted { origin: origin.into(), credentials })
+}
+
+/// The setting because of which a page of another origin cannot read the reply, or may not send the request
+/// that it asks about.
+pub(super) fn refusing(settings: &Settings, headers: &HeaderMap) -> Option<Key> {
+    let origin = headers.get(header::ORIGIN)?.to_str().ok()?;
+    match judge(settings, origin) {
+        Err(key) => Some(key),
+        Ok(_) => {
+            let method = headers.get(header::ACCESS_CONTROL_REQUEST_METHOD)?.to_str().ok()?;
+            refusing_method(settings, method).or_else(|| refusing_headers(settings, asked_headers(headers)))
+        }
+    }
+}
+
+fn refusing_method(settings: &Settings, method: &str) -> Option<Key> {
+    let mut methods = settings.text(Key::CorsMethods).split(',');
+    (!methods.any(|known| known.trim() == method)).then_some(Key::CorsMethods)
+}
+
+fn refusing_headers(settings: &Settings, asked: &str) -> Option<Key> {
+    let more = settings.text(Key::CorsHeaders);
+    let known: HashSet<String> =
+        HEADERS.split(',').chain(more.split(',')).map(|name| name.trim().to_ascii_lowercase()).collect();
+    let is_allowed = |name: &str| name.is_empty() || known.contains(&name.to_ascii_lowercase());
+    (!asked.split(',').map(str::trim).all(is_allowed)).then_some(Key::CorsHeaders)
+}
+
+fn asked_headers(headers: &HeaderMap) -> &str {
+    let asked = headers.get(header::ACCESS_CONTROL_REQUEST_HEADERS);
+    asked.and_then(|names| names.to_str().ok()).unwrap_or_default()
 }
 
 /// The reply to a preflight request; `None` for any other request.
@@ -44,20 +129,11 @@ pub(super) fn preflight(granted: &Granted, settings: &Settings, headers: &Header
     let method = headers.get(header::ACCESS_CONTROL_REQUEST_METHOD)?.to_str().ok()?;
     let mut reply = reply::empty(StatusCode::NO_CONTENT);
     grant_origin(granted, &mut reply);
-    let methods = settings.text(Key::CorsMethods);
-    if !methods.split(',').any(|known| known.trim() == method) {
+    let asked = asked_headers(headers);
+    if refusing_method(settings, method).or_else(|| refusing_headers(settings, asked)).is_some() {
         return Some(reply);
     }
-    let more = settings.text(Key::CorsHeaders);
-    let known: HashSet<String> =
-        HEADERS.split(',').chain(more.split(',')).map(|name| name.trim().to_ascii_lowercase()).collect();
-    let asked = headers.get(header::ACCESS_CONTROL_REQUEST_HEADERS).and_then(|names| names.to_str().ok());
-    let asked = asked.unwrap_or_default();
-    let is_allowed = |name: &str| name.is_empty() || known.contains(&name.to_ascii_lowercase());
-    if !asked.split(',').map(str::trim).all(is_allowed) {
-        return Some(reply);
-    }
-    reply::set_header(&mut reply, header::ACCESS_CONTROL_ALLOW_METHODS, methods);
+    reply::set_header(&mut reply, header::ACCESS_CONTROL_ALLOW_METHODS, settings.text(Key::CorsMethods));
     reply::set_header(&mut reply, header::ACCESS_CONTROL_MAX_AGE, MAX_AGE_S);
     let told = if asked.is_empty() { HEADERS } else { asked };
     reply::set_header(&mut reply, header::ACCESS_CONTROL_ALLOW_HEADERS, told);
@@ -106,6 +182,26 @@ mod tests {
         let with_credentials =
             settings(&[("cors", "yes"), ("cors-origins", "*"), ("cors-credentials", "yes")]);
         assert_eq!(grant(&with_credentials, &from("http://a.example")).unwrap().origin, "http://a.example");
+    }
+
+    #[test]
+    fn a_refusal_names_its_setting_once_for_each_origin() {
+        let listed = settings(&[("cors", "yes"), ("cors-origins", "http://a.example")]);
+        let mut asking = from("http://a.example");
+        assert_eq!(refusing(&listed, &asking), None);
+        assert_eq!(refusing(&settings(&[]), &asking), Some(Key::Cors));
+        assert_eq!(refusing(&listed, &from("http://b.example")), Some(Key::CorsOrigins));
+        assert_eq!(refusing(&listed, &HeaderMap::new()), None);
+        asking.insert(header::ACCESS_CONTROL_REQUEST_METHOD, "BREW".parse().unwrap());
+        assert_eq!(refusing(&listed, &asking), Some(Key::CorsMethods));
+        asking.insert(header::ACCESS_CONTROL_REQUEST_METHOD, "PUT".parse().unwrap());
+        asking.insert(header::ACCESS_CONTROL_REQUEST_HEADERS, "x-own".parse().unwrap());
+        assert_eq!(refusing(&listed, &asking), Some(Key::CorsHeaders));
+        let refusals = Refusals::default();
+        let is_news = |origin: &str| refusals.is_news(origin, Key::Cors);
+        assert_eq!((is_news("a"), is_news("a"), is_news("b")), (true, false, true));
+        assert!(refusals.is_news("a", Key::CorsOrigins) && !is_news(&"x".repeat(ORIGIN_BYTES_MAX + 1)));
+        assert_eq!((0..1000).filter(|number| is_news(&number.to_string())).count(), REFUSALS_MAX - 3);
     }
 
     #[test]

@@ -9,8 +9,8 @@
 //! - A page of another origin cannot change anything, unless CORS permits that origin. Another port of the
 //!   same machine is another origin.
 //! - POST, the only changing method that browsers send without a preflight, needs a JSON body, which does
-//!   cause a preflight. The exception is the log-in form, for pages of this server and for clients other than
-//!   browsers.
+//!   cause a preflight. The exception is the log-in form, for pages of this server or of an origin that CORS
+//!   permits, and for clients other than browsers.
 
 use http::{HeaderMap, HeaderName, Method, header};
 use settings::Settings;
@@ -60,7 +60,7 @@ fn is_harmless(method: &Method) -> bool {
 }
 
 /// Whether the request comes from a page of another origin.
-fn is_foreign(headers: &HeaderMap) -> bool {
+pub(super) fn is_foreign(headers: &HeaderMap) -> bool {
     let mut sites = headers.get_all(SEC_FETCH_SITE).iter().peekable();
     if sites.peek().is_some() {
         // Proxies may change `Host`, but not this header.

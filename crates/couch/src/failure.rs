@@ -123,8 +123,9 @@ impl Failure {
                 (StatusCode::NOT_IMPLEMENTED, "not_implemented", (*reason).into())
             }
             Failure::NotReplicated => {
-                let reason = "Not enough replicas have acknowledged within ack-timeout: what this request wrote, which is executed, \
-                              or would show is in the log of this server, and is lost if another leads that does not have it";
+                let reason = "Not enough replicas have acknowledged within ack-timeout. The request was executed, but what it \
+                              wrote, or would show, is lost if another server leads that does not have it: read before you \
+                              repeat it.";
                 (StatusCode::SERVICE_UNAVAILABLE, "not_replicated", reason.into())
             }
             Failure::Commands(broken) => {

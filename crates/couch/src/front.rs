@@ -10,6 +10,7 @@ use tokio::sync::Semaphore;
 use super::{
     body_memory::BodyMemory,
     cookie::Sessions,
+    cors::Refusals,
     redis_limits::{FOLLOWS_MAX, RUNS_MAX},
     users,
 };
@@ -28,6 +29,8 @@ pub struct Front {
     pub(super) redis_follows: Semaphore,
     /// Permits of requests that derive a password.
     pub(super) password_derivations: Semaphore,
+    /// What CORS has refused.
+    pub(super) refusals: Refusals,
     requests: AtomicU64,
     /// The upper half of the ids of requests, so that those of different incarnations differ.
     request_salt: u32,
@@ -51,6 +54,7 @@ impl Front {
             redis_runs: Semaphore::new(RUNS_MAX),
             redis_follows: Semaphore::new(FOLLOWS_MAX),
             password_derivations: Semaphore::new(users::DERIVATIONS_MAX),
+            refusals: Refusals::default(),
             requests: AtomicU64::new(0),
             request_salt: host.random_u64() as u32,
             host,

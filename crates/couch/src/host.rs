@@ -142,8 +142,8 @@ pub struct Account {
     pub roles: Vec<String>,
     /// Whether it is an admin of the server.
     pub is_admin: bool,
-    /// A digest of its passwords, which changes with them.
-    pub passwords_digest: [u8; 32],
+    /// A digest that changes with its passwords, and differs between users who have had this name.
+    pub login_digest: [u8; 32],
 }
 
 /// Work for a thread that serves no clients.
@@ -153,7 +153,9 @@ pub type Work = Box<dyn FnOnce() + Send>;
 pub enum LogIn {
     /// The name and the password are those of a user who may log in and use the resource.
     Accepted(Account),
-    /// They are not those of such a user.
+    /// They are those of a user who may log in, and may not use the resource.
+    LacksRight,
+    /// They are not those of a user who may log in.
     Wrong,
     /// Log-ins from this address have failed: the client has to wait.
     TooEarly,

@@ -170,6 +170,9 @@ async fn answer_documents(
         .contains_key(header::ORIGIN)
         .then(|| cors::grant(&thread.host().settings(), &head.headers))
         .flatten();
+    if granted.is_none() || head.method == Method::OPTIONS {
+        note_refusal(thread, &head.headers);
+    }
     let asks_first = granted.as_ref().filter(|_| head.method == Method::OPTIONS);
     let first =
         asks_first.and_then(|granted| cors::preflight(granted, &thread.host().settings(), &head.headers));
@@ -205,6 +208,17 @@ async fn answer_documents(
     };
     reply::finish(&mut reply, accept.as_ref(), thread.front.request_id());
     reply
+}
+
+/// Has the log tell once why pages of an origin are refused.
+fn note_refusal(thread: &HttpThread, headers: &HeaderMap) {
+    // Nearly all requests come from no page of another origin.
+    if headers.contains_key(header::ORIGIN)
+        && cross_site::is_foreign(headers)
+        && let Some(key) = cors::refusing(&thread.host().settings(), headers)
+    {
+        thread.front.refusals.note(headers, key);
+    }
 }
 
 /// The header with the scheme that a client wants to be asked with.
@@ -297,10 +311,27 @@ async fn admit_and_route(
     (answered, call.body)
 }
 
+/// What is asked for by POST below a database, and changes nothing.
+const POSTS_THAT_READ: [&str; 9] = [
+    "_all_docs",
+    "_bulk_get",
+    "_changes",
+    "_design_docs",
+    "_explain",
+    "_find",
+    "_local_docs",
+    "_missing_revs",
+    "_revs_diff",
+];
+
 /// Whether the audit notes a request: it changes settings, rights or the list of databases, purges documents,
-/// or is any request to `_users` but GET and HEAD.
+/// or changes `_users`.
 fn is_audited(method: &Method, path: &[&str]) -> bool {
-    let changes = !matches!(*method, Method::GET | Method::HEAD);
+    let reads = match path {
+        [_, name, ..] if *method == Method::POST => POSTS_THAT_READ.contains(name),
+        _ => matches!(*method, Method::GET | Method::HEAD),
+    };
+    let changes = !reads;
     let is_database = |name: &str| !name.starts_with('_') || name == USERS_DATABASE;
     changes
         && match path {

@@ -16,6 +16,7 @@ use super::{
     reply::{self, Reply},
     request::Call,
     thread::HttpThread,
+    unique_json::Unique,
     user::{ADMIN_ROLE, User},
 };
 
@@ -44,6 +45,15 @@ impl Group {
         user.name.as_ref().is_some_and(|name| self.names.contains(name))
             || user.roles.iter().any(|role| self.roles.iter().any(|known| known == role))
     }
+}
+
+/// Whether a value says what it has to say in the form of CouchDB. Serde alone would also take lists for objects.
+fn is_valid(security: &Value) -> bool {
+    let is_object = |name| security.get(name).is_none_or(Value::is_object);
+    security.is_object()
+        && is_object("admins")
+        && is_object("members")
+        && Security::deserialize(security).is_ok()
 }
 
 fn security_of(snapshot: &Snapshot) -> Security {
@@ -109,8 +119,9 @@ pub(super) async fn security(call: &mut Call, database: &Arc<Database>) -> Resul
                 // As in CouchDB: a change could let others read all users.
                 return Err(Failure::Forbidden("You can't edit the security object of the user database."));
             }
-            let security = Value::Object(call.json_object().await?);
-            if Security::deserialize(&security).is_err() {
+            // Of two members with one name, another reader could take the other one.
+            let Unique(security) = call.json().await?;
+            if !is_valid(&security) {
                 return Err(Failure::bad_request(
                     "admins and members must be objects with lists of names and roles",
                 ));

@@ -60,7 +60,7 @@ impl HttpThread {
             return Ok(());
         }
         let store = self.host().store.get().ok_or(Failure::from(Refusal::Loading))?;
-        let batches = Rc::new(WriteBatches::new(store, self.host().replication.clone()));
+        let batches = Rc::new(WriteBatches::new(store, self.host()));
         let releasing = batches.clone();
         tokio::task::spawn_local(async move { releasing.gate().run().await });
         let _ = self.batches.set(batches);

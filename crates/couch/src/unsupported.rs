@@ -14,7 +14,10 @@ const OF_SERVER: &[(&str, &str)] = &[
     ("_scheduler", "This server runs no replications of its own, so none are scheduled."),
     ("_reshard", "Databases are not divided into shards."),
     ("_cluster_setup", "There is nothing to set up: use REPLICAOF or --replica-of for replicas."),
-    ("_utils", "There is no Fauxton here: use any client of CouchDB, or curl."),
+    (
+        "_utils",
+        "There is no Fauxton here: open / in a browser for the console of this server, which shows its databases, or use any client of CouchDB.",
+    ),
     ("_stats", "Use /metrics."),
     ("_log", "Read the log of the process instead."),
     ("_restart", "Use SHUTDOWN on the port for Redis, and start the server again."),

@@ -9,6 +9,10 @@ pub(super) const ADMIN_ROLE: &str = "_admin";
 /// The reason for refusing a name with a password.
 pub(super) const WRONG_PASSWORD: &str = "Name or password is incorrect.";
 
+/// The reason for refusing a user whose password is right, on a route that is not for all.
+pub(super) const LACKS_RIGHT: &str =
+    "This user may not do that: /metrics needs the right to INFO, /_backup to REPLICATE.";
+
 /// The reason while an address waits after wrong passwords, as CouchDB 3.4 gives it.
 pub(super) const TOO_EARLY: &str = "Account is temporarily locked due to multiple authentication failures";
 
@@ -35,26 +39,26 @@ pub(super) struct User {
     pub(super) roles: Vec<String>,
     pub(super) is_admin: bool,
     pub(super) shown: Shown,
-    /// Identifies the passwords of its account when it was authenticated; `None` without an account.
-    pub(super) passwords_digest: Option<[u8; 32]>,
+    /// The digest of its account when it was authenticated; `None` without an account.
+    pub(super) login_digest: Option<[u8; 32]>,
 }
 
 impl User {
     pub(super) fn anonymous(is_admin: bool) -> User {
         let roles = if is_admin { vec![ADMIN_ROLE.into()] } else { Vec::new() };
-        User { name: None, roles, is_admin, shown: Shown::Nothing, passwords_digest: None }
+        User { name: None, roles, is_admin, shown: Shown::Nothing, login_digest: None }
     }
 
     /// A user that has shown who it is.
     pub(super) fn known(name: &str, account: Account, shown: Shown) -> User {
-        let Account { roles, is_admin, passwords_digest } = account;
-        User { name: Some(name.into()), roles, is_admin, shown, passwords_digest: Some(passwords_digest) }
+        let Account { roles, is_admin, login_digest } = account;
+        User { name: Some(name.into()), roles, is_admin, shown, login_digest: Some(login_digest) }
     }
 
     /// A user whom another server has authenticated, with the roles that it names.
     pub(super) fn vouched_for(name: String, roles: Vec<String>, shown: Shown) -> User {
         let is_admin = roles.iter().any(|role| role == ADMIN_ROLE);
-        User { name: Some(name), roles, is_admin, shown, passwords_digest: None }
+        User { name: Some(name), roles, is_admin, shown, login_digest: None }
     }
 
     /// As in CouchDB, a client that has not logged in is told to, and one that has is told that it may not.

@@ -236,11 +236,15 @@ pub(super) struct SettingChange {
     pub(super) value: Option<Box<[u8]>>,
 }
 
-/// What the changes of `_users` mean for the registry of users.
+/// What the changes of `_users` mean for the registry of users; new users have this birth.
 ///
 /// # Errors
 /// A document cannot be read, or there would be too many users.
-pub(super) fn setting_changes(writer: &Writer, data: &DataSettings) -> Result<Vec<SettingChange>, DocError> {
+pub(super) fn setting_changes(
+    writer: &Writer,
+    data: &DataSettings,
+    new_birth: u64,
+) -> Result<Vec<SettingChange>, DocError> {
     let snapshot = writer.snapshot();
     let mut names: Vec<&str> = writer.changed().iter().filter_map(|id| name_of(id)).collect();
     names.sort_unstable();
@@ -253,7 +257,7 @@ pub(super) fn setting_changes(writer: &Writer, data: &DataSettings) -> Result<Ve
         let declared = winner(&snapshot, &id)?.and_then(|members| Declared::of(&id, &members).ok());
         let value = declared.map(|declared| {
             let before = before.and_then(|record| Principal::decode(record).ok());
-            declared.user(before).encode().into()
+            declared.user(before.clone()).succeeding(before.as_ref(), new_birth).encode().into()
         });
         if value.is_some() || before.is_some() && name != DEFAULT_USER {
             changes.push(SettingChange { name: setting.into(), value });

@@ -32,6 +32,7 @@ use documents::{
     WRITE_BATCH_DOCUMENTS_MAX, Writer,
 };
 use engine::replication::Availability;
+use env::Entropy;
 use keyspace::{AccessClock, Effect, Freed, Keyspace, LIBRARIES_SLOT, SlotGuard, encode_documents_into};
 use lsn::Lsn;
 use storage::Log;
@@ -42,7 +43,7 @@ use super::{
     refusal::Refusal,
     users::{self, SettingChange},
 };
-use crate::{LogDriver, Store};
+use crate::{Host, LogDriver, Store};
 
 /// The buffer for changes is kept for the next batch if it is no larger than this.
 const KEPT_BYTES_MAX: usize = 4 * WRITE_BATCH_BYTES_MAX;
@@ -75,6 +76,7 @@ pub(crate) struct WriteBatches {
     log: Log,
     driver: Arc<dyn LogDriver>,
     keyspace: Arc<Keyspace>,
+    entropy: Arc<dyn Entropy + Send + Sync>,
     gate: CommitGate,
     queues: RefCell<Vec<Queue>>,
     /// Whether a task is spawned that makes the queued batches.
@@ -98,12 +100,13 @@ struct Submitted {
 
 impl WriteBatches {
     /// Creates the write batches of the calling thread, which must spawn [`CommitGate::run`] of the gate.
-    pub(crate) fn new(store: &Store, server: Arc<dyn Availability>) -> WriteBatches {
+    pub(crate) fn new(store: &Store, host: &Host) -> WriteBatches {
+        let (server, entropy) = (host.replication.clone(), host.entropy.clone());
         let (log, driver, keyspace) = (store.log.clone(), store.driver.clone(), store.keyspace.clone());
         let gate = CommitGate::new(log.appender());
         let (queues, is_due) = (RefCell::default(), Cell::new(false));
         let (change, record) = (RefCell::default(), RefCell::default());
-        WriteBatches { server, log, driver, keyspace, gate, queues, is_due, change, record }
+        WriteBatches { server, log, driver, keyspace, entropy, gate, queues, is_due, change, record }
     }
 
     /// The gate on which to wait for positions of the log.
@@ -279,7 +282,7 @@ impl WriteBatches {
     /// Appends a change of `_users`, with what it means for logging in.
     fn append_users(&self, change: &[u8], writer: Writer) -> Result<Lsn, BatchFailure> {
         let slot = self.lock_settings().map_err(BatchFailure::Refused)?;
-        let settings = users::setting_changes(&writer, &slot.data_settings())
+        let settings = users::setting_changes(&writer, &slot.data_settings(), self.entropy.random_u64())
             .map_err(|error| BatchFailure::Failed(error, self.log.appended_lsn()))?;
         self.append_documents(change, Some((slot, &settings)), |lsn| writer.commit(lsn))
             .map_err(BatchFailure::Refused)

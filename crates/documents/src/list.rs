@@ -27,7 +27,8 @@ impl Names {
         self.by_id.insert(database.id(), database);
     }
 
-    /// Whether the record at `lsn` may refer to a database whose later deletion this list already has.
+    /// Whether this list has every creation and deletion up to `lsn`. Then a database that the record at
+    /// `lsn` names, and that is not in the list, was deleted by a later record.
     pub(crate) fn covers(&self, lsn: Lsn) -> bool {
         lsn <= self.lsn.max(self.deleted_lsn)
     }

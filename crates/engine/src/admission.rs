@@ -217,7 +217,7 @@ impl Executor {
         {
             return Ok(());
         }
-        match host.clients.pause().hold(&session.client, self.now_ms()) {
+        match host.clients.pause().hold(&session.client, &*host.clock) {
             Some(left_ms) => Err(CommandError::Held { left_ms }),
             None => Ok(()),
         }

@@ -9,8 +9,9 @@
 //! the entries to the log or, where it may not write there, to its own log lines.
 //!
 //! Invariants
-//! - No entry has a password: arguments are those that MONITOR shows, and the name of a login that failed is
-//!   there only if there is such a user, because people type passwords in its place.
+//! - No entry has a password: of a command it has the arguments that MONITOR shows, of a request over HTTP
+//!   the method and the path. The name of a login that failed is there only if there is such a user, because
+//!   people type passwords in its place.
 //! - An entry never holds up the action. At most [`WAITING_MAX`] wait; more are counted, and the next entry
 //!   says how many. Of logins that fail, at most [`LOGINS_PER_S_MAX`] a second are entries: nobody fills the
 //!   disk.
@@ -43,7 +44,7 @@ const ARGUMENT_BYTES_MAX: usize = 128;
 pub struct Action<'a> {
     /// The name of the command, or `HTTP`.
     pub name: &'a [u8],
-    /// The user; empty if nobody has logged in.
+    /// The name of the user; empty if there is none to name.
     pub user: &'a [u8],
     /// The address of the client.
     pub client: &'a str,
@@ -88,13 +89,13 @@ impl Audit {
         self.is_on.load(Relaxed)
     }
 
-    /// Sets `wake`, to be called after each action or login that is noted. The server calls this once.
+    /// Sets `wake`, to be called after each action or login that is noted. Only the first call has an effect.
     pub fn listen(&self, wake: impl Fn() + Send + Sync + 'static) {
         let _ = self.wake.set(Box::new(wake));
     }
 
-    /// Notes an action with its arguments, which must have no secrets. The caller asks [`Audit::is_on`]
-    /// first.
+    /// Notes an action with its arguments, which must have no secrets. Does not ask [`Audit::is_on`]: the
+    /// caller does.
     pub fn note<'a>(&self, action: Action<'_>, arguments: impl Iterator<Item = &'a [u8]>) {
         self.add(&mut self.waiting.lock(), action, arguments);
         self.wake();

@@ -58,7 +58,7 @@ impl ClientTracking {
         self.interests.tracking().remember(slot, key, &self.tracker, invalidations);
     }
 
-    /// Whether the invalidations are redirected to a client that has disconnected.
+    /// Whether the invalidations are redirected to a client that was found to have disconnected.
     pub fn is_redirect_broken(&self) -> bool {
         self.tracker.is_redirect_broken()
     }

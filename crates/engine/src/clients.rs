@@ -6,7 +6,7 @@
 //! about permissions.
 //!
 //! Invariants
-//! - Ids start at 1, grow with every connection and are never used again.
+//! - Ids start at 1 and grow with every connection.
 //! - Fields that change with every command are relaxed stores: no lock, no shared counter, no
 //!   read-modify-write. Each of them has one writer at a time: the worker of the connection, or the thread of
 //!   its long unit. Readers see slightly stale values.
@@ -277,12 +277,12 @@ impl Client {
         if subscribed { ClientKind::PubSub } else { ClientKind::Normal }
     }
 
-    /// Unix milliseconds of the last command, or of the connect.
+    /// Unix milliseconds of the last command that ran, or of the connect.
     pub fn last_active_ms(&self) -> u64 {
         self.last_active_ms.load(Relaxed)
     }
 
-    /// Seconds since the last command.
+    /// Seconds since the last command that ran, or since the connect.
     pub fn idle_seconds(&self, now_ms: u64) -> u64 {
         now_ms.saturating_sub(self.last_active_ms()) / 1000
     }

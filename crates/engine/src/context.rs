@@ -224,8 +224,9 @@ impl Context<'_, '_> {
     pub fn handle(&mut self, row: &'static Row, args: Args<'_>) -> Result<bool, Retry> {
         let is_inner = self.in_transaction;
         self.row = Some(row);
-        // Asked before the command runs, because the command may turn the audit off.
-        let is_audited = row.flags.has(Flags::AUDITED) && self.host.users.audit.is_on();
+        // The command may turn the audit on or off: both are in it.
+        let is_action = row.flags.has(Flags::AUDITED);
+        let was_audited = is_action && self.host.users.audit.is_on();
         let result = self.attempt(|cx| {
             if row.flags.has(Flags::WALKS) || args.len() > LONG_ELEMENTS {
                 cx.require_short_walk(row, args)?;
@@ -236,7 +237,8 @@ impl Context<'_, '_> {
             self.track(row, args, is_inner);
         }
         if let Ok(succeeded) = result
-            && is_audited
+            && is_action
+            && (was_audited || self.host.users.audit.is_on())
         {
             self.note_audited(row, args, succeeded);
         }

@@ -15,8 +15,7 @@
 //!   least 32 MiB) no command is executed, so a client that takes no replies causes no more of them.
 //! - After a message for subscribers that do not receive fast enough, nothing is executed until the caller
 //!   resumes the conversation.
-//! - While a command runs on another thread nothing is parsed, and the parts of the session that this command
-//!   has taken along are not touched.
+//! - While a command runs on another thread nothing is parsed.
 //! - While a command is blocked nothing is parsed. The wait ends with [`Conversation::answer`],
 //!   [`Conversation::notify`], [`Conversation::time_out`] or the end of the connection, whichever comes
 //!   first.
@@ -40,7 +39,7 @@ use crate::{
 const GROUP: usize = 32;
 /// With this many commands in a row on one key, it is worthwhile to prefetch inside its value.
 const RUN_LEN_MIN: usize = 4;
-/// Commands executed before other connections get their turn.
+/// About so many commands are executed before other connections get their turn.
 const COMMANDS_PER_TURN_MAX: usize = 1024;
 /// Microseconds from the end of the first script or EXEC in a connection's turn until other connections get
 /// their turn: one script can take as long as many commands.
@@ -181,7 +180,7 @@ impl Conversation {
     }
 
     /// Appends messages of durable channels for the reader `id`, in the protocol of the client. A
-    /// conversation that is closing, or belongs to another reader by now, takes nothing.
+    /// conversation that is closing, or whose client is not this reader, takes nothing.
     pub fn feed(&mut self, id: ReaderId, run: &Run<'_>, encoded: &mut [Option<Encoded>; 2]) {
         let Some(reader) = self.session.reader.as_deref().filter(|it| it.id == id) else { return };
         if self.session.closing {
@@ -199,8 +198,8 @@ impl Conversation {
     }
 
     /// Applies an event of the thread of durable channels with `notify`, and appends its message, but not a
-    /// refusal for a client that gets no replies. Returns whether the event answers the command that the
-    /// client was blocked in.
+    /// refusal for a client that gets no replies. Returns `true` if a blocked command is answered; `false`
+    /// for the loss of a subscription, and if nothing was done: the client is closing, or is not this reader.
     pub fn notify(&mut self, event: &ReaderEvent, notify: impl FnOnce(&mut Session, &mut Vec<u8>)) -> bool {
         let is_reader = self.session.reader.as_ref().is_some_and(|it| it.id == event.reader());
         if !is_reader || self.session.closing {

@@ -243,8 +243,9 @@ impl fmt::Display for CommandError {
             }
             CommandError::LogFailed => "IOERR commit outcome unknown: the log failed, the server is stopping",
             CommandError::NotReplicated => {
-                "NOREPLICAS not enough replicas have acknowledged within ack-timeout: what this command wrote, which is executed, \
-                 or would show is in the log of this server, and is lost if another leads that does not have it"
+                "NOREPLICAS not enough replicas have acknowledged within ack-timeout. The command was executed, but what it wrote, \
+                 or would show, is lost if another server leads that does not have it: read before you repeat it. INFO \
+                 replication shows the replicas"
             }
             CommandError::Text(text) => text,
         };

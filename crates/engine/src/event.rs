@@ -10,7 +10,7 @@
 //! notices back until their gates are committed, and [`pubsub`] knows the subscribers.
 //!
 //! Invariants
-//! - While no class is wanted an event costs one branch: the wanted classes are read once per round.
+//! - While no class is wanted an event costs one branch: the wanted classes are kept beside the notices.
 //! - The events of one worker stand in the order of its units, and the events of one unit in the order in
 //!   which they happened.
 //! - An event has a gate. With durability `strict`, it is delivered only when the change that it reports is

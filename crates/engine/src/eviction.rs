@@ -1,7 +1,7 @@
 //! Making room under `maxmemory`: evicting sampled keys, each with a logged delete.
 //!
-//! Eviction is not expiry: it removes live keys because memory is short. Commands that only free memory never
-//! run it. Data above a lowered limit is evicted without waiting for a command ([`Executor::evict_excess`]).
+//! Eviction is not expiry: it removes live keys because memory is short. Data above a lowered limit is
+//! evicted without waiting for a command ([`Executor::evict_excess`]).
 
 use keyspace::{Candidate, EvictionPolicy, KeyOp};
 use storage::Admission;
@@ -13,8 +13,8 @@ use crate::{CommandError, EventClass, Executor, Host, observe::LatencyEvent, uni
 const EVICTIONS_MAX: usize = 64;
 
 impl Executor {
-    /// Evicts some keys if the data exceeds the limit. Returns whether to call again at once: keys were
-    /// evicted, and the data still exceeds the limit. `false` also if the log takes nothing now, or no key
+    /// Evicts some keys if the data exceeds the limit. Returns whether to call again at once: the data has
+    /// become smaller, and still exceeds the limit. `false` also if the log takes nothing now, or no key
     /// could be evicted; a later call tries again.
     pub fn evict_excess(&mut self, host: &Host) -> bool {
         let (limits, bytes) = (self.rules.limits, self.keyspace().bytes());

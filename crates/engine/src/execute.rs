@@ -134,7 +134,7 @@ impl Executor {
     /// Starts a round of commands at this time (unix milliseconds). The state of the process (loading, memory
     /// limits) is read here and holds for the round.
     pub fn begin_round(&mut self, now_ms: u64, host: &Host, bulk_bytes_max: usize) {
-        self.rules = Rules::now(host, now_ms);
+        self.rules = Rules::now(host);
         self.watch = host.observer.watch();
         self.monitored = host.clients.monitors().is_watched();
         self.clock.now_ms = now_ms;

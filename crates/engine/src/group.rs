@@ -156,10 +156,11 @@ pub trait Group: Send + Sync {
     /// error. Unless `by_force`, a removal after which no majority answers is refused.
     fn remove(&self, id: &str, by_force: bool, responder: Responder);
 
-    /// Hands the lead over to the member with this id, or to the voter with the most log. Answers `responder`
+    /// Hands the lead over to the member with this id, or to the voter with the most log; gives up after
+    /// `timeout_ms`, if that is given, unless the election has begun. Answers `responder`
     /// with OK when that member has everything and its election is about to begin, because no reply leaves
     /// this server after that; or with an error.
-    fn transfer(&self, to: Option<&str>, responder: Responder);
+    fn transfer(&self, to: Option<&str>, timeout_ms: Option<u64>, responder: Responder);
 }
 
 /// A server without a group.
@@ -178,7 +179,7 @@ impl Group for NoGroup {
         responder.keep(Err(NO_GROUP.into()));
     }
 
-    fn transfer(&self, _: Option<&str>, responder: Responder) {
+    fn transfer(&self, _: Option<&str>, _: Option<u64>, responder: Responder) {
         responder.keep(Err(NO_GROUP.into()));
     }
 }

@@ -81,7 +81,7 @@ impl DebugAccess {
     }
 }
 
-/// The error of SAVE and BGSAVE while a snapshot is being taken.
+/// The error of SAVE and BGSAVE while a snapshot is running or wanted.
 pub const SAVE_IN_PROGRESS: &str = "ERR Background save already in progress";
 
 /// The answer to a request for a snapshot.
@@ -192,7 +192,7 @@ pub trait SettingsInForce: Send + Sync {
     fn emulates_cluster(&self) -> bool {
         false
     }
-    /// (name, value) of every setting whose name, or other name, matches the glob.
+    /// (name, value) as CONFIG GET shows them, of every setting whose name, or other name, matches the glob.
     fn get(&self, pattern: &[u8]) -> Vec<(&'static str, String)>;
     /// Whether the setting of this name belongs to the data.
     fn is_of_data(&self, setting: &[u8]) -> bool {

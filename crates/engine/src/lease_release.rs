@@ -15,7 +15,7 @@ impl Executor {
         match self.admit_write(0) {
             Ok(true) if !self.rules.read_only => {}
             Ok(false) => return false,
-            // The server is a replica by now, or its log refuses writes: the remaining leases end at their
+            // The server takes no writes, or its log refuses them: the remaining leases end at their
             // deadlines.
             Ok(true) | Err(_) => {
                 session.leases.clear();

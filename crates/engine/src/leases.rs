@@ -15,8 +15,8 @@
 //!   key as WATCH does. Another client that renews the lease, sets the key, or removes it has taken the key
 //!   over.
 //! - The token is the position of the record that grants the lease plus the reign of the log
-//!   (`storage::Log::token`), so it is greater than every token of the key before, and not the same as one
-//!   that another leader grants at the same position.
+//!   (`storage::Log::token`). So it is greater than every token that this log has granted before, and not the
+//!   same as one that another leader grants at the same position.
 //! - The leases of a server that crashes, or loses the lead, end at their deadlines, also on the server that
 //!   leads next.
 

@@ -44,7 +44,9 @@ pub enum Refused {
         oldest: Position,
     },
     /// The position is in a log that has diverged from this one, or in another log.
-    #[error("LOST position {0} is not of this log")]
+    #[error(
+        "LOST position {0} is not of this log: FROM - begins with the oldest message, FROM $ with the next one"
+    )]
     Foreign(Position),
     /// A replica does not know yet whether the position is in its log.
     #[error("TRYAGAIN position {wanted} has not arrived at this replica yet; it has the log up to {end}")]
@@ -258,7 +260,7 @@ impl LogSource for LogMessages {
         }
         self.cursors.push(cursor);
         read.unwrap_or_else(|error| {
-            tracing::error!(target: "server", %error, lsn = %from, "cannot read messages of durable channels");
+            tracing::error!(target: "server", %error, lsn = from.get(), "cannot read messages of durable channels");
             self.cursors.clear();
             self.gap_up_to(self.log.readable_behind(from))
         })

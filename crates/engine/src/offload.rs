@@ -148,8 +148,8 @@ impl Executor {
 }
 
 impl Context<'_, '_> {
-    /// Whether this unit may be offloaded now: it runs on a worker, whose thread other clients share, and if
-    /// it is a transaction, all its changes so far can be undone.
+    /// Whether this unit may be offloaded now: it runs on a worker, whose thread other clients share, it need
+    /// not stay there, and within a transaction or a script all changes so far can be undone.
     pub fn may_be_offloaded(&self) -> bool {
         self.scripting.as_deref().is_some_and(|scripting| scripting.offloads())
             && (!self.in_transaction || self.unit.can_undo())

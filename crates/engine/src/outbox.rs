@@ -114,7 +114,7 @@ impl Outbox {
         }
     }
 
-    /// The gate of the newest segment, if this round has opened or grown one.
+    /// The gate of the newest segment, if this round has opened it.
     #[inline]
     pub fn held_in_round(&self) -> Option<Lsn> {
         self.segments.back().filter(|_| self.segment_open).map(|segment| segment.gate)

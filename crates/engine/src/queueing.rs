@@ -78,8 +78,8 @@ impl Executor {
     }
 
     /// Replies to a command that was refused before it ran. The refusal makes a transaction fail; if EXEC
-    /// itself is refused, the transaction ends. A command that a pause holds back, or whose slot a long unit
-    /// holds, is not refused but retried later.
+    /// itself is refused, the transaction ends. A command that a pause holds back, or that needs a slot which
+    /// a long unit holds, is not refused but retried later.
     #[cold]
     pub(crate) fn reject(
         &self,

@@ -1,8 +1,7 @@
 //! Sends clients of a cluster to the leader (`cluster-emulation`): MOVED, as a node of Redis Cluster replies
 //! it. All slots belong to the leader.
 //!
-//! A command that names neither a key nor a shard channel is not redirected: it runs here, or gets READONLY
-//! as on any replica.
+//! A command that names neither a key nor a shard channel is not redirected.
 
 use keyspace::slot_of;
 use wire::Args;
@@ -17,7 +16,7 @@ const HANDING_OVER: CommandError =
     CommandError::Text("CLUSTERDOWN The lead is being handed over to another server. Try again.");
 
 /// The error for a command with keys or shard channels on a server that takes no writes; `None`: the command
-/// runs here.
+/// is not sent elsewhere.
 #[cold]
 pub(crate) fn redirect(row: &Row, args: Args<'_>, session: &Session, host: &Host) -> Option<CommandError> {
     let key = match row.keys {

@@ -70,13 +70,15 @@ pub enum LinkState {
     Copying,
     /// The replica follows the leader's log.
     Connected,
+    /// The replica is connected, and nobody leads: servers follow each other in a ring.
+    Leaderless,
 }
 
 impl LinkState {
     /// The name of the state in the reply of ROLE.
     pub fn name(self) -> &'static str {
         match self {
-            LinkState::Connect => "connect",
+            LinkState::Connect | LinkState::Leaderless => "connect",
             LinkState::Connecting => "connecting",
             LinkState::Copying => "sync",
             LinkState::Connected => "connected",
@@ -284,6 +286,12 @@ pub trait Availability: Send + Sync {
 
     /// Whether this server is a replica that shows nothing: it refuses reads, or has copied nothing yet.
     fn shows_nothing(&self) -> bool {
+        false
+    }
+
+    /// Whether this server is a replica in a ring of servers that follow each other, so that nobody leads; or
+    /// it follows such a ring.
+    fn is_in_ring(&self) -> bool {
         false
     }
 

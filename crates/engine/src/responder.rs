@@ -2,7 +2,7 @@
 //!
 //! A responder is in the hands of the thread that does the work. The client runs no command meanwhile; a
 //! disconnected client is not answered. The wait for a key is something else (see `blocking`). A responder
-//! has no timeout of its own, and CLIENT UNBLOCK ends only waits for a position of the log.
+//! has no timeout of its own.
 
 use std::sync::Arc;
 

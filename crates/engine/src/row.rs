@@ -4,7 +4,7 @@
 //!
 //! Invariants
 //! - Names are lower case; a subcommand's row carries the name `container|sub`.
-//! - Rows are unique by name; [`CommandTable::resolve`] is case-insensitive.
+//! - Top-level rows are unique by name; [`CommandTable::resolve`] is case-insensitive.
 
 mod connection_need;
 mod flags;
@@ -340,7 +340,7 @@ impl CommandTable {
     /// The position of a row: the index of its counters.
     ///
     /// # Panics
-    /// It is not a row of this table.
+    /// The table has neither this row nor a top-level row of its name.
     pub fn index_of(&self, row: &'static Row) -> usize {
         if let Some(index) = self.find(row.name.as_bytes()) {
             return index as usize;

@@ -38,7 +38,7 @@ impl Rules {
     };
 
     /// The rules of a round that begins now.
-    pub(crate) fn now(host: &Host, now_ms: u64) -> Rules {
+    pub(crate) fn now(host: &Host) -> Rules {
         let replication = &host.replication;
         let (read_only, refusal) = (replication.is_read_only(), replication.refuses_writes());
         let mut limits = host.config.memory_limits();
@@ -54,7 +54,7 @@ impl Rules {
             read_refusal: replication.refuses_reads(),
             redirects: matches!(refusal, Some(WriteRefusal::Replica | WriteRefusal::HandingOver))
                 && host.config.emulates_cluster(),
-            pause: host.clients.pause().at(now_ms),
+            pause: host.clients.pause().at(&*host.clock),
         }
     }
 }

@@ -32,7 +32,7 @@ pub struct Scripting {
     pub place: ThreadRole,
     /// Whether the running unit cannot be offloaded.
     pub stays: bool,
-    /// The time at which a unit of several scripts must have ended.
+    /// The time at which the scripts of a transaction must have ended.
     pub deadline_us: Option<u64>,
     /// The script that was stopped to run again.
     pub offloaded: Option<OffloadedScript>,

@@ -79,25 +79,28 @@ pub struct Session {
     pub db: DbId,
     /// The protocol of the replies.
     pub protocol: Protocol,
-    /// Whether the client may run commands.
+    /// Whether the client counts as logged in.
     pub authenticated: bool,
     /// Its user.
     pub login: LogIn,
     /// The name in the certificate that it has shown, if such names say who clients are.
     pub certificate_name: Option<Box<[u8]>>,
-    /// The checks of passwords that were begun for the command that waits for them.
+    /// Whether a login has failed since the last one that succeeded.
+    pub has_failed_login: bool,
+    /// How many checks of passwords were begun for the command that waits for them.
     pub checks_begun: u8,
     /// Its place among the connections.
     pub place: Place,
     /// Which replies are sent.
     pub reply_mode: ReplyMode,
-    /// Confirmations of the present command that are sent even if its reply is not: changes of subscriptions.
+    /// Written while the client gets no replies, and sent nevertheless: confirmations of changed
+    /// subscriptions, and the messages delivered before them.
     pub confirmations: Vec<u8>,
     /// The durability that this client has requested; it counts where it is weaker than the server's.
     pub durability: Option<Durability>,
     /// Whether reads leave the access stamps alone (CLIENT NO-TOUCH).
     pub no_touch: bool,
-    /// Whether the client imports another server's data; keys expire only when that server says so (CLIENT
+    /// Whether the client imports another server's data, so that no deadline has passed for it (CLIENT
     /// IMPORT-SOURCE).
     pub is_import_source: bool,
     /// Whether a client of a cluster accepts reads from a replica (READONLY).
@@ -106,10 +109,10 @@ pub struct Session {
     pub monitoring: Option<CommandId>,
     /// The state of CLIENT TRACKING. Boxed: most clients do not track.
     pub tracking: Option<Box<ClientTracking>>,
-    /// The client's entry in the worker's channels, from its first subscription on.
+    /// The client's entry in the worker's channels, from its first command about subscriptions on, even one
+    /// that ends them.
     pub subscriber: Option<SubscriberId>,
-    /// The client's entry as a reader of durable channels, from its first XSUBSCRIBE on. Boxed: most clients
-    /// read none.
+    /// The client as a reader of durable channels. Boxed: most clients read none.
     pub reader: Option<Box<ChannelReader>>,
     /// How often it has become a reader.
     pub reader_generation: u32,
@@ -129,23 +132,23 @@ pub struct Session {
     pub granted: Vec<usize>,
     /// Set while the client is blocked: it runs no command until the wait is over.
     pub wait: Option<Wait>,
-    /// The position of the client's last write.
+    /// The position of the client's last write. A command that was blocked and served by another unit does
+    /// not count.
     pub last_write: Lsn,
-    /// Whether each reply to a write carries its position (CLIENT LSN ON).
+    /// Whether replies in RESP3 carry the position of a write (CLIENT LSN ON).
     pub tells_lsn: bool,
     /// Set if another server is taking the connection over.
     pub claim: Option<PeerClaim>,
-    /// What the client has said of itself as a replica (REPLCONF). Boxed: clients are none.
+    /// What the client has said of itself as a replica (REPLCONF). Boxed: most clients are no replicas.
     pub redis_replica: Option<Box<RedisReplica>>,
-    /// Whether the client has run a command that shows or changes data: only then its replies wait for the
-    /// lease of a group's leader. Other replies must leave: a follower needs them to join, an operator to
-    /// look.
+    /// Whether a command that shows or changes data has passed the checks: only then the client's replies
+    /// wait for the lease of a group's leader. Other replies must leave: a follower needs them to join, an
+    /// operator to look.
     pub shows_data: Cell<bool>,
-    /// Set by QUIT and similar commands: close the connection once the replies are sent.
+    /// The client runs no more commands: close the connection once the replies are sent.
     pub closing: bool,
-    /// Milliseconds for which the worker holds the connection before its next command: set by DEBUG SLEEP,
-    /// and for the retry of a command that a pause holds back, whose slot a long unit holds, or that logs in
-    /// and has to wait.
+    /// Milliseconds for which the worker holds the connection before its next command, or before it tries a
+    /// command that has to wait again.
     pub pause_ms: u64,
     /// Whether that is because of a pause of clients (CLIENT PAUSE), which may be ended before.
     pub is_held: bool,
@@ -161,6 +164,7 @@ impl Session {
             authenticated,
             login: LogIn::default(),
             certificate_name: None,
+            has_failed_login: false,
             checks_begun: 0,
             place: Place::default(),
             reply_mode: ReplyMode::On,
@@ -201,7 +205,7 @@ impl Session {
     /// The client is this user from now on.
     pub fn log_in(&mut self, login: LogIn) {
         login.show(&self.client);
-        (self.login, self.authenticated) = (login, true);
+        (self.login, self.authenticated, self.has_failed_login) = (login, true, false);
     }
 
     /// The client is the user that its certificate names, if there is such a user and it may log in.
@@ -220,7 +224,8 @@ impl Session {
         self.authenticated = users.default_user().admits_everybody();
     }
 
-    /// Whether the client has to log in before its next command, by these users. The data are loaded.
+    /// Whether the client has to log in before its next command, by these users. For when the data are
+    /// loaded.
     pub fn has_to_log_in(&self, users: &UserSet) -> bool {
         // A client that connected during loading becomes what its certificate says with its next command.
         let is_nobody = self.login.is_provisional() && self.certificate_name.is_none();
@@ -255,8 +260,8 @@ impl Session {
     }
 
     /// Takes the session away for a command that runs on another thread. The parts for channels and for
-    /// closing the connection stay; nothing else of the session may be used until the session [comes
-    /// back](Session::return_from_thread).
+    /// closing the connection stay, with copies of the user and the protocol; nothing else of the session may
+    /// be used until the session [comes back](Session::return_from_thread).
     pub(crate) fn go_away(&mut self) -> Session {
         let mut stand_in = Session::new(self.client.clone(), self.authenticated);
         stand_in.login = self.login.clone();

@@ -1,10 +1,10 @@
 //! Counters per command. Each thread that executes commands has its own; readers add them up.
 //!
 //! Invariants
-//! - A counter has one writer and only grows. A reset (CONFIG RESETSTAT) changes none: it notes the sums as
-//!   of now, and readers subtract them. So every count is before a reset or after it, and none is lost. The
-//!   counts of one call, such as its number and its time, are made one after the other: a reset may come
-//!   between.
+//! - A counter that is not under a lock has one writer and only grows. A reset (CONFIG RESETSTAT) changes
+//!   none: it notes the sums as of now, and readers subtract them. So every count is before a reset or after
+//!   it, and none is lost. The counts of one call, such as its number and its time, are made one after the
+//!   other: a reset may come between.
 
 mod errors;
 mod histogram;

@@ -19,11 +19,11 @@
 //! Invariants
 //! - A connection is released only when the log is committed up to the gate that it was parked with.
 //! - Notices are released in the order in which they were held, and none before its gate.
-//! - One wake-up is requested from the log, at the first gate. A smaller gate later in the queue waits for at
-//!   most one flush more.
-//! - When a tick has ended and something still waits for a position, a wake-up there or before is requested,
-//!   or the next end is due (asserted in release builds too).
-//! - A command that waits for room is resumed at most once per end of a tick.
+//! - One wake-up is requested from the log: for the reply or notice that is first in its queue. A smaller
+//!   gate later in the queue waits for that one.
+//! - When a tick has ended and a queue is not empty, a wake-up at the gate of its first element or before is
+//!   requested, or the next end is due (asserted in release builds too).
+//! - A resumed command that has to wait for room again is not resumed in the same pass over those waiting.
 
 mod log_view;
 
@@ -93,7 +93,7 @@ pub struct Tick<C> {
     looks: usize,
     /// Parked connections, or rounds that published, at the last look.
     seen: usize,
-    /// The log was committed up to here when the present release began.
+    /// The log is committed up to here, as far as the present release knows.
     committed: Lsn,
     /// The position at which the log is to wake the owner, if a wake-up was requested.
     wake_up: Option<Lsn>,
@@ -109,7 +109,7 @@ enum Step {
     Flush,
     BeginRelease(AfterRelease),
     Release(AfterRelease),
-    /// Notices were published: their messages leave before replies that were parked after them.
+    /// Notices were published: their messages are delivered before further replies leave.
     DeliverNotices(AfterRelease),
     AskForRoom,
     /// The number of commands that are still to be resumed.
@@ -298,7 +298,8 @@ impl<C> Tick<C> {
                 }
                 Step::AskForRoom => {
                     let must_wait = self.awaiting_room.is_empty() || log.wait_for_room();
-                    // Commands that have to wait again are resumed at the end of another tick.
+                    // Commands that have to wait again are resumed after the next look at the sockets, or at
+                    // the end of another tick.
                     self.step = Step::Resume(if must_wait { 0 } else { self.awaiting_room.len() });
                 }
                 Step::Resume(left) => match self.awaiting_room.pop_front_if(|_| left > 0) {

@@ -9,8 +9,7 @@
 //! This module has the tracking clients, the keys that each may have cached ([`table`]), the prefixes that
 //! they follow, and the invalidations to send ([`invalidations`]). Keys are tracked by name, in all databases
 //! alike, as in Redis.
-//! Tracking is not exact. A client may get an invalidation for a key that it does not cache, but never misses
-//! one.
+//! Tracking is not exact: a client may get an invalidation for a key that it does not cache.
 //!
 //! Invariants
 //! - A key is remembered, and forgotten when it changes, under the lock of its slot: no change is missed in
@@ -49,7 +48,8 @@ pub enum Mode {
     OptIn,
     /// Every key but those that it reads after CLIENT CACHING NO.
     OptOut,
-    /// No key is remembered: the client gets an invalidation for every key with one of its prefixes.
+    /// No key is remembered: the client gets an invalidation for every change of a key with one of its
+    /// prefixes.
     Broadcast,
 }
 
@@ -61,7 +61,7 @@ pub struct Tracker {
     pub redirect: Option<u64>,
     /// Whether it gets no invalidations for its own changes.
     pub noloop: bool,
-    /// Whether the client of `redirect` has disconnected.
+    /// Whether the client of `redirect` was found to have disconnected.
     redirect_broken: AtomicBool,
 }
 

@@ -92,7 +92,7 @@ pub struct Principal {
     pub rights: Rights,
     /// Whether it may run every command of administrators, and so give itself any right: the role `_admin`.
     pub is_admin: bool,
-    /// Whether it may run any command of replicas and members: they may log in as this user.
+    /// Whether it may run at least one of the commands of replicas and members: they may log in as this user.
     pub may_be_server: bool,
     /// The position of the newest record from which this user may follow: a reply that depends on the user
     /// waits until this position is committed.
@@ -143,7 +143,7 @@ struct Origin {
 /// The users of one moment.
 #[derive(Debug)]
 pub struct UserSet {
-    /// Rises with every change of a user.
+    /// Rises when the users change.
     pub generation: u64,
     /// The position of the newest record from which the users follow.
     pub lsn: Lsn,
@@ -178,7 +178,7 @@ impl UserSet {
         self.by_name.values()
     }
 
-    /// Whether the two sets have equal users.
+    /// Whether the two sets share all their users.
     fn has_users_of(&self, other: &UserSet) -> bool {
         self.by_name.len() == other.by_name.len()
             && self.by_name.iter().all(|(name, user)| other.is_same(name, user))

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::{Interests, clients::Waiter};
 
-/// The wait of a session. Dropping it ends the wait.
+/// The wait of a session.
 #[derive(Debug)]
 pub enum Wait {
     /// For a key (BLPOP and others).

@@ -22,6 +22,13 @@ use std::io::{self, Read, Seek, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process;
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// How long a lock that is held is tried again.
+const PATIENCE: Duration = Duration::from_millis(200);
+/// The pause between two tries.
+const RETRY_PERIOD: Duration = Duration::from_millis(2);
 
 /// An exclusive lock on a directory; released on drop.
 #[derive(Debug)]
@@ -76,7 +83,8 @@ impl DirLock {
     /// Name of the lock file.
     pub const NAME: &str = "sheaf.lock";
 
-    /// Locks the existing directory `dir`, without waiting.
+    /// Locks the existing directory `dir`. Waits for [`PATIENCE`] at most: a tool that asks whether the
+    /// directory is locked ([`DirLock::is_held`]) locks it for a moment itself.
     ///
     /// # Errors
     /// [`LockError::Held`] if the directory or the lock file is locked already; [`LockError::Io`] if one of
@@ -86,7 +94,7 @@ impl DirLock {
         let failed = |source| LockError::Io { path: path.clone(), source };
         let directory = File::open(if dir.as_os_str().is_empty() { Path::new(".") } else { dir });
         let directory = directory.map_err(failed)?;
-        let locks_directory = match directory.try_lock() {
+        let locks_directory = match try_lock(&directory) {
             Ok(()) => true,
             Err(TryLockError::WouldBlock) => return Err(held(path)),
             // NFS refuses this: it locks only files that are open for writing.
@@ -101,7 +109,7 @@ impl DirLock {
             .truncate(false)
             .open(&path)
             .map_err(failed)?;
-        match file.try_lock() {
+        match try_lock(&file) {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => return Err(held(path)),
             Err(TryLockError::Error(source)) => return Err(failed(source)),
@@ -158,6 +166,16 @@ impl DirLock {
     }
 }
 
+fn try_lock(file: &File) -> Result<(), TryLockError> {
+    let begun = Instant::now();
+    loop {
+        match file.try_lock() {
+            Err(TryLockError::WouldBlock) if begun.elapsed() < PATIENCE => thread::sleep(RETRY_PERIOD),
+            locked => return locked,
+        }
+    }
+}
+
 fn held(path: PathBuf) -> LockError {
     let pid = File::open(&path).ok().and_then(|mut file| read_pid(&mut file));
     LockError::Held { pid, path }
@@ -177,6 +195,8 @@ fn read_pid(file: &mut File) -> Option<u32> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
     use super::*;
     use crate::testing::TempDir;
 
@@ -191,6 +211,22 @@ mod tests {
         assert!(error.to_string().contains(&format!("held by process {}", process::id())), "{error}");
         drop(lock);
         DirLock::acquire(temp.path()).unwrap();
+    }
+
+    #[test]
+    fn a_tool_that_asks_for_the_lock_keeps_no_server_from_it() {
+        let temp = TempDir::new("lock-asked");
+        let is_over = AtomicBool::new(false);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                while !is_over.load(Relaxed) {
+                    DirLock::is_held(temp.path());
+                }
+            });
+            let refused = (0..2000).find_map(|_| DirLock::acquire(temp.path()).err());
+            is_over.store(true, Relaxed);
+            assert!(refused.is_none(), "{refused:?}");
+        });
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! A file that keeps room on the disk for small files that must be written although the disk is full: the
-//! vote of a member of a group, and the small files that a member replaces when it begins to follow another.
+//! vote of a member of a group, and the small files that a server replaces when it begins to follow another
+//! one, or to lead.
 //!
 //! ```text
 //! keep: the disk has room -> the file `reserve` is written, full of zeros

@@ -23,7 +23,8 @@ pub fn replication(input: &[u8]) -> Outcome {
     // With a valid checksum, the code behind the header check is reached.
     let mut bytes = bytes.to_vec();
     if seal && bytes.len() >= HEADER_BYTES {
-        let fields = Frame::Heartbeat { epoch: 1, end: START, commit: START, sent_ms: 1 }.encode();
+        let fields =
+            Frame::Heartbeat { epoch: 1, end: START, commit: START, sent_ms: 1, distance: 0 }.encode();
         bytes[..4].copy_from_slice(&fields[..4]);
         let crc = crc32c::crc32c(&bytes[..44]);
         bytes[44..48].copy_from_slice(&crc.to_le_bytes());
@@ -77,13 +78,15 @@ pub(crate) fn seeds() -> Vec<Seed> {
     let log = Frame::Log { epoch: 1, start: START, bytes: 512, commit: START, sent_ms: 5 };
     let end = START.advance(512);
     let next = Frame::Log { epoch: 2, start: end, bytes: 512, commit: end, sent_ms: 6 };
-    let heartbeat = Frame::Heartbeat { epoch: 2, end: end.advance(512), commit: end, sent_ms: 7 };
+    let heartbeat =
+        Frame::Heartbeat { epoch: 2, end: end.advance(512), commit: end, sent_ms: 7, distance: 2 };
     let shipped =
         [&log.encode()[..], &[7; 512], &next.encode(), &[8; 512], &heartbeat.encode(), &heartbeat.encode()]
             .concat();
     let ack = |flushed, as_of_ms| Frame::Ack { epoch: 1, flushed, applied: flushed, as_of_ms }.encode();
     let beyond = Frame::Log { epoch: 1, start: end, bytes: 512, commit: end, sent_ms: 5 };
-    let too_far = Frame::Heartbeat { epoch: u32::MAX, end: START, commit: START, sent_ms: u64::MAX };
+    let too_far =
+        Frame::Heartbeat { epoch: u32::MAX, end: START, commit: START, sent_ms: 7, distance: u8::MAX };
     let mark = Mark { end, chain: u64::MAX / 3 };
     let claim = Claim {
         version: PROTOCOL_VERSION,

@@ -32,7 +32,7 @@ pub fn user_record(bytes: &[u8]) -> Outcome {
     let Ok(user) = User::decode(bytes) else { return Outcome::Refused };
     assert_eq!(user.encode(), bytes, "a user has one encoding");
     // Not the derived password, which may take seconds.
-    _ = (user.accepts_at_once(b"password"), user.passwords_digest());
+    _ = (user.accepts_at_once(b"password"), user.login_digest());
     _ = (user.line(b"name"), user.describe(), Rights::new(&user, &COMMANDS));
     Outcome::Accepted
 }
@@ -94,6 +94,7 @@ pub(crate) fn record_seeds() -> Vec<Seed> {
             .encode(),
         ),
         ("roles", User { roles: vec![b"_admin"[..].into()], ..User::all_powerful() }.encode()),
+        ("birth", User { birth: 7, ..User::all_powerful() }.encode()),
         ("refused-version", vec![9, 0, 0, 0]),
         ("refused-empty", Vec::new()),
     ]

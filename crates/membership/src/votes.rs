@@ -142,14 +142,14 @@ impl Votes {
         MemberId::parse(&self.state.lock().member_id).expect("a file with another id is refused")
     }
 
-    /// The ballot as it was saved.
+    /// The ballot, which is saved unless [`Votes::is_unsaved`].
     pub fn ballot(&self) -> Ballot {
         let state = self.state.lock();
         Ballot { term: state.term, voted_for: MemberId::parse(&state.voted_for) }
     }
 
-    /// The members that were last in force here, and a position that was committed then; `None` if none ever
-    /// were.
+    /// The members that were last in force here, and a position up to which the log was known to be
+    /// committed; `None` if none ever were.
     pub fn members_in_force(&self) -> Option<(Members, Lsn)> {
         let state = self.state.lock();
         let ids = |texts: &[String]| texts.iter().filter_map(|text| MemberId::parse(text)).collect();
@@ -299,8 +299,8 @@ impl Votes {
         });
     }
 
-    /// Adds up the time without a leader. The server also calls this regularly, with [`Leadership::Unknown`]
-    /// for a leader that is no longer heard.
+    /// Adds up the time without a leader. [`Leadership::Unknown`] also stands for a leader that is no longer
+    /// heard.
     pub fn note_leader(&self, leadership: Leadership) {
         let now_us = self.now_us();
         let mut leaderless = self.leaderless.lock();
@@ -407,8 +407,8 @@ impl Votes {
         Lsn::new(self.committed.load(SeqCst))
     }
 
-    /// The connection to the leader on which a follower may receive the log; `None`: this server is no member
-    /// yet, and copies the log.
+    /// The connection to the leader on which a follower may receive the log; `None`: this server takes part
+    /// in no votes, as long as it is no member yet and copies the log, or because it stops.
     ///
     /// # Errors
     /// If this member follows nobody, or its vote cannot be saved.
@@ -446,7 +446,8 @@ impl Votes {
     /// there on.
     ///
     /// # Errors
-    /// If another leader is known by now, or committed batches would be cut.
+    /// If this member does not follow that leader in that term any more, or committed batches would be cut;
+    /// and as [`Votes::link`].
     pub fn may_cut(&self, link: Option<Link>, at: Lsn) -> Result<(), String> {
         let Some(link) = link else { return Ok(()) };
         if self.link()? != Some(link) {

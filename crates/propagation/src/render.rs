@@ -13,17 +13,17 @@
 //! - A command has at most [`ITEMS_MAX`] items; more become several commands. Only an XADD has all fields of
 //!   its entry, however many they are.
 
+mod building;
 mod commands;
 mod scripts;
+mod stream;
 #[cfg(test)]
 mod tests;
 
 use engine::audit::AUDIT_CHANNEL;
-use keyspace::{
-    DbId, Delivery, Effect, GlobalOp, Item, Items, KeyOp, ListEnd, Listed, StreamBlock, StreamHead, StreamId,
-    Value,
-};
+use keyspace::{DbId, Effect, GlobalOp, Item, Items, KeyOp, ListEnd, Value};
 
+use self::building::Building;
 use self::commands::Commands;
 
 /// The maximum number of items, or of pairs, in one command: an interpreter of Lua takes about 8,000
@@ -37,9 +37,8 @@ pub struct Renderer {
     db: Option<DbId>,
     /// The commands of the present record.
     record: Commands,
-    /// The stream whose entries are being added, with the head that it gets afterwards: XADD adds no entry at
-    /// or below the last id of a stream's head.
-    building: Option<(DbId, Vec<u8>, StreamHead)>,
+    /// The stream that is being made.
+    building: Option<Building>,
 }
 
 impl Renderer {
@@ -81,9 +80,10 @@ impl Renderer {
     }
 
     fn effect(&mut self, effect: &Effect<'_>) {
-        if !self.continues_building(effect) {
-            self.end_building();
+        if self.building.as_mut().is_some_and(|building| building.takes(effect)) {
+            return;
         }
+        self.end_building();
         match *effect {
             Effect::Key { db, key, op } => {
                 self.select(db);
@@ -175,7 +175,7 @@ impl Renderer {
             KeyOp::HashSetExpiry { fields, expire_at_ms: None } => {
                 out.script_on_items(scripts::FIELD_PERSIST, key, &[], fields, 1);
             }
-            _ => self.stream_op(key, op),
+            _ => stream::render(out, key, op),
         }
     }
 
@@ -195,13 +195,8 @@ impl Renderer {
             Value::Zset(members) => out.scored(key, members),
             Value::Hash(pairs) => out.items(&[b"HSET", key], pairs, 2),
             Value::Stream(head) => {
-                // Only a group makes a stream without entries.
-                out.command(&[b"XGROUP", b"CREATE", key, b"sheaf", b"0", b"MKSTREAM"]);
-                out.command(&[b"XGROUP", b"DESTROY", key, b"sheaf"]);
-                // Set before the groups: a group may not have read more entries than were added.
-                let added = signed(head.entries_added);
-                out.command(&[b"XSETID", key, b"0-0", b"ENTRIESADDED", added.as_bytes()]);
-                self.building = Some((db, key.to_vec(), head));
+                stream::make(out, key);
+                self.building = Some(Building::new(db, key, head));
             }
         }
         if let Some(at_ms) = expire_at_ms {
@@ -209,105 +204,13 @@ impl Renderer {
         }
     }
 
-    fn stream_op(&mut self, key: &[u8], op: &KeyOp<'_>) {
-        let out = &mut self.record;
-        match *op {
-            KeyOp::StreamAdd { id, pairs } => {
-                out.begin(3 + pairs.len());
-                [b"XADD", key, shown(id).as_bytes()].into_iter().for_each(|word| out.word(word));
-                pairs.iter().for_each(|word| out.word(word));
-            }
-            KeyOp::StreamAddBlock { block } => add_block(out, key, &block),
-            KeyOp::StreamTrim { through } => match through.next() {
-                Some(next) => out.command(&[b"XTRIM", key, b"MINID", shown(next).as_bytes()]),
-                None => out.command(&[b"XTRIM", key, b"MAXLEN", b"0"]),
-            },
-            KeyOp::StreamDelete { ids } => out.ids(&[b"XDEL", key], ids),
-            KeyOp::StreamSetHead { head } => set_head(out, key, &head),
-            KeyOp::StreamPutGroup { group, position } => {
-                let read = position.entries_read.map_or("-1".into(), signed);
-                let words = [group, shown(position.last_id).as_bytes(), read.as_bytes()].map(<[u8]>::to_vec);
-                out.script(scripts::PUT_GROUP, key, &[&words[0], &words[1], &words[2]]);
-            }
-            KeyOp::StreamDropGroup { group } => out.command(&[b"XGROUP", b"DESTROY", key, group]),
-            KeyOp::StreamPutConsumer { group, consumer, .. } => {
-                out.command(&[b"XGROUP", b"CREATECONSUMER", key, group, consumer]);
-            }
-            KeyOp::StreamDropConsumer { group, consumer } => {
-                out.command(&[b"XGROUP", b"DELCONSUMER", key, group, consumer]);
-            }
-            KeyOp::StreamPend { group, consumer, deliveries } => {
-                let deliveries: Vec<Delivery> = deliveries.iter().collect();
-                // Usually one chunk: entries are delivered together.
-                let alike = deliveries.chunk_by(|a, b| (a.time_ms, a.count) == (b.time_ms, b.count));
-                alike.for_each(|alike| claim(out, &[key, group, consumer], alike));
-            }
-            KeyOp::StreamUnpend { group, ids } => out.ids(&[b"XACK", key, group], ids),
-            _ => unreachable!("the operations on other types have been rendered"),
-        }
-    }
-
-    /// Whether an effect adds to the stream that is being built.
-    fn continues_building(&self, effect: &Effect<'_>) -> bool {
-        let Some((building_db, building_key, head)) = &self.building else { return false };
-        let Effect::Key { db, key, op } = *effect else { return false };
-        let adds = match op {
-            KeyOp::StreamAddBlock { .. }
-            | KeyOp::StreamPutGroup { .. }
-            | KeyOp::StreamPutConsumer { .. }
-            | KeyOp::StreamPend { .. } => true,
-            // An entry above the last id of the head was added after the stream was put.
-            KeyOp::StreamAdd { id, .. } => id <= head.last_id,
-            _ => false,
-        };
-        adds && db == *building_db && key == building_key.as_slice()
-    }
-
-    /// Gives the stream that was built its head.
+    /// Makes the stream that is being built.
     fn end_building(&mut self) {
-        if let Some((db, key, head)) = self.building.take() {
-            self.select(db);
-            set_head(&mut self.record, &key, &head);
+        if let Some(building) = self.building.take() {
+            self.select(building.db);
+            building.finish(&mut self.record);
         }
     }
-}
-
-fn add_block(out: &mut Commands, key: &[u8], block: &StreamBlock<'_>) {
-    for entry in block.entries() {
-        let fields = entry.fields();
-        out.begin(3 + 2 * fields.len());
-        [b"XADD", key, shown(entry.id).as_bytes()].into_iter().for_each(|word| out.word(word));
-        for (name, value) in fields {
-            out.word(name);
-            out.word(&value);
-        }
-    }
-}
-
-/// Makes entries pending that were delivered at the same time, and equally often.
-fn claim(out: &mut Commands, names: &[&[u8]; 3], deliveries: &[Delivery]) {
-    for deliveries in deliveries.chunks(ITEMS_MAX) {
-        let (time, count) = (signed(deliveries[0].time_ms), deliveries[0].count.to_string());
-        let options: [&[u8]; 6] =
-            [b"TIME", time.as_bytes(), b"RETRYCOUNT", count.as_bytes(), b"FORCE", b"JUSTID"];
-        out.begin(2 + names.len() + deliveries.len() + options.len());
-        out.word(b"XCLAIM");
-        names.iter().for_each(|name| out.word(name));
-        out.word(b"0");
-        deliveries.iter().for_each(|delivery| out.word(shown(delivery.id).as_bytes()));
-        options.iter().for_each(|word| out.word(word));
-    }
-}
-
-fn set_head(out: &mut Commands, key: &[u8], head: &StreamHead) {
-    let (last, added) = (shown(head.last_id), signed(head.entries_added));
-    let deleted = shown(head.max_deleted_id);
-    let counters: &[&[u8]] = &[b"ENTRIESADDED", added.as_bytes(), b"MAXDELETEDID", deleted.as_bytes()];
-    out.command(&[&[b"XSETID", key, last.as_bytes()], counters].concat());
-}
-
-fn shown(id: StreamId) -> String {
-    format!("{}-{}", id.ms, id.seq)
 }
 
 /// A number for Redis, which takes none above the largest signed one: greater numbers become that one.
@@ -323,14 +226,5 @@ fn deadline(at_ms: u64) -> String {
 impl Commands {
     fn expire(&mut self, key: &[u8], at_ms: u64) {
         self.command(&[b"PEXPIREAT", key, deadline(at_ms).as_bytes()]);
-    }
-
-    fn ids(&mut self, words: &[&[u8]], ids: Listed<'_, StreamId>) {
-        let ids: Vec<String> = ids.iter().map(shown).collect();
-        for ids in ids.chunks(ITEMS_MAX) {
-            self.begin(words.len() + ids.len());
-            words.iter().for_each(|word| self.word(word));
-            ids.iter().for_each(|id| self.word(id.as_bytes()));
-        }
     }
 }

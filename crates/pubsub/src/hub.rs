@@ -24,7 +24,7 @@ pub struct Hub {
     pub(crate) inboxes: Box<[Inbox]>,
     /// Number of pairs of topic and worker whose subscribers may receive keyspace notifications.
     key_listeners: AtomicUsize,
-    /// Number of subscribers that are behind.
+    /// Number of subscribers that count as behind; see [`Local::set_behind`](crate::Local::set_behind).
     pub(crate) behind: AtomicUsize,
     pub(crate) waiting: Waiting,
     secrets: RapidSecrets,

@@ -19,7 +19,7 @@ pub(crate) struct Index {
 }
 
 impl Index {
-    /// The result of `read` for the topic of this name; `None` if it has no subscribers.
+    /// The result of `read` for the topic of this name; `None` if the index has no such topic.
     #[inline]
     pub(crate) fn read<R>(&self, name: &Name<'_>, read: impl FnOnce(&Topic) -> R) -> Option<R> {
         let topics = self.topics.pin();

@@ -27,12 +27,13 @@ use crate::{
     subscriber_id::SubscriberId,
     topic::{Name, Topic},
 };
-use fan_out::FanOut;
+use fan_out::{Delivering, FanOut};
 
 /// The bytes of undelivered frames published on this worker above which [`Local::must_deliver`] is true. This
 /// limits the size of blocks and of single deliveries.
 const PENDING_BYTES_MAX: usize = 256 << 10;
-/// The approximate maximum of bytes that are copied to subscribers between two calls of [`Local::take_due`].
+/// The approximate maximum of bytes that are copied to subscribers between two calls of [`Local::take_due`]:
+/// what one piece of a batch is copied to comes on top.
 const COPIED_BYTES_MAX: usize = 16 << 20;
 /// A subscriber with more subscriptions is never counted as behind, because counting visits each of its
 /// topics.
@@ -82,6 +83,8 @@ pub struct Local {
     /// Whether patterns were added or removed, and the change is not published yet.
     patterns_changed: bool,
     due: Vec<SubscriberId>,
+    /// The batch that is being delivered.
+    current: Option<Delivering>,
     /// Batches from other workers, not delivered yet.
     arrived: VecDeque<Batch>,
     fan_out: FanOut,
@@ -110,6 +113,7 @@ impl Local {
             backpressure: None,
             patterns_changed: false,
             due: Vec::new(),
+            current: None,
             arrived: VecDeque::new(),
             fan_out: FanOut::default(),
         }
@@ -340,7 +344,8 @@ impl Local {
     /// Whether there are undelivered messages, own or from other workers.
     fn has_mail(&self) -> bool {
         let is_own = !self.outgoing[self.worker].is_empty();
-        is_own || !self.arrived.is_empty() || self.hub.inboxes[self.worker].has_mail()
+        let is_begun = self.current.is_some() || !self.arrived.is_empty();
+        is_own || is_begun || self.hub.inboxes[self.worker].has_mail()
     }
 
     /// To be called before subscriptions change: delivers earlier messages to the present subscribers.
@@ -356,27 +361,32 @@ impl Local {
         while self.deliver_some() {}
     }
 
-    /// Does the same as [`Local::deliver`], but stops when the messages of other workers have caused about
-    /// [`COPIED_BYTES_MAX`] copied bytes (small messages are copied for each subscriber), so that the caller
-    /// can take the deliveries in between. Returns whether there is more to deliver.
+    /// Does the same as [`Local::deliver`], but stops when it has copied about [`COPIED_BYTES_MAX`] bytes
+    /// (small messages are copied for each subscriber), so that the caller can take the deliveries in
+    /// between. Returns whether there is more to deliver.
     pub fn deliver_some(&mut self) -> bool {
-        if self.arrived.is_empty() {
-            let mut own = std::mem::take(&mut self.outgoing[self.worker]);
-            self.deliver_batch(&own);
-            own.clear();
-            self.outgoing[self.worker] = own;
+        if self.current.is_none() && self.arrived.is_empty() {
+            let own = std::mem::take(&mut self.outgoing[self.worker]);
+            self.current = Some(self.begin_delivering(own));
             let arrived = &mut self.arrived;
             self.hub.inboxes[self.worker].take(|batch| arrived.push_back(batch));
             if !self.arrived.is_empty() {
                 self.hub.wake_waiting();
             }
         }
-        let copied_before = self.fan_out.copied_bytes;
-        while self.fan_out.copied_bytes - copied_before <= COPIED_BYTES_MAX {
-            let Some(batch) = self.arrived.pop_front() else { break };
-            self.deliver_batch(&batch);
+        let copied_bytes_max = self.fan_out.copied_bytes + COPIED_BYTES_MAX;
+        loop {
+            let next = self.current.take().or_else(|| {
+                let batch = self.arrived.pop_front()?;
+                Some(self.begin_delivering(batch))
+            });
+            let Some(mut current) = next else { return false };
+            if !self.deliver_up_to(&mut current, copied_bytes_max) {
+                self.current = Some(current);
+                return true;
+            }
+            self.end_delivering(current);
         }
-        !self.arrived.is_empty()
     }
 
     // ---- backpressure -------------------------------------------------------------------------------------

@@ -107,7 +107,7 @@ impl Presence {
         }
     }
 
-    /// Number of subscribers that are behind.
+    /// Number of subscribers that count as behind.
     #[inline]
     pub(crate) fn behind(&self) -> usize {
         self.behind.load(Relaxed) as usize

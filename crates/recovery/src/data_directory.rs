@@ -48,8 +48,8 @@ const OF_FILE_SYSTEM: &str = "lost+found";
 pub enum Foreign {
     /// It holds files that do not belong to a data directory.
     #[error(
-        "{} is not empty and not a data directory (it holds {name:?}): name an empty directory with --dir, or one that does not exist \
-         yet", dir.display()
+        "{} is not empty and not a data directory (it holds {name:?}): name the directory of a server. A new server needs one that is \
+         empty or does not exist yet (--dir)", dir.display()
     )]
     Files {
         /// The directory.

@@ -125,7 +125,7 @@ fn warn_of_older(log_start: Lsn, (disk, dir): (&dyn Disk, &Path), used: Lsn) {
         let opened = snapshot::load(disk, dir, begin).and_then(|info| SnapshotReader::open(disk, dir, &info));
         if let Err(error) = opened {
             tracing::warn!(
-                target: "server", begin_lsn = %begin, %error,
+                target: "server", begin_lsn = begin.get(), %error,
                 "an older snapshot is damaged: nothing is lost, and the next snapshot takes its place. Until then there is none to \
                  start from if the newest one is damaged as well"
             );

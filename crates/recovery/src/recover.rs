@@ -133,7 +133,7 @@ fn set_aside(disk: &dyn Disk, dir: &Path, begins: impl Iterator<Item = Lsn>) -> 
     for begin_lsn in begins {
         let kept = snapshot::set_aside(disk, dir, begin_lsn)?;
         tracing::warn!(
-            target: "server", %begin_lsn, kept = %kept.display(),
+            target: "server", begin_lsn = begin_lsn.get(), kept = %kept.display(),
             "a snapshot was skipped and set aside; nothing was lost. Remove its files once they have been examined"
         );
     }

@@ -37,7 +37,7 @@ impl Acked {
         end.get().saturating_sub(self.applied.get())
     }
 
-    /// The maximum age of the data that the replica shows; `None` if it has not caught up since it connected.
+    /// The maximum age of the data that the replica shows; `None` if it has not reported a time.
     pub fn lag_ms(&self, now_ms: u64) -> Option<u64> {
         (self.as_of_ms > 0).then(|| now_ms.saturating_sub(self.as_of_ms))
     }

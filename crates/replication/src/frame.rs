@@ -19,13 +19,15 @@
 //! | kind | from | 16 | 24 | 32 | payload |
 //! |---|---|---|---|---|---|
 //! | 1 LOG | leader | start of the payload | commit | time of sending | whole batches of the log as on disk |
-//! | 2 HEARTBEAT | leader | end of the shipped log | commit | time of sending | |
+//! | 2 HEARTBEAT | leader | end of the shipped log | commit | distance, time of sending | |
 //! | 3 FENCED | leader | 0 | 0 | 0 | |
 //! | 4 ACK | replica | flushed | applied | as of which leader time | |
 //!
 //! - Times are milliseconds of the leader's monotonic clock; only the leader compares them. The time in an
 //!   ACK comes from a frame whose commit position the replica has applied, not always the newest such frame,
 //!   and is 0 before the first one. It bounds the age of a read on the replica.
+//! - The highest byte of the time in a HEARTBEAT is the distance: how many servers the sender follows, one
+//!   after the other, 0 for one that leads. Earlier versions send 0, and return the byte with the time.
 //! - The payload has no checksum of its own: every record and every batch in it has one, and the receiver
 //!   verifies all of them.
 //! - FENCED means: the epoch in the header has begun, and the sender is no longer a leader. In an ACK, an
@@ -38,6 +40,14 @@ use lsn::Lsn;
 pub const HEADER_BYTES: usize = 48;
 /// The largest payload: larger than the largest batch, which the log's ring bounds.
 pub const PAYLOAD_BYTES_MAX: usize = 8 << 20;
+
+/// The distance from which on nobody leads: servers follow each other in a ring, in which every distance
+/// grows with each heartbeat.
+pub const DISTANCE_MAX: u8 = 16;
+
+/// The bits of the time of a HEARTBEAT, below its distance.
+const TIME_BITS: u32 = 56;
+const TIME_MASK: u64 = (1 << TIME_BITS) - 1;
 
 const MAGIC: u32 = u32::from_le_bytes(*b"SREP");
 const POSITION_END: u64 = 1 << 62;
@@ -71,8 +81,10 @@ pub enum Frame {
         end: Lsn,
         /// The leader's commit position.
         commit: Lsn,
-        /// Time of sending.
+        /// Time of sending, below 2^56.
         sent_ms: u64,
+        /// How many servers the sender follows, one after the other.
+        distance: u8,
     },
     /// The sender is no longer a leader.
     Fenced {
@@ -119,7 +131,10 @@ impl Frame {
             Frame::Log { epoch, start, bytes, commit, sent_ms } => {
                 (LOG, epoch, bytes, start, commit, sent_ms)
             }
-            Frame::Heartbeat { epoch, end, commit, sent_ms } => (HEARTBEAT, epoch, 0, end, commit, sent_ms),
+            Frame::Heartbeat { epoch, end, commit, sent_ms, distance } => {
+                let time_ms = u64::from(distance) << TIME_BITS | sent_ms & TIME_MASK;
+                (HEARTBEAT, epoch, 0, end, commit, time_ms)
+            }
             Frame::Fenced { epoch } => (FENCED, epoch, 0, Lsn::ZERO, Lsn::ZERO, 0),
             Frame::Ack { epoch, flushed, applied, as_of_ms } => (ACK, epoch, 0, flushed, applied, as_of_ms),
         };
@@ -160,7 +175,10 @@ impl Frame {
         let frame = match header[4] {
             LOG if bytes as usize > PAYLOAD_BYTES_MAX => return Err(FrameError::TooLarge(bytes)),
             LOG => Frame::Log { epoch, start: first, bytes, commit: second, sent_ms: time_ms },
-            HEARTBEAT => Frame::Heartbeat { epoch, end: first, commit: second, sent_ms: time_ms },
+            HEARTBEAT => {
+                let (distance, sent_ms) = ((time_ms >> TIME_BITS) as u8, time_ms & TIME_MASK);
+                Frame::Heartbeat { epoch, end: first, commit: second, sent_ms, distance }
+            }
             FENCED => Frame::Fenced { epoch },
             ACK => Frame::Ack { epoch, flushed: first, applied: second, as_of_ms: time_ms },
             kind => return Err(FrameError::Kind(kind)),
@@ -169,6 +187,11 @@ impl Frame {
         // kind does not use. A LOG needs a payload.
         let is_empty_log = header[4] == LOG && bytes == 0;
         if is_empty_log || frame.encode() != *header { Err(FrameError::Fields) } else { Ok(Some(frame)) }
+    }
+
+    /// The time of sending that an ACK returns, which may be that of a HEARTBEAT with its distance.
+    pub(crate) fn time_of_ack(as_of_ms: u64) -> u64 {
+        as_of_ms & TIME_MASK
     }
 
     /// Bytes that follow the header.
@@ -198,7 +221,10 @@ mod tests {
         let fields = (any::<u32>(), position(), position(), any::<u64>(), 1..=PAYLOAD_BYTES_MAX as u32);
         (0..4u8, fields).prop_map(|(kind, (epoch, first, second, time_ms, bytes))| match kind {
             0 => Frame::Log { epoch, start: first, bytes, commit: second, sent_ms: time_ms },
-            1 => Frame::Heartbeat { epoch, end: first, commit: second, sent_ms: time_ms },
+            1 => {
+                let (distance, sent_ms) = ((time_ms >> TIME_BITS) as u8, time_ms & TIME_MASK);
+                Frame::Heartbeat { epoch, end: first, commit: second, sent_ms, distance }
+            }
             2 => Frame::Fenced { epoch },
             _ => Frame::Ack { epoch, flushed: first, applied: second, as_of_ms: time_ms },
         })

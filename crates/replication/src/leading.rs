@@ -4,7 +4,7 @@
 //! ```text
 //! REPLICATE -> hear, pin the log -> decide -> a line, or join and ship (`Relay`)
 //! ACK       -> note -> commit -> replies of clients
-//! once a second: keep_from -> the pin of the log
+//! regularly: keep_from -> the pin of the log
 //! ```
 //!
 //! What it is: one driver of [`Acks`], [`Retention`] and [`decide`] for the server and the simulation.
@@ -12,7 +12,7 @@
 //!
 //! Invariants
 //! - The log on which a decision depends is kept before the decision is made.
-//! - While a replica copies everything, the log that is written meanwhile is kept for it.
+//! - While a replica copies everything, the log that is written meanwhile is kept for it, within the limits.
 //! - No log is kept for a replica that was refused.
 
 use lsn::Lsn;

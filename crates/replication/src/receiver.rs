@@ -14,6 +14,8 @@
 //! - Batches arrive without a gap, from the agreed position on, or not at all.
 //! - A frame of a leader whose epoch is lower than the highest seen ends the connection; the farewell names
 //!   the higher epoch.
+//! - The distance from a server that leads is that of the last heartbeat; a leader that ships log counts as
+//!   one until its next heartbeat.
 //! - `committed` never goes back; records are applied only as far as they are committed and durable here.
 //! - Each flush is acknowledged at once, other progress at least every [`ACK_BUSY_MS`] while data flows.
 //! - Nothing is acknowledged in an epoch that was not persisted.
@@ -23,7 +25,7 @@ use lsn::Lsn;
 use crate::{
     Close, Inbox,
     epoch::{EPOCH_JUMP_MAX, is_too_far},
-    frame::{Frame, HEADER_BYTES},
+    frame::{DISTANCE_MAX, Frame, HEADER_BYTES},
     timing::{ACK_BUSY_MS, ACK_IDLE_MS, SILENCE_MS},
 };
 
@@ -95,6 +97,7 @@ pub struct Receiver {
     position: Lsn,
     committed: Lsn,
     heard_ms: u64,
+    distance: Option<u8>,
     /// A commit position that was not yet applied at the last look, and the newest that came after it.
     awaited: Option<CommitNotice>,
     newest: Option<CommitNotice>,
@@ -117,6 +120,7 @@ impl Receiver {
             position: start,
             committed: Lsn::ZERO,
             heard_ms: now_ms,
+            distance: None,
             awaited: None,
             newest: None,
             as_of_ms: 0,
@@ -159,6 +163,10 @@ impl Receiver {
                     }
                     self.epoch = epoch;
                     self.note_commit(commit, sent_ms);
+                    self.distance = Some(match frame {
+                        Frame::Heartbeat { distance, .. } => distance.saturating_add(1).min(DISTANCE_MAX),
+                        _ => 1,
+                    });
                 }
                 Frame::Ack { .. } => return Err(Close::Direction),
             }
@@ -225,6 +233,12 @@ impl Receiver {
     /// The position up to which records may be applied, given the durable end of the log here.
     pub fn applicable(&self, durable: Lsn) -> Lsn {
         self.committed.min(durable)
+    }
+
+    /// How many servers are followed, one after the other, up to one that leads; [`DISTANCE_MAX`]: nobody
+    /// leads. `None` before the first frame.
+    pub fn distance(&self) -> Option<u8> {
+        self.distance
     }
 
     /// The leader's commit position, as last received.
@@ -302,7 +316,7 @@ mod tests {
     }
 
     fn heartbeat(epoch: u32, end: u64, commit: u64, sent_ms: u64) -> Frame {
-        Frame::Heartbeat { epoch, end: Lsn::new(end), commit: Lsn::new(commit), sent_ms }
+        Frame::Heartbeat { epoch, end: Lsn::new(end), commit: Lsn::new(commit), sent_ms, distance: 0 }
     }
 
     fn decoded(ack: Option<[u8; HEADER_BYTES]>) -> Option<Frame> {
@@ -480,5 +494,40 @@ mod tests {
         send(&mut receiver, heartbeat(EPOCH, 4096, 0, 0));
         assert_eq!(receiver.next(SILENCE_MS - 1), Ok(None));
         assert_eq!(receiver.check(SILENCE_MS), Ok(()));
+    }
+    #[test]
+    fn distances_in_a_ring_grow_until_nobody_leads() {
+        let mut ring = [receiver(), receiver(), receiver()];
+        assert_eq!(ring[0].distance(), None);
+        let mut told = 0;
+        let mut beat = |receiver: &mut Receiver, distance| {
+            told += 1;
+            let (end, commit) = (Lsn::new(4096), Lsn::ZERO);
+            send(receiver, Frame::Heartbeat { epoch: EPOCH, end, commit, sent_ms: told, distance });
+            assert_eq!(receiver.next(told), Ok(None));
+            receiver.distance().expect("heard")
+        };
+        let mut distance = 0;
+        for step in 1..=3 * DISTANCE_MAX {
+            distance = beat(&mut ring[usize::from(step) % 3], distance);
+            assert_eq!(distance, step.min(DISTANCE_MAX));
+        }
+        assert_eq!(beat(&mut ring[0], 0), 1, "it follows one that leads");
+        let leaderless = beat(&mut ring[1], u8::MAX);
+        assert_eq!(leaderless, DISTANCE_MAX);
+        send(&mut ring[1], log(EPOCH, 4096, 10, 0));
+        assert!(ring[1].next(9).expect("sound").is_some());
+        assert_eq!(ring[1].distance(), Some(1), "somebody writes");
+    }
+
+    #[test]
+    fn the_distance_is_no_part_of_the_time_that_an_ack_returns() {
+        let mut receiver = receiver();
+        let (end, commit) = (Lsn::new(4096), Lsn::new(4096));
+        send(&mut receiver, Frame::Heartbeat { epoch: EPOCH, end, commit, sent_ms: 10, distance: 3 });
+        assert_eq!(receiver.next(1), Ok(None));
+        assert_eq!(receiver.distance(), Some(4));
+        let ack = decoded(receiver.ack(2, Lsn::new(4096), Lsn::new(4096)));
+        assert!(matches!(ack, Some(Frame::Ack { as_of_ms: 10, .. })), "{ack:?}");
     }
 }

@@ -84,6 +84,8 @@ pub struct Moment {
     pub epoch: u32,
     /// Whether the log thread has written what there was, so that no more is about to follow.
     pub has_tick_ended: bool,
+    /// How many servers this one follows, one after the other: 0 for one that leads.
+    pub distance: u8,
 }
 
 /// A frame to be written: a header, then its payload.
@@ -187,7 +189,7 @@ impl Relay {
             self.acked = Acked {
                 flushed: flushed.max(self.acked.flushed),
                 applied: applied.max(self.acked.applied),
-                as_of_ms: as_of_ms.max(self.acked.as_of_ms),
+                as_of_ms: Frame::time_of_ack(as_of_ms).max(self.acked.as_of_ms),
                 heard_ms: now_ms,
             };
             has_acked = true;
@@ -222,7 +224,8 @@ impl Relay {
         let has_news = moment.commit > self.commit_sent && moment.unsent_bytes == 0;
         if !has_shipped && (has_news || moment.now_ms >= self.sent_ms + HEARTBEAT_MS) {
             let (epoch, end, commit) = (self.epoch, self.position, moment.commit);
-            let heartbeat = Frame::Heartbeat { epoch, end, commit, sent_ms: moment.now_ms };
+            let (sent_ms, distance) = (moment.now_ms, moment.distance);
+            let heartbeat = Frame::Heartbeat { epoch, end, commit, sent_ms, distance };
             self.send(heartbeat, None, out);
         }
         let may_go_on = has_shipped && self.position < moment.shippable;

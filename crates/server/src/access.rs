@@ -121,7 +121,13 @@ impl Access {
         if let Some(password) = self.http_admin_password(name) {
             return Some(admin_of_settings(&password));
         }
-        self.user_of(name).filter(|user| user.user.is_enabled).map(|user| account_of(&user))
+        let user = self.user_of(name)?;
+        (user.user.is_enabled && !self.lacks_certificate(&user)).then(|| account_of(&user))
+    }
+
+    /// Whether anybody could be this user, while certificates say who one is: nobody is it over HTTP then.
+    fn lacks_certificate(&self, user: &Principal) -> bool {
+        user.user.needs_no_password && self.config.users().settings().certificates_name_users
     }
 
     /// Judges a name and a password over HTTP. Failures slow down the address, as on the Redis port.
@@ -144,11 +150,16 @@ impl Access {
             return LogIn::TooEarly;
         }
         match judged {
-            Some(account) => {
+            Judged::MayUse(account) => {
                 users.note_login(address, name.as_bytes());
                 LogIn::Accepted(account)
             }
-            None => {
+            Judged::LacksRight => {
+                // It has guessed nothing.
+                users.note_login(address, name.as_bytes());
+                LogIn::LacksRight
+            }
+            Judged::Wrong => {
                 users.note_failed_http_login(address, name.as_bytes(), now_ms);
                 LogIn::Wrong
             }
@@ -176,7 +187,7 @@ impl Access {
         }
     }
 
-    /// The user with this name and password, if it may log in and use the resource.
+    /// Whether the user with this name and password may log in and use the resource.
     ///
     /// # Errors
     /// If that cannot be told at once: [`LogIn::Begins`] or [`LogIn::Later`] for a password whose check takes
@@ -187,25 +198,26 @@ impl Access {
         password: &str,
         resource: Option<Resource>,
         now_ms: u64,
-    ) -> Result<Option<Account>, LogIn> {
+    ) -> Result<Judged, LogIn> {
         // An admin of the settings has only the password of the setting.
         if let Some(wanted) = self.http_admin_password(name) {
             let is_right = are_equal(wanted.as_bytes(), password.as_bytes());
-            return Ok(is_right.then(|| admin_of_settings(&wanted)));
+            return Ok(if is_right { Judged::MayUse(admin_of_settings(&wanted)) } else { Judged::Wrong });
         }
         if self.progress.loading().is_some() {
             return Err(LogIn::Loading);
         }
-        let Some(user) = self.user_of(name) else { return Ok(None) };
+        let Some(user) = self.user_of(name) else { return Ok(Judged::Wrong) };
         let accepts = match user.user.accepts_at_once(password.as_bytes()) {
             Some(accepts) => accepts,
             None => self.accepts_derived(&user, password, now_ms)?,
         };
-        let lacks_certificate =
-            user.user.needs_no_password && self.config.users().settings().certificates_name_users;
-        let may_log_in = accepts && !lacks_certificate;
         let may_use = resource.is_none_or(|resource| self.may_use(&user, resource));
-        Ok((may_log_in && may_use).then(|| account_of(&user)))
+        Ok(match accepts && !self.lacks_certificate(&user) {
+            true if may_use => Judged::MayUse(account_of(&user)),
+            true => Judged::LacksRight,
+            false => Judged::Wrong,
+        })
     }
 
     /// Whether this is the user's derived password.
@@ -249,12 +261,20 @@ impl Access {
     }
 }
 
+/// What a name and a password are worth.
+enum Judged {
+    MayUse(Account),
+    /// They are right, and the user may not use the resource.
+    LacksRight,
+    Wrong,
+}
+
 /// The role of those who may do everything.
 const ADMIN_ROLE: &str = "_admin";
 
 fn admin_of_settings(password: &str) -> Account {
-    let passwords_digest = *PasswordHash::of(password.as_bytes()).bytes();
-    Account { roles: vec![ADMIN_ROLE.into()], is_admin: true, passwords_digest }
+    let login_digest = *PasswordHash::of(password.as_bytes()).bytes();
+    Account { roles: vec![ADMIN_ROLE.into()], is_admin: true, login_digest }
 }
 
 fn account_of(user: &Principal) -> Account {
@@ -263,7 +283,7 @@ fn account_of(user: &Principal) -> Account {
     if user.is_admin {
         roles.insert(0, ADMIN_ROLE.into());
     }
-    Account { roles, is_admin: user.is_admin, passwords_digest: user.user.passwords_digest() }
+    Account { roles, is_admin: user.is_admin, login_digest: user.user.login_digest() }
 }
 
 /// Compares two passwords of one length in the same time, wherever they differ.

@@ -22,7 +22,7 @@ impl AttachedLog {
         self.0.get().map(LogThreads::log)
     }
 
-    /// The log, once commands are no longer answered with LOADING.
+    /// The log; `None` while the server recovers, and while commands are answered with LOADING.
     pub(crate) fn serving(&self, progress: &LoadProgress) -> Option<&Log> {
         self.get().filter(|_| progress.loading().is_none())
     }

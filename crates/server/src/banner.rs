@@ -3,8 +3,15 @@
 use std::{
     io::{IsTerminal, Write},
     net::SocketAddr,
-    path::Path,
+    path::{Path, PathBuf},
 };
+
+use crate::logging;
+
+/// The directory, as it is found from everywhere.
+fn absolute(dir: &Path) -> PathBuf {
+    std::path::absolute(dir).unwrap_or_else(|_| dir.to_path_buf())
+}
 
 /// The figures of the banner.
 pub struct Banner<'a> {
@@ -76,9 +83,9 @@ impl Banner<'_> {
             let _ = std::io::stderr().write_all(self.render().as_bytes());
         }
         tracing::info!(
-            target: "server", redis = ?self.redis, redis_tls = ?self.redis_tls, http = ?self.http, http_tls = ?self.http_tls, dir = %self.dir.display(),
+            target: "server", redis = ?self.redis, redis_tls = ?self.redis_tls, http = ?self.http, http_tls = ?self.http_tls, dir = %absolute(self.dir).display(),
             durability = self.durability, snapshot_keys = self.snapshot_keys,
-            replayed_records = self.replayed_records, seconds = format!("{:.3}", self.seconds),
+            replayed_records = self.replayed_records, seconds = logging::rounded(self.seconds, 3),
             keys = self.keys, workers = self.workers, version = env!("CARGO_PKG_VERSION"), "ready"
         );
     }

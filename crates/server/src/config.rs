@@ -201,8 +201,8 @@ impl engine::SettingsInForce for Config {
     }
 }
 
-/// Whether CONFIG GET hides the value of a setting. Redis shows passwords, but has none that opens another
-/// door, and no files for those that nobody may see.
+/// Whether CONFIG GET hides the value of a setting: `admin-password`, which Redis does not have, and
+/// passwords that come from a file. It shows other passwords, as Redis does.
 fn is_hidden(settings: &Settings, name: &str) -> bool {
     let is_from_file = |file: Key| !settings.text(file).is_empty();
     match setting_named(name.as_bytes()).map(|setting| setting.key) {

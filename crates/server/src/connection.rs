@@ -6,8 +6,8 @@
 //!
 //! Invariants
 //! - The task sleeps only if one of these will wake it: the socket (readable, or writable after it refused
-//!   bytes), the worker (the log moved, a blocked command is answered), or a timer (DEBUG SLEEP, the deadline
-//!   of a blocked command).
+//!   bytes), the worker (for example because the log has moved, or a blocked command is answered), or a timer
+//!   (DEBUG SLEEP, the deadline of a blocked or held command).
 //! - While the conversation is interrupted the socket is not read: the client feels back-pressure. A client
 //!   that feels it and does not read its replies gets more room, and then is disconnected (`unread`). A
 //!   blocked command, which may wait for ever, and one that CLIENT PAUSE holds, are the exceptions: a bounded
@@ -71,7 +71,7 @@ pub(crate) struct Connection {
     resumable: Cell<bool>,
     /// Bytes were pushed, and the worker has not called [`Connection::send_pushed`] since.
     pushed: Cell<bool>,
-    /// Deadline of the blocked command.
+    /// Deadline of the blocked or held command.
     deadline: Cell<Option<Instant>>,
     /// State of the checks for a client that receives too slowly.
     backlog: Cell<Backlog>,
@@ -84,7 +84,7 @@ pub(crate) struct Connection {
     keeping_up: Cell<KeepingUp>,
     /// State of the checks for a client that sends commands and does not read its replies.
     unread: Cell<Unread>,
-    /// The seconds for which the client could have logged in, and has to.
+    /// The seconds for which the client could have logged in and has not; 0 if it does not have to.
     without_login_s: Cell<u32>,
 }
 

@@ -1,7 +1,7 @@
 //! Warnings about browsers that speak HTTP on the Redis port: a page of any site can make them post there,
 //! with commands as the body.
 //!
-//! Invariant: nothing on such a connection is executed. `wire` ends it at the first line of HTTP, without a
+//! Invariant: nothing from the first line of HTTP on is executed. `wire` ends the connection there, without a
 //! reply. This module only warns the operator, at a limited rate.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};

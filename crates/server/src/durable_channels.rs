@@ -13,7 +13,7 @@
 //! Invariants
 //! - All messages of a reader come from this thread, so they are in order and without gaps.
 //! - The thread sleeps only if the log, a flow or a request will wake it.
-//! - Without readers it neither reads nor wakes with the log.
+//! - Without readers it neither reads nor asks the log for a wake-up.
 
 mod retention;
 #[cfg(test)]

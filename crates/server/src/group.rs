@@ -68,7 +68,7 @@ use crate::{
 const READ_BYTES: usize = 1 << 20;
 /// The period at which saving a vote is retried after it has failed.
 const SAVE_PERIOD: Duration = Duration::from_millis(200);
-/// How often a member that is to campaign looks whether it has applied the committed part of its log.
+/// How often a member that was ordered to campaign looks whether it may.
 const APPLIED_PERIOD: Duration = Duration::from_millis(1);
 /// How often the leader looks for learners that have caught up.
 const PROMOTION_PERIOD_US: u64 = 2 * TICK_US;
@@ -86,7 +86,8 @@ pub(crate) struct Group {
     /// To the worker that publishes changes of the group.
     publisher: OnceLock<Mailbox>,
     known: Mutex<Known>,
-    /// The position of the newest record of the roster that a majority was found to know.
+    /// The position of the newest record of the roster whose voters [`Group::known_voters`] has returned, or
+    /// that was in the log at the start.
     known_to_majority: AtomicU64,
     /// The servers that ask to join.
     askers: Askers,
@@ -95,8 +96,6 @@ pub(crate) struct Group {
     threads: Mutex<Vec<JoinHandle<()>>>,
     /// To the thread "group-role"; `None` ends it.
     roles: OnceLock<mpsc::Sender<Option<Leadership>>>,
-    /// The reserve of this member is being made.
-    is_reserving: AtomicBool,
     stopping: AtomicBool,
 }
 
@@ -153,7 +152,6 @@ impl Group {
             changing: Mutex::default(),
             threads: Mutex::default(),
             roles: OnceLock::new(),
-            is_reserving: AtomicBool::new(false),
             stopping: AtomicBool::new(false),
         }
     }
@@ -368,7 +366,7 @@ impl Group {
             if now_us >= tick_due_us {
                 // A late tick counts once: a lease must not end early.
                 tick_due_us = now_us + TICK_US;
-                let has_room = self.has_room();
+                let has_room = self.node.has_room();
                 self.note_stall(votes);
                 votes.input(|member, now_us| {
                     member.note_room(has_room);
@@ -378,7 +376,7 @@ impl Group {
                     yielding.tried(now_us);
                 }
                 if has_room {
-                    self.keep_reserve();
+                    self.node.keep_reserve();
                 }
                 self.keep_log_alone(votes);
                 self.close_removed();
@@ -402,7 +400,7 @@ impl Group {
 
     /// The leader that this member names to clients, INFO, metrics and HTTP. A leader that was silent for two
     /// election timeouts is no longer named: by then a voter campaigns. A learner, and a member that was
-    /// removed, continue to follow.
+    /// removed, do not campaign, and continue to follow it.
     fn leadership(&self, votes: &Votes) -> Leadership {
         let unknown = || Leadership::Unknown { term: votes.state().term };
         self.as_heard(votes, votes.look(Member::leadership).unwrap_or_else(unknown))

@@ -106,7 +106,7 @@ fn server(parts: &Parts, _: &Figures, out: &mut String) {
 
 fn clients(parts: &Parts, _: &Figures, out: &mut String) {
     let settings = parts.config.current();
-    let pause = parts.clients.pause().at(parts.clock.unix_ms());
+    let pause = parts.clients.pause().at(&*parts.clock);
     fields!(out,
         "connected_clients": parts.clients.count(),
         "cluster_connections": 0,
@@ -309,7 +309,7 @@ fn stats(parts: &Parts, _: &Figures, out: &mut String) {
 
 fn replication(parts: &Parts, _: &Figures, out: &mut String) {
     let figures = parts.node.figures();
-    let role = if parts.node.is_shown_as_replica() { "slave" } else { "master" };
+    let role = if figures.is_leader { "master" } else { "slave" };
     fields!(out, "role": role,);
     if let Some(group) = parts.group.figures() {
         fields!(out,

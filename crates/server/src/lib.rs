@@ -9,7 +9,7 @@
 //! ```
 //!
 //! Invariants
-//! - Of a running server, only this crate owns long-lived threads, tasks and sockets.
+//! - Only this crate listens, and only it starts threads that live as long as the server.
 //! - A reply is sent only after the position on which it depends is committed (`engine::outbox` asserts it).
 
 #![forbid(unsafe_code)]

@@ -20,6 +20,8 @@ use crate::{
 
 /// Pause after a failed accept; the usual cause is a lack of descriptors.
 pub(crate) const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+/// From this port on, every user may listen.
+const PRIVILEGED_END: u16 = 1024;
 /// The address of clients that have none.
 const THIS_MACHINE: SocketAddr = SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0));
 
@@ -45,10 +47,17 @@ pub(crate) fn bind(bind: &str, port: u16, backlog: u32) -> io::Result<Vec<std::n
             Ok(listener) => listeners.push(listener),
             Err(error) if address.is_ipv6() && no_such_address(&error) && !listeners.is_empty() => {}
             Err(error) => {
-                let hint = if error.kind() == io::ErrorKind::AddrInUse {
-                    "; another server uses this port: stop it or choose another port"
-                } else {
-                    ""
+                let hint = match error.kind() {
+                    io::ErrorKind::AddrInUse => {
+                        "; another server uses this port: stop it or choose another port"
+                    }
+                    io::ErrorKind::AddrNotAvailable => {
+                        "; this machine has no such address: 'bind' takes its own, or 0.0.0.0 for all"
+                    }
+                    io::ErrorKind::PermissionDenied if address.port() < PRIVILEGED_END => {
+                        "; ports below 1024 are for root: choose another port"
+                    }
+                    _ => "",
                 };
                 return Err(io::Error::new(
                     error.kind(),

@@ -1,9 +1,9 @@
 //! The two threads of the log: one flushes batches, one makes segments ahead of need.
 //!
-//! Both sleep until they are unparked. A wake-up is never lost: an unpark before the park makes the park
-//! return at once; an appender checks, after appending, whether the flusher is awake
-//! ([`Log::needs_flusher`]); and another thread that has flushed wakes it for records that were appended
-//! meanwhile ([`Log::on_flush_wanted`]).
+//! Both sleep until they are unparked, or for a limited time if they have something to do later. A wake-up is
+//! never lost: an unpark before the park makes the park return at once; an appender checks, after appending,
+//! whether the flusher is awake ([`Log::needs_flusher`]); and another thread that has flushed wakes it for
+//! records that were appended meanwhile ([`Log::on_flush_wanted`]).
 
 use std::{
     sync::{

@@ -104,6 +104,12 @@ fn check_name(path: &str) -> Result<(), String> {
         .into())
 }
 
+/// A figure with this many digits after the point, for a field of a line: a number in JSON, too.
+pub(crate) fn rounded(figure: f64, digits: i32) -> f64 {
+    let scale = 10f64.powi(digits);
+    (figure * scale).round() / scale
+}
+
 /// Opens the file that a setting names; `None` if it names none.
 ///
 /// # Errors
@@ -120,7 +126,7 @@ fn name(key: Key) -> &'static str {
     OPTIONS[key as usize].name
 }
 
-/// Where lines go.
+/// Writes each line to the file of `logfile`, or to standard error if there is none.
 struct Output;
 
 impl MakeWriter<'_> for Output {
@@ -183,6 +189,11 @@ mod tests {
         for name in ["/root/.ssh/authorized_keys", "/etc/cron.d/x", ".log", "a.log/x", "a.LOG"] {
             assert!(check_name(name).unwrap_err().contains("end in .log"), "{name}");
         }
+    }
+
+    #[test]
+    fn figures_are_rounded() {
+        assert_eq!((rounded(0.0604, 3), rounded(99.96, 1), rounded(1e18, 3)), (0.06, 100.0, 1e18));
     }
 
     #[test]

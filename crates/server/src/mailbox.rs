@@ -3,7 +3,7 @@
 //! The queue is unbounded, but its contents are not: connections, kills, long units, answers and ends of
 //! pauses are bounded by `maxclients` (a client waits for one answer), pushes by
 //! [`engine::clients::PUSHED_BYTES_MAX`] per client, feeds by the window of each reader of durable channels,
-//! and published changes of a group by the number of its members. An incarnation sends few other orders.
+//! and published changes of a group by the number of its members. There are few other orders.
 
 use std::{net::SocketAddr, sync::Arc};
 

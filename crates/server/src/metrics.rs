@@ -404,8 +404,8 @@ fn encode_group(encoder: &mut DescriptorEncoder<'_>, figures: &GroupFigures) -> 
 }
 
 fn encode_replication(encoder: &mut DescriptorEncoder<'_>, figures: &Figures) -> fmt::Result {
-    let is_leader = u64::from(figures.leader.is_none());
-    gauge(encoder, "sheaf_replication_leader", "1 while this server follows no leader", is_leader)?;
+    let help = "1 while INFO and ROLE name this server a master";
+    gauge(encoder, "sheaf_replication_leader", help, figures.is_leader.into())?;
     gauge(encoder, "sheaf_replication_epoch", "epoch of the log", figures.epoch.into())?;
     let replicas = &figures.replicas;
     gauge(encoder, "sheaf_replication_replicas", "replicas that are connected", replicas.len() as u64)?;

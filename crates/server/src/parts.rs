@@ -5,9 +5,9 @@
 //! of them, hold [`Parts`].
 //!
 //! Invariants
-//! - No part holds [`Parts`], and no two parts hold each other (but the votes of a group hold the parts that
-//!   they report to, until they are stopped): when an incarnation of the server ends, its memory is freed
-//!   before the next one begins.
+//! - No part holds [`Parts`], and no two parts hold each other, so that the memory of an incarnation is freed
+//!   when it ends. Two exceptions end with [`Node::stop`] and [`Group::stop`]: what a replica needs to follow
+//!   holds [`Parts`], and the votes of a group hold the parts that they report to.
 
 use std::sync::{
     Arc, OnceLock,
@@ -57,7 +57,8 @@ use crate::{
 pub(crate) struct Counters {
     /// Keyspace notifications that were sent.
     pub(crate) key_events: AtomicU64,
-    /// Clients that were disconnected because of their unsent output.
+    /// Clients that were disconnected because they received too slowly, or sent too much behind a blocked
+    /// command.
     pub(crate) slow_clients_cut: AtomicU64,
     /// Clients that were disconnected because they had to log in and did not.
     pub(crate) login_timeouts: AtomicU64,
@@ -104,7 +105,7 @@ pub(crate) struct Parts {
 }
 
 impl Parts {
-    /// Why no write can be acknowledged now; every door tells this.
+    /// Why no write can be acknowledged now; `None` if writes can.
     pub(crate) fn read_only(&self) -> Option<ReadOnly> {
         ReadOnly::of(self.log.serving(&self.progress), &*self.replication)
     }

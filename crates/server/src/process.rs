@@ -65,7 +65,7 @@ impl Process for ServerProcess {
     fn shutdown(&self, mode: ShutdownMode) -> Result<(), String> {
         let stop = &self.0.stop;
         match mode {
-            // A shutdown closes connections first, so an abort always arrives too late.
+            // A shutdown that has begun is not aborted.
             ShutdownMode::Abort => return Err("ERR No shutdown in progress.".into()),
             ShutdownMode::InOrder => {}
             ShutdownMode::Save => stop.set_at_stop(AtStop::Take),

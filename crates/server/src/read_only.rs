@@ -15,9 +15,9 @@ impl Reporter {
     /// To be called once a second.
     pub(crate) fn look(&mut self, log: Option<&Log>, server: &dyn Availability) {
         let is_untold = |reason: &ReadOnly| {
-            use ReadOnly::{Deposed, DiskStalled, SettingsOwed, TooFewAcks, TooFewReplicas};
+            use ReadOnly::{Deposed, DiskStalled, Ring, SettingsOwed, TooFewAcks, TooFewReplicas};
             // Recovery and hand-overs have lines of their own.
-            matches!(reason, Deposed | DiskStalled | SettingsOwed | TooFewAcks | TooFewReplicas)
+            matches!(reason, Deposed | DiskStalled | Ring | SettingsOwed | TooFewAcks | TooFewReplicas)
         };
         let now = ReadOnly::of(log, server).filter(is_untold);
         if now == self.0 {
@@ -43,6 +43,8 @@ pub(crate) enum ReadOnly {
     /// The server follows a leader and shows nothing: it does not know what of its data is committed, is far
     /// behind, or has copied nothing yet.
     ShowsNothing,
+    /// The server follows others that follow each other: nobody leads.
+    Ring,
     /// It recovers its data.
     Loading,
     /// The server has given up the lead: another server leads, or may lead.
@@ -74,9 +76,10 @@ pub(crate) enum ReadOnly {
 
 impl ReadOnly {
     /// All reasons, for metrics.
-    pub(crate) const ALL: [ReadOnly; 15] = [
+    pub(crate) const ALL: [ReadOnly; 16] = [
         ReadOnly::Replica,
         ReadOnly::ShowsNothing,
+        ReadOnly::Ring,
         ReadOnly::Loading,
         ReadOnly::Deposed,
         ReadOnly::HandingOver,
@@ -112,6 +115,7 @@ impl ReadOnly {
         }
         Some(match refusal {
             None => return server.lacks_acks().then_some(ReadOnly::TooFewAcks),
+            Some(WriteRefusal::Replica) if server.is_in_ring() => ReadOnly::Ring,
             Some(WriteRefusal::Replica) if server.shows_nothing() => ReadOnly::ShowsNothing,
             Some(WriteRefusal::Replica) => ReadOnly::Replica,
             Some(WriteRefusal::Deposed) => ReadOnly::Deposed,
@@ -129,6 +133,7 @@ impl ReadOnly {
         match self {
             ReadOnly::Replica => "replica",
             ReadOnly::ShowsNothing => "shows_nothing",
+            ReadOnly::Ring => "ring",
             ReadOnly::Loading => "loading",
             ReadOnly::Deposed => "deposed",
             ReadOnly::HandingOver => "handing_over",
@@ -152,6 +157,11 @@ impl ReadOnly {
             ReadOnly::ShowsNothing => {
                 "This server is a replica and shows nothing: what of its data is committed is not known, or it is far behind, or it \
                  has copied nothing yet. INFO replication shows the link, and the log what keeps it from its leader."
+                    .into()
+            }
+            ReadOnly::Ring => {
+                "The servers that this one follows follow each other in a ring, or in a chain of more than 15: nobody leads. REPLICAOF \
+                 NO ONE has the one lead that has the newest data."
                     .into()
             }
             ReadOnly::Loading => "This server is loading its data.".into(),
@@ -217,6 +227,7 @@ mod tests {
         lacks_majority: bool,
         lacks_acks: bool,
         shows_nothing: bool,
+        is_in_ring: bool,
     }
 
     impl Availability for State {
@@ -241,6 +252,10 @@ mod tests {
             self.shows_nothing
         }
 
+        fn is_in_ring(&self) -> bool {
+            self.is_in_ring
+        }
+
         fn is_stale(&self) -> bool {
             false
         }
@@ -250,11 +265,13 @@ mod tests {
         let refusals = std::iter::once(None).chain(WriteRefusal::ALL.map(Some));
         refusals.flat_map(|refusal| {
             [false, true].into_iter().flat_map(move |lacks_majority| {
-                [(false, false), (false, true), (true, false)].map(|(lacks_acks, shows_nothing)| State {
+                let some = [None, Some("lacks_acks"), Some("shows_nothing"), Some("is_in_ring")];
+                some.map(|some| State {
                     refusal,
                     lacks_majority,
-                    lacks_acks,
-                    shows_nothing,
+                    lacks_acks: some == Some("lacks_acks"),
+                    shows_nothing: some == Some("shows_nothing"),
+                    is_in_ring: some == Some("is_in_ring"),
                 })
             })
         })
@@ -284,7 +301,8 @@ mod tests {
             // no writes.
             assert_eq!(
                 !reason.is_fault(),
-                state.refusal == Some(WriteRefusal::Replica) && !state.lacks_majority && !state.shows_nothing
+                state.refusal == Some(WriteRefusal::Replica)
+                    && !(state.lacks_majority || state.shows_nothing || state.is_in_ring)
             );
             assert!(!reason.is_failed_write(), "the log is sound");
         }
@@ -314,6 +332,7 @@ mod tests {
                 lacks_majority: false,
                 lacks_acks: false,
                 shows_nothing: false,
+                is_in_ring: false,
             };
             assert!(errors.insert(refusal.error()), "{refusal:?}: two states with one error");
             let is_about_replicas = refusal.error().starts_with("NOREPLICAS");

@@ -202,7 +202,7 @@ impl Serving<'_> {
         self.replica.acks.lock().acknowledged(known.has_bytes);
         self.replica.set_has_file(self.node.now_ms());
         self.write(b"+CONTINUE\r\n")?;
-        tracing::info!(target: "replication", replica = %self.replica.address, from = %feed.lsn(), "a Redis replica goes on");
+        tracing::info!(target: "replication", replica = %self.replica.address, from = feed.lsn().get(), "a Redis replica goes on");
         Ok(Some(Begun { feed, ticket, loaded: None }))
     }
 

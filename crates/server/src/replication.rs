@@ -38,6 +38,7 @@ mod overdue;
 mod own_addresses;
 mod promoting;
 pub(crate) mod redis;
+mod reserve;
 mod role;
 pub(crate) mod stalled;
 mod stepping_down;
@@ -176,6 +177,8 @@ pub(crate) struct Node {
     times_stepped_down: AtomicU64,
     clocks: Clocks,
     waits: Waits,
+    /// The reserve of the disk is being made.
+    is_reserving: AtomicBool,
     /// The clients that wait for keys.
     interests: OnceLock<Arc<Interests>>,
     /// The FAILOVER in progress, until its thread has ended. Locked before `role`.
@@ -269,6 +272,7 @@ impl Node {
             times_stepped_down: 0.into(),
             clocks: Clocks::default(),
             waits: Waits::default(),
+            is_reserving: false.into(),
             interests: OnceLock::new(),
             handover: Mutex::new(None),
             unanswered: Mutex::new(None),
@@ -390,7 +394,7 @@ impl Node {
             self.change_role_here(|role| role.recovered(log.appended_lsn(), awaits_acks));
             if self.is_stale() && !self.is_witness() {
                 let up_to = self.unconfirmed();
-                tracing::info!(target: "replication", %up_to, "data is shown once the leader has committed all of the log here");
+                tracing::info!(target: "replication", up_to = up_to.get(), "data is shown once the leader has committed all of the log here");
             }
         } else {
             self.begin_to_count_acks(&log);
@@ -465,11 +469,12 @@ impl Node {
     }
 
     /// The periodic work, once a second.
-    pub(crate) fn tick(&self) {
+    pub(crate) fn tick(self: &Arc<Self>) {
         if let Some(log) = self.log() {
             self.leader.keep_log(log, self.now_ms());
         }
         self.redis.forget_left(self.now_ms());
+        self.keep_reserve_of_pair();
         self.look_for_replicas();
         self.settle_waits();
     }

@@ -305,7 +305,13 @@ fn warn_of_open_door(
 
 fn lock(dir: &Path) -> Result<DirLock, ServeError> {
     let refused = |error: std::io::Error| {
-        let message = format!("cannot use {} as the data directory: {error}", dir.display());
+        let hint = match error.kind() {
+            std::io::ErrorKind::PermissionDenied => {
+                "; give it to the user who runs the server (chown), or name another one with --dir"
+            }
+            _ => "",
+        };
+        let message = format!("cannot use {} as the data directory: {error}{hint}", dir.display());
         std::io::Error::new(error.kind(), message)
     };
     RealDisk.create_dir_all(dir).map_err(refused)?;

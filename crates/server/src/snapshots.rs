@@ -349,7 +349,7 @@ impl Snapshots {
         };
         salvage::confirm(&disk, dir, log, self.sources.saver.documents(), &info)?;
         tracing::warn!(
-            target: "server", begin_lsn = %info.begin_lsn, rows = info.rows(),
+            target: "server", begin_lsn = info.begin_lsn.get(), rows = info.rows(),
             "the forced recovery is confirmed; writes are accepted"
         );
         if let Some(lost_before) = salvage::messages_lost_before(&self.sources.keyspace.data_settings()) {
@@ -397,7 +397,7 @@ impl Snapshots {
         let is_cancelled = matches!(taken, Err(Failure::Stopping)) && self.state.lock().stop.is_none();
         match &taken {
             Ok(Some(info)) => tracing::info!(
-                target: "server", begin_lsn = %info.begin_lsn, rows = info.rows(), bytes = info.file_bytes(),
+                target: "server", begin_lsn = info.begin_lsn.get(), rows = info.rows(), bytes = info.file_bytes(),
                 milliseconds = ended_ms.saturating_sub(begun_ms), "took a snapshot"
             ),
             Ok(None) => tracing::info!(target: "server", "nothing was written since the last snapshot"),

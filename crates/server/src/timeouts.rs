@@ -1,4 +1,4 @@
-//! The deadlines of blocked commands of one worker.
+//! The deadlines of the blocked and held commands of one worker.
 //!
 //! One timer serves all of them, set to the first deadline. A deadline is removed as soon as its wait ends
 //! for another reason, so there are never more deadlines than connections, however quickly commands block and
@@ -21,7 +21,7 @@ pub(crate) struct Timeouts {
 }
 
 impl Timeouts {
-    /// Adds the deadline of a client's blocked command.
+    /// Adds the deadline of a client's blocked or held command.
     pub(crate) fn add(&self, deadline: Instant, client_id: u64) {
         let mut deadlines = self.deadlines.borrow_mut();
         deadlines.insert((deadline, client_id));

@@ -72,7 +72,7 @@ pub(crate) struct Worker {
     replied: Replied,
     /// Connections that got pushed bytes in this tick.
     pushed: RefCell<Vec<Rc<Connection>>>,
-    /// Deadlines of blocked commands.
+    /// Deadlines of blocked and held commands.
     pub(crate) timeouts: Timeouts,
     connections: RefCell<HashMap<u64, Rc<Connection>>>,
     /// Connections that publish faster than subscribers receive.

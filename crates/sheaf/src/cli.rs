@@ -290,8 +290,15 @@ fn command() -> Command {
         .subcommand(
             Command::new("check")
                 .about("Verify every byte of a data directory")
-                .long_about("Verify every byte of the log, snapshots and documents; exits non-zero on damage")
-                .arg(dir()),
+                .long_about(
+                    "Verify every byte of the log, snapshots and documents of a data directory or a backup, and rehearse a start",
+                )
+                .arg(dir())
+                .after_help(
+                    "Exit status: 0: every byte is intact, and a server would start. 1: there is damage, or a start would be \
+                     refused; the message says what to do. 2: wrong usage.\n\nExamples:\n  sheaf check ./data\n  \
+                     sheaf check /backups/monday",
+                ),
         )
         .subcommand(
             Command::new("log")
@@ -299,7 +306,12 @@ fn command() -> Command {
                 .arg(dir())
                 .arg(lsn("from", "First position to print"))
                 .arg(lsn("to", "Last position to print"))
-                .arg(Arg::new("key").long("key").value_name("PATTERN").help("Only changes of matching keys")),
+                .arg(Arg::new("key").long("key").value_name("PATTERN").help("Only changes of matching keys"))
+                .after_help(
+                    "Each line begins with the position of its record, which --from, --to and `sheaf restore --to-lsn` take.\n\n\
+                     Exit status: 0: the log was printed, to its end or to --to. 1: it cannot be read. 2: wrong \
+                     usage.\n\nExamples:\n  sheaf log ./data --key 'cart:*'\n  sheaf log /backups/monday --from 4096 | tail",
+                ),
         )
         .subcommand(import::command())
         .subcommand(export_command())

@@ -358,7 +358,7 @@ impl Log {
     }
 
     /// Creates the next segment if the prepared space ahead is at most one segment long, or a write has
-    /// requested more. Slow; call it on a thread of its own.
+    /// requested more. Does nothing if the log is poisoned or frozen. Slow; call it on a thread of its own.
     ///
     /// # Errors
     /// None at present: a segment that cannot be created is reported as [`Prepare::NoRoom`]. The log is then
@@ -427,7 +427,7 @@ impl Log {
     }
 
     /// The identification of a snapshot that begins at `begin_lsn`, a batch boundary up to which the log has
-    /// been applied to memory. For a mirror, whose memory follows its log.
+    /// been applied to memory.
     ///
     /// # Errors
     /// I/O errors.

@@ -2,8 +2,9 @@
 //! still has all data.
 //!
 //! One pass covers the control file, the segments that are no longer written, and the snapshots, at the pace
-//! of the caller. For segments and snapshots it bypasses the page cache, whose contents prove nothing about
-//! the disk. Unlike `check`, a pass runs while the server writes. It repairs nothing.
+//! of the caller. As far as the system permits, it reads from the disk and not from the page cache, whose
+//! contents prove nothing about the disk. Unlike `check`, a pass runs while the server writes. It repairs
+//! nothing.
 //!
 //! Invariant: files that are removed or recycled during the pass are not reported as damaged. Before a
 //! finding is reported, it is checked that the file is still needed.

@@ -39,7 +39,7 @@ pub use client::{ClientFiles, ClientIdentity, Connector};
 pub use error::LoadError;
 pub use policy::{ClientCertificates, ServerPolicy, Versions};
 pub use session::{RECORD_BYTES_MAX, Session, UNSENT_BYTES_MAX};
-pub use stream::{Stream, handshake, reason_of};
+pub use stream::{Stream, advised, handshake, reason_of};
 
 use std::sync::Arc;
 

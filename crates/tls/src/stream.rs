@@ -81,6 +81,20 @@ pub fn reason_of(error: &io::Error) -> String {
     }
 }
 
+/// The reason for which a client has no session, with what its operator can do about it.
+pub fn advised(reason: &str) -> String {
+    let advice = match reason {
+        _ if reason.contains("UnknownIssuer") => {
+            ". Name the certificates of the authority of the server with --cacert FILE"
+        }
+        _ if reason.contains("not valid for name") => {
+            ". Use a name that the certificate has, or give it with --sni NAME"
+        }
+        _ => "",
+    };
+    format!("{reason}{advice}")
+}
+
 /// An encrypted connection as a stream of plain bytes.
 #[derive(Debug)]
 pub struct Stream {

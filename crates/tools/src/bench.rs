@@ -8,7 +8,7 @@
 //! and takes its part of them. `bench/` compares.
 //!
 //! Invariants
-//! - Nothing stays behind: the directory is removed, or the keys of the run are.
+//! - At the end, the directory or the keys of the run are removed; if that fails, it says so.
 //! - It writes only keys that begin with the name of the run, which is random; to a server that holds keys,
 //!   only if told.
 

@@ -19,6 +19,10 @@ const READ_BYTES: usize = 256 << 10;
 /// From this number on, bytes that were taken are removed from memory before the next read.
 const TAKEN_BYTES_MAX: usize = 1 << 20;
 
+/// The beginning of the answer of TLS to what is not TLS.
+const TLS_ALERT: u8 = 0x15;
+const TLS_MAJOR: u8 = 3;
+
 /// Advice for a client's operator about an error reply; empty if there is none.
 pub(crate) fn advice(text: &str) -> &'static str {
     let (code, rest) = text.split_once(' ').unwrap_or((text, ""));
@@ -32,6 +36,8 @@ pub(crate) fn advice(text: &str) -> &'static str {
 
 /// An error reply, with advice if there is any.
 pub(crate) fn with_advice(text: &str, advice: &str) -> String {
+    // What Redis says to HELLO is advice for programs.
+    let text = if text.starts_with("NOAUTH ") { "NOAUTH Authentication required" } else { text };
     if advice.is_empty() { text.into() } else { format!("{}. {advice}", text.trim_end_matches(['.', ' '])) }
 }
 
@@ -132,6 +138,7 @@ impl Client {
         let buffer = &received[*taken..];
         let found = decoder.decode(buffer, limits).map_err(|error| match buffer {
             [b'H', b'T', b'T', b'P', b'/', ..] => "it is an HTTP port".into(),
+            [TLS_ALERT, TLS_MAJOR, ..] => "it is a port for TLS: use --tls".into(),
             _ => error.to_string(),
         })?;
         Ok(found.map(|(value, len)| {

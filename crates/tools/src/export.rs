@@ -175,7 +175,8 @@ pub fn run(file: &Path, dir: &Path, format: Format) -> Result<(), ExportError> {
     if fields_made_lasting > 0 {
         println!("NOT EXPORTED the expiry of {fields_made_lasting} fields of hashes");
     }
-    // In a backup, the view knows under which name the catalog is stored.
+    // By `disk`, which in a backup is a view of it: an increment may have stored the catalog under another
+    // name.
     if disk.open(&documents::directory(dir).join(documents::CATALOG_NAME), Access::Read).is_ok() {
         println!("NOT EXPORTED documents: an RDB file has none. `sheaf backup` has them");
     }

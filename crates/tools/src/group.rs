@@ -60,7 +60,7 @@ pub struct Options {
 #[derive(Debug, thiserror::Error)]
 pub enum GroupError {
     /// The connection cannot be established.
-    #[error("cannot connect to {address}: {reason}. Any other member of its group shows the same table")]
+    #[error("cannot connect to {address}: {reason}{}", others(reason))]
     Unreachable {
         /// Host and port.
         address: String,
@@ -110,6 +110,14 @@ pub enum GroupError {
     /// Standard output cannot be written, or another operation of the operating system failed.
     #[error(transparent)]
     Os(#[from] io::Error),
+}
+
+/// What else can be asked, if it may answer.
+fn others(reason: &str) -> &'static str {
+    match reason.starts_with("TLS") {
+        true => "",
+        false => ". Any other member of its group shows the same table",
+    }
 }
 
 impl GroupError {
@@ -351,6 +359,7 @@ mod tests {
                 &["HTTP/1.1 400 Bad Request\r\n"],
                 "is no Sheaf server, or one of another version: it is an HTTP port",
             ),
+            (&["\u{15}\u{3}\u{3}\0\u{2}\u{2}\n"], "it is a port for TLS: use --tls"),
             (&["%0\r\n", INFO], "lost the connection"),
         ] {
             let error = table_of(None, replies).0.expect_err("no table");
@@ -363,6 +372,10 @@ mod tests {
         let shown = |text: &str| GroupError::Refused { address: "a:1".into(), text: text.into() }.to_string();
         for (text, expected) in [
             ("NOAUTH Authentication required.", "required. Give the password with --password-file"),
+            (
+                "NOAUTH HELLO must be called with the client already authenticated, otherwise ...",
+                "NOAUTH Authentication required. Give",
+            ),
             ("WRONGPASS invalid username-password pair", "first line of the password file"),
             ("ERR unknown command 'GROUP', with args", "no Sheaf server"),
             (engine::group::NO_GROUP, "--group NAME"),

@@ -42,8 +42,10 @@ pub enum HealthError {
 pub fn run(url: &str, files: &ClientFiles) -> Result<(), HealthError> {
     let url = if url.contains("://") { url.to_owned() } else { format!("http://{url}") };
     let url = format!("{}/_up", url.trim_end_matches('/'));
-    let no_answer =
-        |error: ureq::Error| HealthError::NoAnswer { url: url.clone(), reason: error.to_string() };
+    let no_answer = |error: ureq::Error| HealthError::NoAnswer {
+        url: url.clone(),
+        reason: tls::advised(&error.to_string()),
+    };
     let tls = if url.starts_with("https://") { tls_config(files)? } else { TlsConfig::default() };
     let config = Agent::config_builder()
         .timeout_global(Some(TIMEOUT))

@@ -5,7 +5,7 @@ mod readable;
 use std::{
     collections::HashMap,
     io::{self, Write},
-    path::Path,
+    path::{Path, PathBuf},
     sync::Arc,
 };
 
@@ -33,6 +33,9 @@ pub struct Selection {
 /// Why `sheaf log` ended early.
 #[derive(Debug, thiserror::Error)]
 pub enum PrintError {
+    /// There is no such directory.
+    #[error("{} does not exist: name the data directory of a server, or a backup", .0.display())]
+    Missing(PathBuf),
     /// The log cannot be read.
     #[error(transparent)]
     Storage(#[from] Error),
@@ -58,6 +61,9 @@ pub fn print_log(dir: &Path, selection: &Selection) -> Result<(), PrintError> {
 }
 
 fn print_records(dir: &Path, selection: &Selection, out: &mut impl Write) -> Result<(), PrintError> {
+    if !dir.exists() {
+        return Err(PrintError::Missing(dir.to_path_buf()));
+    }
     let (disk, _) = backup::view(Arc::new(RealDisk), dir)?;
     let mut reader = LogReader::open(disk, dir, Access::Read)?;
     let from = selection.from.unwrap_or(Lsn::ZERO);

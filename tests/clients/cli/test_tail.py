@@ -255,7 +255,7 @@ def test_passwords_are_read_from_a_file(new_server, tmp_path):
     assert following.end() == (0, "")
     status, errors = Tail("c", port=server.port).end()
     assert status == 1 and errors.startswith("sheaf: the server refuses: NOAUTH "), errors
-    assert "at the same time. Give the password with --password-file" in errors, errors
+    assert "required. Give the password with --password-file" in errors, errors
     password.write_text("wrong")
     status, errors = Tail("c", "--password-file", str(password), port=server.port).end()
     assert status == 1 and errors.startswith("sheaf: the server refuses: WRONGPASS "), errors

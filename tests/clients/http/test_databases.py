@@ -152,7 +152,9 @@ def test_security_limits_readers_and_writers(new_server):
         assert nobody.send("PUT", "/db/_security", {}).told()[:2] == (401, "unauthorized")
         assert nobody.send("PUT", "/db/_design/x", {}).told()[:2] == (401, "unauthorized")
         assert nobody.send("DELETE", "/db").told() == (401, "unauthorized", "You are not a server admin.")
-        assert admin.send("PUT", "/db/_security", {"admins": {"names": 7}}).status == 400
+        twice = b'{"members":{"names":["anna"]},"members":{}}'
+        for wrong in ({"admins": {"names": 7}}, {"admins": []}, {"members": []}, [], twice):
+            assert admin.send("PUT", "/db/_security", wrong).status == 400, wrong
         assert admin.send("PUT", "/db/_security", []).status == 400
 
 

@@ -161,7 +161,9 @@ def test_mistakes_are_named(server, protocol):
         publisher.call("PUBLISH", "log:a", "x")
         for foreign in ("1:99999999999", "99:4096"):
             error = reader.call("XSUBSCRIBE", "log:a", "FROM", foreign)
-            assert error == ErrorReply(f"LOST position {foreign} is not of this log")
+            assert error == ErrorReply(
+                f"LOST position {foreign} is not of this log: FROM - begins with the oldest message, FROM $ with the next one"
+            )
         assert reader.call("MULTI") == b"OK"
         assert isinstance(reader.call("XSUBSCRIBE", "log:a", "FROM", "-"), ErrorReply)
         assert reader.call("DISCARD") == b"OK"

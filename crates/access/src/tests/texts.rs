@@ -1,6 +1,7 @@
 //! The lines that rules result in, and the errors of refused rules. Each was compared with Redis 8.2.3 and
 //! Valkey 9.1.2. Redis 7.0.15 differs only where it rewrites rules about commands.
 
+use crate::codec::DecodeError;
 use crate::rule_error::RulesError;
 use crate::samples::{commands, grammar, user};
 use crate::user::User;
@@ -137,7 +138,26 @@ fn roles_and_derived_passwords_are_rules() {
     assert_eq!(off.accepts_at_once(b"password"), Some(false));
     assert_eq!(User::decode(&user.encode()).as_ref(), Ok(&user));
     let other = User { derived_password: None, ..user.clone() };
-    assert_ne!(other.passwords_digest(), user.passwords_digest());
+    assert_ne!(other.login_digest(), user.login_digest());
+}
+
+#[test]
+fn a_user_has_its_birth_until_another_one_has_its_name() {
+    let of_earlier_version = user("on >pw ~a*");
+    let record = of_earlier_version.encode();
+    assert_eq!(record[0], 1, "read by earlier versions, too");
+    let changed = user("on >pw ~b*").succeeding(Some(&of_earlier_version), 7);
+    assert_eq!((changed.birth, changed.login_digest()), (0, of_earlier_version.login_digest()));
+    let born = of_earlier_version.clone().succeeding(None, 7);
+    assert_eq!((born.birth, User::decode(&born.encode())), (7, Ok(born.clone())));
+    assert_eq!(born.encode().len(), record.len() + 8);
+    let again = of_earlier_version.clone().succeeding(None, 8);
+    let digests = [of_earlier_version, born.clone(), again].map(|user| user.login_digest());
+    assert!(digests[0] != digests[1] && digests[1] != digests[2]);
+    assert_eq!(user("off").succeeding(Some(&born), 9).birth, 7);
+    assert_eq!(born.clone().succeeding(None, 0).birth, 1, "0 means that there is none");
+    let unborn = [&born.encode()[..born.encode().len() - 8], &[0; 8]].concat();
+    assert_eq!(User::decode(&unborn), Err(DecodeError::Malformed));
 }
 
 #[test]

@@ -68,7 +68,7 @@ pub enum RemoteError {
 }
 
 impl RemoteError {
-    /// Whether the server has certainly begun no session.
+    /// Whether the error shows that the server has begun no session.
     pub(super) fn has_no_session(&self) -> bool {
         match self {
             RemoteError::Unreachable { is_connected, .. } => !is_connected,
@@ -177,7 +177,7 @@ impl Remote {
     }
 }
 
-/// Whether certainly no connection was made.
+/// Whether this is an error of connecting.
 fn fails_to_connect(error: &ureq::Error) -> bool {
     match error {
         ureq::Error::Io(error) => matches!(

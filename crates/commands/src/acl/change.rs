@@ -62,7 +62,7 @@ pub(super) fn put_users<'u>(
 }
 
 /// Changes of users, checked against the limits: for each user the name of its setting, and its record, or
-/// `None` to remove the user.
+/// `None` to remove the user. A user that replaces another one of its name has the birth of that one.
 #[derive(Debug, Default)]
 #[must_use]
 pub(crate) struct UserChanges(Vec<(Vec<u8>, Option<Vec<u8>>)>);
@@ -84,9 +84,19 @@ pub(crate) fn user_changes<'u>(
     cx: &mut Context<'_, '_>,
     users: impl IntoIterator<Item = (&'u [u8], Option<&'u User>)>,
 ) -> Result<UserChanges, CommandError> {
-    let changes: Vec<(Vec<u8>, Option<Vec<u8>>)> =
-        users.into_iter().map(|(name, user)| (setting_of(name), user.map(User::encode))).collect();
     let data = cx.unit.data_settings();
+    let record = |name: &[u8], user: &User| {
+        let before = data.get(name).and_then(|record| User::decode(record).ok());
+        user.clone().succeeding(before.as_ref(), new_birth(cx)).encode()
+    };
+    let changes: Vec<(Vec<u8>, Option<Vec<u8>>)> = users
+        .into_iter()
+        .map(|(name, user)| {
+            let name = setting_of(name);
+            let record = user.map(|user| record(&name, user));
+            (name, record)
+        })
+        .collect();
     let (mut count, mut bytes) = (0, 0);
     for (name, record) in records(&data) {
         (count, bytes) = (count + 1, bytes + setting_of(name).len() + record.len());
@@ -109,4 +119,10 @@ pub(crate) fn user_changes<'u>(
     }
     cx.require_room(record_bytes as u64)?;
     Ok(UserChanges(changes))
+}
+
+fn new_birth(cx: &Context<'_, '_>) -> u64 {
+    let mut bytes = [0; 8];
+    cx.host.process.fill_secret(&mut bytes);
+    u64::from_le_bytes(bytes)
 }

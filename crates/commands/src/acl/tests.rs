@@ -32,6 +32,22 @@ fn check_as(server: &mut TestServer, session: &mut Session, table: &[(&str, &str
     swap(&mut server.session, session);
 }
 
+#[test]
+fn design_documents_are_written_by_server_admins_alone() {
+    let (mut server, mut other) = with_user("+@all -@admin ~*");
+    server.create_database("db");
+    let refused = "-FORBIDDEN You are not a db or server admin.";
+    check_as(
+        &mut server,
+        &mut other,
+        &[
+            ("doc.put db _design/a {}", refused),
+            ("doc.del db _design/a 1-00000000000000000000000000000000", refused),
+        ],
+    );
+    assert!(server.run("doc.put db _design/a {}").starts_with("\"1-"));
+}
+
 /// About 335 users of 50 KB fit into 16 MiB. At the limit, a user can be replaced, but none can be added.
 #[test]
 fn a_replaced_user_does_not_count_against_the_limit() {

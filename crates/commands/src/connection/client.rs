@@ -235,12 +235,12 @@ fn pause(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
     let timeout_ms =
         parse_i64(args.at(2)).ok_or(CommandError::Text("ERR timeout is not an integer or out of range"))?;
     let timeout_ms = u64::try_from(timeout_ms).map_err(|_| CommandError::Text("ERR timeout is negative"))?;
-    let now_ms = cx.now_ms();
-    let ends_ms = now_ms
+    // As in Redis, the time of day of its end must be a number of 64 bits.
+    cx.now_ms()
         .checked_add(timeout_ms)
         .filter(|ends_ms| i64::try_from(*ends_ms).is_ok())
         .ok_or(CommandError::Text("ERR timeout is out of range"))?;
-    cx.host.clients.pause().begin(paused, ends_ms, now_ms);
+    cx.host.clients.pause().begin(paused, timeout_ms, &*cx.host.clock);
     cx.reply.ok();
     Ok(())
 }
@@ -284,7 +284,7 @@ fn unblock(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError>
 mod tests {
     use engine::clients::{Pause, Paused};
 
-    use crate::testing::{START_MS, TestServer, check};
+    use crate::testing::{TestServer, check};
 
     #[test]
     fn a_pause_is_of_writes_or_of_all() {
@@ -298,13 +298,13 @@ mod tests {
             ("client unpause x", "-ERR wrong number of arguments for 'client|unpause' command"),
             ("client pause 500 write", "+OK"),
         ]);
-        let pause = server.host.clients.pause().at(START_MS);
+        let pause = server.host.clients.pause().at(&*server.host);
         assert_eq!(pause, Some(Pause { paused: Paused::Writes, left_ms: 500 }));
         server.check(&[("client pause 100", "+OK")]);
-        let pause = server.host.clients.pause().at(START_MS);
+        let pause = server.host.clients.pause().at(&*server.host);
         assert_eq!(pause, Some(Pause { paused: Paused::All, left_ms: 500 }));
         server.check(&[("client unpause", "+OK")]);
-        assert_eq!(server.host.clients.pause().at(START_MS), None);
+        assert_eq!(server.host.clients.pause().at(&*server.host), None);
     }
 
     #[test]

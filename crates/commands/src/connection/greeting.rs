@@ -182,6 +182,7 @@ fn authenticate(
             Ok(())
         }
         None => {
+            cx.session.has_failed_login = true;
             cx.host.users.note_failed_login(command, user, cx.session, now_ms);
             Err(CommandError::WrongPass)
         }
@@ -214,6 +215,7 @@ fn authenticate_while_loading(
             Ok(())
         }
         None => {
+            cx.session.has_failed_login = true;
             cx.host.users.note_failed_login(command, user, cx.session, now_ms);
             Err(CommandError::Loading)
         }

@@ -80,7 +80,7 @@ pub(super) fn transfer(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), C
     }
     let to = args.get(2).map(id).transpose()?;
     let group = &cx.host.group;
-    cx.promise_for_sure(|responder| group.transfer(to.as_deref(), responder));
+    cx.promise_for_sure(|responder| group.transfer(to.as_deref(), None, responder));
     Ok(())
 }
 
@@ -125,6 +125,7 @@ mod tests {
             ("group remove 00000000000000b2", "remove 00000000000000b2", "+OK"),
             ("group remove 00000000000000B2", "remove 00000000000000b2", "+OK"),
             ("group transfer", "transfer", "+OK"),
+            ("failover timeout 500", "transfer within 500 ms", "+OK"),
             ("group transfer 00000000000000b2", "transfer 00000000000000b2", "+OK"),
         ] {
             assert_eq!(server.run(command), "", "{command}");

@@ -117,6 +117,10 @@ fn set(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
     };
     for (name, value) in cx.host.config.set(&pairs).map_err(CommandError::Composed)? {
         cx.unit.apply(&Effect::Setting { name: name.as_bytes(), value: Some(value.as_bytes()) });
+        if (&*name, &*value) == AUDIT_ON {
+            // It is in force once the record is published, and the audit is to tell who has begun it.
+            cx.host.users.audit.set_on(true);
+        }
     }
     user_changes.apply(cx);
     cx.reply.ok();
@@ -140,6 +144,8 @@ fn default_user_with(
     user_after(cx, &user, [&b"resetpass"[..], &added]).map(Some)
 }
 
+/// The setting, and its value, that begins the audit.
+const AUDIT_ON: (&str, &str) = ("audit", "yes");
 /// A pseudo-setting of CONFIG SET, so that stock clients can confirm a forced recovery.
 const FORCE_RECOVERY: &[u8] = b"force-recovery";
 

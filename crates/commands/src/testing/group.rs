@@ -68,12 +68,13 @@ impl Group for TestGroup {
         }
     }
 
-    fn transfer(&self, to: Option<&str>, responder: Responder) {
-        match (self.view(), to) {
-            (Some(_), Some(id)) => self.ask(format!("transfer {id}"), responder, None),
-            (Some(_), None) => self.ask("transfer".into(), responder, None),
-            (None, _) => NoGroup.transfer(to, responder),
+    fn transfer(&self, to: Option<&str>, timeout_ms: Option<u64>, responder: Responder) {
+        if self.view().is_none() {
+            return NoGroup.transfer(to, timeout_ms, responder);
         }
+        let to = to.map(|id| format!(" {id}")).unwrap_or_default();
+        let within = timeout_ms.map(|ms| format!(" within {ms} ms")).unwrap_or_default();
+        self.ask(format!("transfer{to}{within}"), responder, None);
     }
 }
 

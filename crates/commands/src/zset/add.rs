@@ -22,9 +22,9 @@ pub(crate) struct AddOptions {
     pub(crate) only_new: bool,
     /// XX: only members that are there.
     pub(crate) only_old: bool,
-    /// GT: only scores above the old one.
+    /// GT: a member that is there gets only a greater score; new members are added all the same.
     only_greater: bool,
-    /// LT: only scores below the old one.
+    /// LT: a member that is there gets only a lesser score; new members are added all the same.
     only_less: bool,
     /// CH: changed members count, not only new ones.
     pub(crate) counts_changed: bool,

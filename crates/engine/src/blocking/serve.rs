@@ -8,10 +8,10 @@
 //! ```
 //!
 //! A waiter that is served in the unit that filled the key is part of that unit's record: no other client and
-//! no crash comes in between. A BLMOVE into a slot that is not locked is served right after the unit, if no
-//! other client has taken the element meanwhile. The waiters that follow it at its key wait until then, and
-//! so do the waiters of keys that were made ready later: a client that waits for several of these keys must
-//! be served from the key that was made ready first.
+//! no crash comes in between. A BLMOVE into a slot that is not locked is served in a later unit, if no other
+//! client has taken the element meanwhile. The waiters that follow it at its key wait until then, and so do
+//! the waiters of keys that were made ready later: a client that waits for several of these keys must be
+//! served from the key that was made ready first.
 //!
 //! After a change of users, perhaps by this unit, nobody is served before the new users are in force: a
 //! waiter is judged by the rights that it has when it is served.
@@ -19,8 +19,8 @@
 //! The loops end: each iteration serves a waiter, which is then no longer waiting, or goes on to the next
 //! one. Serving BLMOVE makes a key ready, to which the same applies.
 //!
-//! On a replica the records of the leader fill keys. They serve the waiters that only read, each record
-//! before the next one is applied ([`Executor::serve_applied`]).
+//! On a replica the records of the leader fill keys, which serves the waiters that only read
+//! ([`Executor::serve_applied`]).
 
 use std::{collections::VecDeque, sync::Arc};
 

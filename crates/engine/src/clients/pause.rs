@@ -1,6 +1,7 @@
 //! CLIENT PAUSE: for some time, the commands of clients wait.
 //!
-//! A worker reads the pause at the start of a round (one load while there is none). A client whose command is
+//! A worker reads the pause at the start of a round (one load while there is none). Its time is monotonic: a
+//! clock of the machine that is set neither lengthens nor ends a pause. A client whose command is
 //! held is noted here: CLIENT UNPAUSE has it go on, in the order in which the clients were held. That the
 //! time of a pause is over is for the client's worker to notice; if the pause has become longer meanwhile,
 //! the client is held again.
@@ -19,6 +20,7 @@ use std::{
     },
 };
 
+use env::Clock;
 use parking_lot::Mutex;
 
 use super::Client;
@@ -66,7 +68,7 @@ pub(crate) fn may_change(row: &Row) -> bool {
 /// The pause of a server.
 #[derive(Debug, Default)]
 pub struct PauseSwitch {
-    /// Unix milliseconds of its end, which may have passed; 0: there is no pause.
+    /// Its end, which may have passed, in monotonic milliseconds; 0: there is no pause.
     ends_ms: AtomicU64,
     holds_all: AtomicBool,
     held: Mutex<HeldClients>,
@@ -81,14 +83,15 @@ struct HeldClients {
 }
 
 impl PauseSwitch {
-    /// Begins a pause, or extends the one in force: it ends at the later time and holds what either holds.
-    pub fn begin(&self, paused: Paused, ends_ms: u64, now_ms: u64) {
+    /// Begins a pause of so many milliseconds, or extends the one in force: it ends at the later time and
+    /// holds what either holds.
+    pub fn begin(&self, paused: Paused, timeout_ms: u64, clock: &(impl Clock + ?Sized)) {
         let _changing = self.held.lock();
-        let old = self.at(now_ms);
+        let old = self.at(clock);
         let holds_all = paused == Paused::All || old.is_some_and(|old| old.paused == Paused::All);
         self.holds_all.store(holds_all, Relaxed);
-        let old_end_ms = old.map_or(0, |old| now_ms + old.left_ms);
-        self.ends_ms.store(ends_ms.max(old_end_ms), Release);
+        let left_ms = timeout_ms.max(old.map_or(0, |old| old.left_ms));
+        self.ends_ms.store(monotonic_ms(clock).saturating_add(left_ms), Release);
     }
 
     /// Ends the pause: the held clients go on.
@@ -103,9 +106,9 @@ impl PauseSwitch {
 
     /// Notes that a command of the client is held. Returns the milliseconds until the pause ends; `None` if
     /// it has ended, and the command may run.
-    pub(crate) fn hold(&self, client: &Arc<Client>, now_ms: u64) -> Option<u64> {
+    pub(crate) fn hold(&self, client: &Arc<Client>, clock: &(impl Clock + ?Sized)) -> Option<u64> {
         let mut held = self.held.lock();
-        let left_ms = self.at(now_ms)?.left_ms;
+        let left_ms = self.at(clock)?.left_ms;
         if client.pause_ticket.load(Relaxed) == 0 {
             held.tickets += 1;
             client.pause_ticket.store(held.tickets, Relaxed);
@@ -124,12 +127,12 @@ impl PauseSwitch {
         }
     }
 
-    /// The pause in force at this time, unix milliseconds.
+    /// The pause in force now.
     #[inline]
-    pub fn at(&self, now_ms: u64) -> Option<Pause> {
+    pub fn at(&self, clock: &(impl Clock + ?Sized)) -> Option<Pause> {
         match self.ends_ms.load(Acquire) {
             0 => None,
-            ends_ms => self.with_end(ends_ms, now_ms),
+            ends_ms => self.with_end(ends_ms, monotonic_ms(clock)),
         }
     }
 
@@ -141,8 +144,14 @@ impl PauseSwitch {
     }
 }
 
+fn monotonic_ms(clock: &(impl Clock + ?Sized)) -> u64 {
+    clock.monotonic_us() / 1000
+}
+
 #[cfg(test)]
 mod tests {
+    use env::SimClock;
+
     use super::*;
     use crate::{
         clients::{Clients, Connected, Signal, tests::connected},
@@ -161,11 +170,12 @@ mod tests {
             clients.register(Connected { signaller, ..connected("a:1") })
         };
         let [first, second, third, fourth] = [connect(), connect(), connect(), connect()];
-        let pause = clients.pause();
-        assert_eq!(pause.hold(&first, 100), None, "there is no pause");
-        pause.begin(Paused::Writes, 200, 100);
+        let (pause, clock) = (clients.pause(), SimClock::new(0));
+        assert_eq!(pause.hold(&first, &clock), None, "there is no pause");
+        pause.begin(Paused::Writes, 100, &clock);
+        clock.advance_ms(50);
         for client in [&third, &first, &second, &fourth, &third] {
-            assert_eq!(pause.hold(client, 150), Some(50));
+            assert_eq!(pause.hold(client, &clock), Some(50));
         }
         assert_eq!(clients.blocked(), 4, "as in Redis");
         pause.let_go(&first);
@@ -173,29 +183,35 @@ mod tests {
         pause.end();
         assert_eq!(*gone_on.lock(), [third.id(), second.id()]);
         assert_eq!(clients.blocked(), 0);
-        assert_eq!(pause.hold(&first, 150), None, "the pause has ended meanwhile");
+        assert_eq!(pause.hold(&first, &clock), None, "the pause has ended meanwhile");
         pause.end();
         assert_eq!(gone_on.lock().len(), 2);
     }
 
     #[test]
     fn a_pause_ends_and_another_one_extends_it() {
-        let switch = PauseSwitch::default();
-        assert_eq!(switch.at(100), None);
-        switch.begin(Paused::Writes, 200, 100);
-        assert_eq!(switch.at(150), Some(Pause { paused: Paused::Writes, left_ms: 50 }));
-        assert_eq!(switch.at(200), None);
-        switch.begin(Paused::All, 300, 150);
-        switch.begin(Paused::Writes, 250, 150);
+        let (switch, clock) = (PauseSwitch::default(), SimClock::new(1_000));
+        assert_eq!(switch.at(&clock), None);
+        switch.begin(Paused::Writes, 100, &clock);
+        clock.advance_ms(50);
+        assert_eq!(switch.at(&clock), Some(Pause { paused: Paused::Writes, left_ms: 50 }));
+        for unix_ms in [0, 1_000_000] {
+            clock.set_unix_ms(unix_ms);
+            assert_eq!(switch.at(&clock).map(|pause| pause.left_ms), Some(50), "at {unix_ms}");
+        }
+        switch.begin(Paused::All, 150, &clock);
+        switch.begin(Paused::Writes, 100, &clock);
         assert_eq!(
-            switch.at(150),
+            switch.at(&clock),
             Some(Pause { paused: Paused::All, left_ms: 150 }),
             "the stricter, the later"
         );
-        switch.begin(Paused::Writes, 500, 400);
-        assert_eq!(switch.at(400), Some(Pause { paused: Paused::Writes, left_ms: 100 }));
+        clock.advance_ms(150);
+        assert_eq!(switch.at(&clock), None);
+        switch.begin(Paused::Writes, 100, &clock);
+        assert_eq!(switch.at(&clock), Some(Pause { paused: Paused::Writes, left_ms: 100 }));
         switch.end();
-        assert_eq!(switch.at(400), None);
+        assert_eq!(switch.at(&clock), None);
     }
 
     #[test]

@@ -9,7 +9,7 @@ use wire::Args;
 
 use crate::{Executor, Flags, Keys, Session, row::ResolvedCommand};
 
-/// A command found in the command table, with values that were computed before its execution.
+/// What was found out about a command before its execution: its row, and the hash of its first key.
 #[derive(Debug, Clone, Copy)]
 pub struct Resolved {
     pub(super) found: Option<ResolvedCommand>,
@@ -53,7 +53,7 @@ impl Resolved {
 pub struct Call<'b> {
     /// The arguments, the name first.
     pub args: Args<'b>,
-    /// The result of [`Executor::resolve`] for it.
+    /// The result of [`Executor::resolve`] for it, or [`Resolved::UNKNOWN`].
     pub resolved: Resolved,
 }
 

@@ -36,7 +36,7 @@ impl Mobility {
     }
 }
 
-/// Whether the changes of a command cannot be undone.
+/// Whether a command empties databases, which cannot be undone.
 pub fn is_final(row: &Row) -> bool {
     row.flags.has(Flags::FLUSHES)
 }

@@ -109,7 +109,7 @@ impl LibraryReader {
 /// Checks the limits on the number and size of libraries and functions.
 ///
 /// # Errors
-/// The whole error text.
+/// If a limit is exceeded: the text of the error reply, which begins with `ERR`.
 pub fn require_few_libraries(libraries: &Libraries) -> Result<(), &'static str> {
     let is_few = libraries.len() <= LIBRARIES_MAX
         && libraries.functions_len() <= FUNCTIONS_MAX
@@ -178,7 +178,7 @@ impl WorkerLibraries {
 /// The services for a library while it is loaded: the log of the process, and the time.
 pub struct Loading<'h> {
     host: Option<&'h Host>,
-    /// Whether the library was loaded before: its log messages were written then.
+    /// Whether the messages that it logs are dropped: it is no new library.
     is_known: bool,
     deadline_us: u64,
 }

@@ -236,8 +236,8 @@ impl Scripts {
         self.running.kill(now_us.saturating_sub(self.settings.busy_after_ms() * 1000), kind)
     }
 
-    /// The kinds of the scripts and functions that have run for `busy-reply-threshold` or longer. Each script
-    /// or function is reported once.
+    /// The kinds of the scripts and functions that have run for `busy-reply-threshold` or longer; none if
+    /// that setting is 0. Each script or function is reported once.
     pub fn take_slow(&self, now_us: u64) -> Vec<ScriptKind> {
         match self.settings.busy_after_ms() * 1000 {
             0 => Vec::new(),

@@ -4,8 +4,7 @@ use parking_lot::Mutex;
 use scripting::{Meter, Stop};
 use wire::OwnedArgs;
 
-/// The scripts that run now, or are being offloaded to another thread: at most one for each worker and each
-/// long unit.
+/// The scripts that run now, or are being offloaded to another thread.
 #[derive(Debug, Default)]
 pub(super) struct RunningScripts(Mutex<Vec<Running>>);
 

@@ -1,7 +1,8 @@
 //! The table of tracked keys with the clients that may have cached them.
 //!
 //! Invariants
-//! - A key is in the shard of its slot, and the locks of shards are leaves.
+//! - A key is in the shard of its slot. Under the lock of a shard, only the list of tracking clients is
+//!   locked.
 //! - `order` holds every key of `keys` once, at the position in its entry, so that a random one can be
 //!   chosen.
 

@@ -131,7 +131,8 @@ impl Unit<'_> {
         self.undo = Some(undo);
     }
 
-    /// Whether all changes since the outermost active [`Unit::begin_undo`] can be undone.
+    /// Whether all changes since the outermost active [`Unit::begin_undo`] can be undone; `false` without
+    /// one.
     pub fn can_undo(&self) -> bool {
         let mut undos = std::iter::successors(self.undo.as_deref(), |undo| undo.outer.as_deref()).peekable();
         undos.peek().is_some() && undos.all(|undo| !undo.is_lost)

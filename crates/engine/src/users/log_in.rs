@@ -25,7 +25,7 @@ pub struct LogIn {
     /// Whether the client has not logged in since it connected or logged out, and has run no command since
     /// then with the users known. Unless `is_chosen`, its certificate may still name its user.
     is_provisional: bool,
-    /// Whether the client has asked to be this user: its certificate does not name its user any more.
+    /// Whether a log-in or RESET has settled who the user is: the certificate is not asked any more.
     is_chosen: bool,
 }
 
@@ -67,7 +67,7 @@ impl LogIn {
     }
 
     /// The user, as it was at the last command or when the client logged in. `None` if it was deleted, and
-    /// before the first command of a client that has not logged in.
+    /// from the connect or RESET until the next command, if the client has not logged in.
     pub fn principal(&self) -> Option<&Arc<Principal>> {
         self.principal.as_ref()
     }
@@ -94,7 +94,7 @@ impl LogIn {
         self.is_provisional
     }
 
-    /// Whether the client has asked to be this user.
+    /// Whether a log-in or RESET has settled who the user is.
     pub(crate) fn is_chosen(&self) -> bool {
         self.is_chosen
     }

@@ -1,10 +1,12 @@
 //! Closes connections after a change of users: those of deleted users are closed, and so are those
 //! that listen to a channel, or to MONITOR, which their user may no longer use.
 
+use std::sync::Arc;
+
 use access::ChannelUse;
 use pubsub::{Kind, Local};
 
-use super::UserSet;
+use super::{Principal, UserSet};
 use crate::{Session, audit::AUDIT_CHANNEL, clients::Clients};
 
 /// Closes the connections of users that are gone, and has the workers review the subscriptions of users that
@@ -16,10 +18,16 @@ pub(super) fn review(before: &UserSet, now: &UserSet, clients: &Clients) {
             // One that closes itself still gets its reply.
             None if !client.is_closing() => client.kill(),
             None => {}
+            Some(known) if is_another(before.get(&user), known) && !client.is_closing() => client.kill(),
             Some(known) if !before.is_same(&user, known) => client.review(),
             Some(_) => {}
         }
     }
+}
+
+/// Whether the user `before` was deleted, and another one has its name now.
+fn is_another(before: Option<&Arc<Principal>>, now: &Principal) -> bool {
+    before.is_some_and(|before| before.has_record() && before.user.birth != now.user.birth)
 }
 
 /// Whether the user of a session may listen to everything that the session has subscribed to, and to what

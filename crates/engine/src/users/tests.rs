@@ -134,3 +134,17 @@ fn connections_of_deleted_users_are_closed() {
     session.log_out(&world.refresh());
     assert!(session.authenticated && *first.user() == *b"default");
 }
+
+#[test]
+fn the_connections_of_a_user_do_not_go_on_as_the_next_one_of_its_name() {
+    let world = World::new();
+    let user = |birth| User { birth, ..User::all_powerful() }.encode();
+    let users = world.put("a", Some(&user(1)));
+    let client = world.clients.register(connected("1.1.1.1:1"));
+    let mut session = Session::new(client.clone(), false);
+    session.log_in(LogIn::new(users.get(b"a").expect("known"), users.generation));
+    world.put("a", Some(&User { birth: 1, ..User::initial(false) }.encode()));
+    assert!(!client.is_killed(), "it is the same user, with other rules");
+    world.put("a", Some(&user(2)));
+    assert!(client.is_killed());
+}

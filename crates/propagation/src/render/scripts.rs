@@ -14,11 +14,19 @@ redis.call('LSET',k,i,m) end \
 redis.call('LINSERT',k,'BEFORE',m,ARGV[2]) \
 if m~=p then redis.call('LSET',k,i+1,p) end";
 
-/// Sets fields, in pairs with their values, and keeps their deadlines. On a server without HSETEX, such as
-/// Redis before 8.0, HSET removes them.
+/// Sets fields, in pairs with their values, and keeps their deadlines. On a server without HSETEX (Redis
+/// before 8.0), HSET removes them, so they are set again. A deadline that has passed, which is possible on a
+/// replica that lags, is not told there: any other that has passed does the same.
 pub(super) const HASH_UPDATE: &str = "\
-local r=redis.pcall('HSETEX',KEYS[1],'KEEPTTL','FIELDS',#ARGV/2,unpack(ARGV)) \
-if type(r)=='table' and r.err then redis.call('HSET',KEYS[1],unpack(ARGV)) end";
+local k,r=KEYS[1],redis.pcall('HSETEX',KEYS[1],'KEEPTTL','FIELDS',#ARGV/2,unpack(ARGV)) \
+if type(r)~='table' or not r.err then return end \
+local d={} \
+for i=1,#ARGV,2 do local f=ARGV[i] \
+local t=redis.pcall('HPEXPIRETIME',k,'FIELDS',1,f) \
+if t.err then break end \
+d[f]=t[1]==-2 and redis.call('HEXISTS',k,f)==1 and 1 or t[1] end \
+redis.call('HSET',k,unpack(ARGV)) \
+for f,t in pairs(d) do if t>0 then redis.call('HPEXPIREAT',k,t,'FIELDS',1,f) end end";
 
 /// Sets the deadline `ARGV[1]` of the other arguments, which are fields. HSET first removes their old
 /// deadline: on a replica that lags it may have passed, and HPEXPIREAT then finds no such field. A server

@@ -1,4 +1,6 @@
-use keyspace::{GlobalOp, ItemsBuf, LibraryContent, LoggedMessage, ScoredItems};
+use keyspace::{
+    Delivery, GlobalOp, ItemsBuf, LibraryContent, Listed, LoggedMessage, ScoredItems, StreamHead, StreamId,
+};
 
 use super::*;
 
@@ -115,7 +117,7 @@ fn a_stream_is_built_without_its_head_which_would_refuse_its_entries() {
     let add = |ms| KeyOp::StreamAdd { id: StreamId::new(ms, 0), pairs: AB }.on(db, key);
     let head_text = "XSETID k 9-0 ENTRIESADDED 12 MAXDELETEDID 8-1";
     let made = "MULTI\nDEL k\nXGROUP CREATE k sheaf 0 MKSTREAM\nXGROUP DESTROY k sheaf";
-    let begin = format!("{made}\nXSETID k 0-0 ENTRIESADDED 12\nPEXPIREAT k 5");
+    let begin = format!("{made}\nPEXPIREAT k 5\nXSETID k 0-0 ENTRIESADDED 12");
     let position = keyspace::GroupPosition { last_id: StreamId::new(7, 0), entries_read: Some(1) };
     let group = KeyOp::StreamPutGroup { group: b"g", position }.on(db, key);
     assert_eq!(rendered(&[Item::Effect(put)]), format!("{begin}\n{head_text}\nEXEC"));
@@ -123,7 +125,42 @@ fn a_stream_is_built_without_its_head_which_would_refuse_its_entries() {
         rendered(&[put, group, add(7), add(10)].map(Item::Effect)),
         format!("{begin}\nEVAL put-group 1 k g 7-0 1\nXADD k 7-0 a b\n{head_text}\nXADD k 10-0 a b\nEXEC")
     );
+    // A restored stream tells its head after its entries.
+    let empty = KeyOp::Put { value: Value::Stream(StreamHead::default()), expire_at_ms: None }.on(db, key);
+    let set_head = KeyOp::StreamSetHead { head }.on(db, key);
+    let begin = "XSETID k 0-0 ENTRIESADDED 12";
+    assert_eq!(
+        rendered(&[empty, add(3), add(7), set_head, group].map(Item::Effect)),
+        format!(
+            "{made}\n{begin}\nEVAL put-group 1 k g 7-0 1\nXADD k 3-0 a b\nXADD k 7-0 a b\n{head_text}\nEXEC"
+        )
+    );
     assert_eq!(on_k(KeyOp::StreamSetHead { head }), head_text);
+}
+
+#[test]
+fn entries_that_are_gone_stay_pending_in_a_stream_that_is_built() {
+    let (db, key) = (DbId::ZERO, &b"k"[..]);
+    let id = |ms| StreamId::new(ms, 0);
+    let head = StreamHead { last_id: id(9), max_deleted_id: id(5), entries_added: 12 };
+    let put = KeyOp::Put { value: Value::Stream(head), expire_at_ms: None }.on(db, key);
+    let add = |ms| KeyOp::StreamAdd { id: id(ms), pairs: AB }.on(db, key);
+    let deliveries = [5, 7].map(|ms| Delivery { id: id(ms), time_ms: 77, count: 2 });
+    let pend = |consumer, deliveries| {
+        KeyOp::StreamPend { group: b"g", consumer, deliveries: Listed::Slices(deliveries) }.on(db, key)
+    };
+    let all =
+        [put, add(3), add(7), pend(b"c", &deliveries[..1]), pend(b"c", &deliveries[1..]), pend(b"d", &[])];
+    let begin = "XSETID k 0-0 ENTRIESADDED 12";
+    assert_eq!(
+        rendered(&all.map(Item::Effect)),
+        format!(
+            "MULTI\nDEL k\nXGROUP CREATE k sheaf 0 MKSTREAM\nXGROUP DESTROY k sheaf\n{begin}\n\
+             XADD k 5-0 f v\nXCLAIM k g c 0 5-0 TIME 77 RETRYCOUNT 2 FORCE JUSTID\nXTRIM k MAXLEN 0\n{begin}\n\
+             XADD k 3-0 a b\nXADD k 7-0 a b\nXCLAIM k g c 0 7-0 TIME 77 RETRYCOUNT 2 FORCE JUSTID\n\
+             XSETID k 9-0 ENTRIESADDED 12 MAXDELETEDID 5-0\nEXEC"
+        )
+    );
 }
 
 #[test]

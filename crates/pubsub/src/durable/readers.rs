@@ -269,17 +269,25 @@ impl Readers {
 
     /// Moves a reader from the tail to a position of its own.
     fn leave_behind(&mut self, id: ReaderId, at: Lsn) {
-        let window_bytes = self.window_bytes();
         let Some(reader) = self.readers.get_mut(&id) else { return };
         reader.behind = Some(at);
-        if reader.must_wait(window_bytes) {
-            self.waiting.push(id);
-        } else {
-            self.turns.push_back(id);
-        }
         let channels: Vec<Box<[u8]>> = reader.channels.keys().cloned().collect();
+        self.line_up(id);
         channels.iter().for_each(|channel| self.remove_from_audience(id, channel));
         self.depart();
+    }
+
+    /// Adds a reader that is behind to `turns`, or to `waiting` if its window is full. Returns whether it has
+    /// a turn.
+    fn line_up(&mut self, id: ReaderId) -> bool {
+        let window_bytes = self.window_bytes();
+        let has_turn = self.readers.get(&id).is_some_and(|reader| !reader.must_wait(window_bytes));
+        if has_turn {
+            self.turns.push_back(id);
+        } else {
+            self.waiting.push(id);
+        }
+        has_turn
     }
 
     /// Moves a reader to the tail if it has reached the tail's position. It must be the last in `turns`.

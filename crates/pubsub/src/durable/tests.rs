@@ -402,6 +402,7 @@ fn what_was_handed_out_before_the_log_was_lost_fills_the_window() {
     assert!(world.clients[0].unsent > WINDOW && world.clients[0].heard.keys().eq(&[1]));
     while world.step(1) {}
     assert!(world.readers.is_behind(id), "it has taken nothing yet");
+    assert_eq!(world.clients[0].heard[&1].1, [], "and gets nothing until it has");
     world.settle();
 }
 

@@ -6,6 +6,8 @@
 //!   are a run, which is one piece. So that the order is right for every subscriber, a run ends before a
 //!   message of another channel. A run is a single message if a subscriber gets that message more than once
 //!   (by name and by pattern, or by two patterns), or if the channel has no subscribers by name.
+//! - A subscriber gets all its messages in one of these two ways, so that its order does not depend on the
+//!   other one. Delivering can stop after every piece.
 
 use std::{cell::Cell, mem, rc::Rc};
 
@@ -32,10 +34,22 @@ pub(super) struct FanOut {
     block_bytes: Rc<Cell<usize>>,
     /// Bytes copied to single subscribers since the last [`Local::take_due`].
     pub(super) copied_bytes: usize,
-    /// The indexes of the batch's entries, ordered by channel and then by position.
+    /// A batch without messages, whose memory the next one takes.
+    spare: Delivering,
+}
+
+/// A batch that is being delivered, and how far.
+#[derive(Debug, Default)]
+pub(super) struct Delivering {
+    pub(super) batch: Batch,
+    /// The indexes of its entries, ordered by channel and then by position.
     by_channel: Vec<u32>,
     /// For each entry, whether a subscriber with several subscriptions, or one of a pattern, may get it.
     in_turn: Vec<bool>,
+    /// How many of `by_channel` are delivered to subscribers with one subscription.
+    done_by_channel: usize,
+    /// How many entries are delivered to the others.
+    done_in_turn: usize,
 }
 
 #[derive(Debug, Default)]
@@ -100,67 +114,88 @@ impl FanOut {
 }
 
 impl Local {
-    pub(super) fn deliver_batch(&mut self, batch: &Batch) {
-        let mut by_channel = mem::take(&mut self.fan_out.by_channel);
-        let mut in_turn = mem::take(&mut self.fan_out.in_turn);
-        self.deliver_by_channel(batch, &mut by_channel, &mut in_turn);
-        self.deliver_in_turn(batch, &in_turn);
-        (self.fan_out.by_channel, self.fan_out.in_turn) = (by_channel, in_turn);
-    }
-
-    /// Delivers to subscribers whose only subscription is a channel, and marks the messages that others may
-    /// get.
-    fn deliver_by_channel(&mut self, batch: &Batch, by_channel: &mut Vec<u32>, in_turn: &mut Vec<bool>) {
-        let Local { audiences, subscribers, due, fan_out, .. } = self;
-        let entry = |index: &u32| &batch.entries[*index as usize];
-        let address = |index: &u32| entry(index).topic.as_ref().map(Topic::address);
+    /// Begins to deliver a batch.
+    pub(super) fn begin_delivering(&mut self, batch: Batch) -> Delivering {
+        let Delivering { mut by_channel, mut in_turn, .. } = mem::take(&mut self.fan_out.spare);
+        let address = |index: &u32| batch.entries[*index as usize].topic.as_ref().map(Topic::address);
         by_channel.clear();
         by_channel.extend(0..batch.entries.len() as u32);
         by_channel.sort_unstable_by_key(|index| (address(index), *index));
         in_turn.clear();
         in_turn.resize(batch.entries.len(), false);
-        for of_channel in by_channel.chunk_by(|left, right| address(left) == address(right)) {
-            let first = entry(&of_channel[0]);
-            let members = first.topic.as_ref().map(|topic| audiences[first.kind as usize].members(topic));
-            let mut rest = of_channel;
-            while !rest.is_empty() {
-                let mut bytes = 0;
-                let fits = |index: &&u32| {
-                    bytes += entry(index).frame.len();
-                    bytes <= RUN_BYTES_MAX
-                };
-                let count = rest.iter().take_while(fits).count().max(1);
-                let (piece, after) = rest.split_at(count);
-                let has_others = fan_out.deliver(
-                    members.unwrap_or(&[]),
-                    subscribers,
-                    due,
-                    Subscriber::has_one,
-                    |protocol, out| {
-                        batch.copy_frames(piece.iter().map(entry), protocol, out);
-                    },
-                );
-                for index in piece {
-                    in_turn[*index as usize] = has_others || !entry(index).patterns.is_empty();
-                }
-                rest = after;
-            }
-        }
+        Delivering { batch, by_channel, in_turn, done_by_channel: 0, done_in_turn: 0 }
     }
 
-    /// Delivers the messages marked in `in_turn`, in order: to subscribers of their channels with several
-    /// subscriptions, and to subscribers of matching patterns.
-    fn deliver_in_turn(&mut self, batch: &Batch, in_turn: &[bool]) {
-        let mut at = 0;
-        for noted in in_turn.chunk_by(|left, right| left == right) {
-            let mut rest = if noted[0] { &batch.entries[at..at + noted.len()] } else { &[] };
-            at += noted.len();
-            while !rest.is_empty() {
-                let (run, after) = rest.split_at(self.run_len(batch, rest));
-                self.deliver_run(batch, run);
-                rest = after;
+    /// Delivers pieces until the copied bytes exceed a limit. Returns whether the batch is delivered.
+    pub(super) fn deliver_up_to(&mut self, current: &mut Delivering, copied_bytes_max: usize) -> bool {
+        while self.deliver_by_channel(current) || self.deliver_in_turn(current) {
+            if self.fan_out.copied_bytes > copied_bytes_max {
+                return false;
             }
         }
+        true
+    }
+
+    /// Keeps the memory of a batch that is delivered. The batch becomes that of this worker's own messages if
+    /// there are none.
+    pub(super) fn end_delivering(&mut self, mut current: Delivering) {
+        current.batch.clear();
+        let own = &mut self.outgoing[self.worker];
+        if own.is_empty() {
+            *own = mem::take(&mut current.batch);
+        }
+        self.fan_out.spare = current;
+    }
+
+    /// Delivers the next piece to subscribers whose only subscription is a channel, and marks the messages
+    /// that others may get. Returns `false` if there is none.
+    fn deliver_by_channel(&mut self, current: &mut Delivering) -> bool {
+        let Local { audiences, subscribers, due, fan_out, .. } = self;
+        let Delivering { batch, by_channel, in_turn, done_by_channel, .. } = current;
+        let entry = |index: &u32| &batch.entries[*index as usize];
+        let address = |index: &u32| entry(index).topic.as_ref().map(Topic::address);
+        let rest = &by_channel[*done_by_channel..];
+        let Some(first) = rest.first() else { return false };
+        let of_channel = address(first);
+        let mut bytes = 0;
+        let belongs = |index: &&u32| {
+            bytes += entry(index).frame.len();
+            bytes <= RUN_BYTES_MAX && address(index) == of_channel
+        };
+        let piece = &rest[..rest.iter().take_while(belongs).count().max(1)];
+        let members =
+            entry(first).topic.as_ref().map(|topic| audiences[entry(first).kind as usize].members(topic));
+        let has_others = fan_out.deliver(
+            members.unwrap_or(&[]),
+            subscribers,
+            due,
+            Subscriber::has_one,
+            |protocol, out| {
+                batch.copy_frames(piece.iter().map(entry), protocol, out);
+            },
+        );
+        for index in piece {
+            in_turn[*index as usize] = has_others || !entry(index).patterns.is_empty();
+        }
+        *done_by_channel += piece.len();
+        true
+    }
+
+    /// Delivers the next run of the messages marked in `in_turn`, in order: to subscribers of their channel
+    /// with several subscriptions, and to subscribers of matching patterns. Returns `false` if there is none.
+    fn deliver_in_turn(&mut self, current: &mut Delivering) -> bool {
+        let Delivering { batch, in_turn, done_in_turn, .. } = &*current;
+        let passed = in_turn[*done_in_turn..].iter().take_while(|is_marked| !**is_marked).count();
+        let from = done_in_turn + passed;
+        let entries = &batch.entries[from..];
+        if entries.is_empty() {
+            return false;
+        }
+        let of_run = &in_turn[from..from + self.run_len(batch, entries)];
+        let run = &entries[..of_run.iter().take_while(|is_marked| **is_marked).count()];
+        self.deliver_run(batch, run);
+        current.done_in_turn = from + run.len();
+        true
     }
 
     fn deliver_run(&mut self, batch: &Batch, run: &[Entry]) {

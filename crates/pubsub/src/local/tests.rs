@@ -475,39 +475,65 @@ proptest! {
     }
 }
 
+/// A worker with this many clients, each with two subscriptions to the channel `c`, so that their frames are
+/// not shared.
+fn with_listeners_in_turn(local: &mut Local, clients: u64) {
+    for client in 0..clients {
+        let id = local.join(client, Protocol::Resp2);
+        local.subscribe(id, Kind::Channel, b"c");
+        local.subscribe(id, Kind::Pattern, b"*");
+    }
+    local.flush_mailboxes();
+}
+
+/// Delivers in parts, for clients of which number 7 has disconnected. Returns the numbers of parts and of
+/// messages, and checks the bytes of each part.
+fn deliver_in_parts(local: &mut Local) -> (usize, usize) {
+    let (mut parts, mut messages) = (0, 0);
+    loop {
+        let has_more = local.deliver_some();
+        assert!(!has_more || local.must_deliver());
+        let mut bytes = Vec::new();
+        local.take_due(|client, delivery| {
+            delivery.append_to(&mut bytes);
+            client != 7
+        });
+        assert!(!local.must_deliver() && bytes.len() <= COPIED_BYTES_MAX + (1 << 20), "{}", bytes.len());
+        messages += values(&bytes).len();
+        parts += 1;
+        if !has_more {
+            return (parts, messages);
+        }
+    }
+}
+
 #[test]
 fn copies_for_many_subscribers_are_delivered_in_parts() {
     let hub = Hub::new(2, 1);
     let (mut sender, mut local) = (hub.local(0), hub.local(1));
-    let ids: Vec<_> = (0..100).map(|client| local.join(client, Protocol::Resp2)).collect();
-    for id in &ids {
-        // The client has two subscriptions to the same messages, so their frames are not shared.
-        local.subscribe(*id, Kind::Channel, b"c");
-        local.subscribe(*id, Kind::Pattern, b"*");
-    }
-    local.flush_mailboxes();
+    with_listeners_in_turn(&mut local, 100);
     for _ in 0..3 {
         for _ in 0..2000 {
             assert_eq!(sender.publish(Kind::Channel, b"c", &[b'x'; 100]), 200);
         }
         sender.flush_mailboxes();
     }
-    let (mut parts, mut received) = (0, 0);
-    loop {
-        let has_more = local.deliver_some();
-        assert!(local.must_deliver());
-        local.take_due(|client, delivery| {
-            let mut bytes = Vec::new();
-            delivery.append_to(&mut bytes);
-            received += values(&bytes).len();
-            // One client has disconnected.
-            client != 7
-        });
-        assert!(!local.must_deliver());
-        parts += 1;
-        if !has_more {
-            break;
-        }
+    let (parts, messages) = deliver_in_parts(&mut local);
+    let gone_after = messages - 3 * 99 * 4000;
+    assert!(parts >= 4 && gone_after < 4000, "{parts} parts, and who has gone gets {gone_after}");
+}
+
+#[test]
+fn own_messages_are_delivered_in_parts_too() {
+    let hub = Hub::new(1, 1);
+    let mut local = hub.local(0);
+    with_listeners_in_turn(&mut local, 200);
+    let mut published = 0;
+    while !local.must_deliver() {
+        local.publish(Kind::Channel, b"c", &[b'x'; 1900]);
+        published += 1;
     }
-    assert_eq!((parts, received), (3, 3 * 99 * 4000 + 4000), "and who has gone gets no more than once");
+    let (parts, messages) = deliver_in_parts(&mut local);
+    let gone_after = messages - 199 * 2 * published;
+    assert!(parts > 5 && gone_after < 2 * published, "{parts} parts, and who has gone gets {gone_after}");
 }

@@ -1,4 +1,4 @@
-//! Reading a file.
+//! Reading a file: [`read_file`] passes its keys, elements and libraries to a [`Visitor`].
 
 use std::io::Read;
 

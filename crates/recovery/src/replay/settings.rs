@@ -1,7 +1,6 @@
 //! The replay of settings of the data, and of nothing else: for a server that keeps the log and no memory.
 //!
-//! Among these settings is the list of a group's members. Records that were split into parts are passed over:
-//! they hold large values, and no settings.
+//! Among these settings is the list of a group's members. Records that were split into parts are passed over.
 //!
 //! Invariants
 //! - Nothing but settings comes into memory, whatever the log holds.

@@ -33,8 +33,15 @@ impl Setting {
     fn new() -> Setting {
         let log = Batches { position: 0, end: 0, batch_bytes: BATCH_BYTES };
         let (shippable, commit) = (Lsn::ZERO, Lsn::ZERO);
-        let moment =
-            Moment { now_ms: 0, unsent_bytes: 0, shippable, commit, epoch: 3, has_tick_ended: false };
+        let moment = Moment {
+            now_ms: 0,
+            unsent_bytes: 0,
+            shippable,
+            commit,
+            epoch: 3,
+            has_tick_ended: false,
+            distance: 0,
+        };
         Setting { relay: Relay::new(RelayOptions::default(), 3, Lsn::ZERO, 0), log, moment }
     }
 
@@ -121,6 +128,7 @@ fn silence_is_filled_with_heartbeats_and_a_commit_that_moves_is_told() {
         end: Lsn::new(end),
         commit: Lsn::new(commit),
         sent_ms,
+        distance: 0,
     };
     assert_eq!(setting.step(), (vec![heartbeat(0, 0, 250)], RelayTurn::Wait { until_ms: 500 }));
     // A LOG frame replaces the heartbeat.

@@ -165,7 +165,7 @@ impl Sessions {
         place: OwnedSemaphorePermit,
     ) -> Offer {
         let (begin_lsn, end_lsn) = (plan.log.begin_lsn, plan.log.end_lsn);
-        tracing::info!(target: "server", session = id, %begin_lsn, %end_lsn, "a copy of the files begins, for a backup or a replica");
+        tracing::info!(target: "server", session = id, begin_lsn = begin_lsn.get(), end_lsn = end_lsn.get(), "a copy of the files begins, for a backup or a replica");
         let session = self.add(Session::new(id, dir, plan, place, clock.monotonic_us()));
         Offer {
             session: session.id.clone(),

@@ -9,7 +9,8 @@
 //!
 //! Invariants
 //! - The value in the log is in force on every server that has the data. Only a value given at the start of a
-//!   leader overrides it, until the given value is recorded itself. A line of the server's log reports that.
+//!   leader, or in its file when that is read again, overrides it, until the given value is recorded itself.
+//!   A line of the server's log reports that.
 //! - Given values are recorded before any later write. So every server that acknowledges a later write has
 //!   the values in its log as well. While the values cannot be recorded, no write is taken.
 //! - A given value is recorded once; see [`OwedSettings`].
@@ -33,7 +34,7 @@ pub(crate) const VALUE_BYTES_MAX: usize = 64 << 10;
 /// What this server knows of the settings that belong to the data.
 #[derive(Debug, Default)]
 pub(crate) struct DataSettingsState {
-    /// The values in the log at the last look.
+    /// The values in the data at the last look.
     followed: Arc<DataSettings>,
     /// Values given at the start, or in a file that was read again, that are not records yet.
     given: OwedSettings,
@@ -101,8 +102,8 @@ impl Config {
         position.is_some()
     }
 
-    /// Records a fact about the group in the data. Returns the position of the record; `None` if a long unit
-    /// holds the slot, nothing may be written here, or the fact is not new.
+    /// Records a fact about the group in the data. Returns the position of the record; `None` if the slot is
+    /// locked, nothing may be written here, the fact is not new, or the log is poisoned.
     pub(crate) fn record_of_group(&self, log: &Log, name: &str, value: &str) -> Option<Lsn> {
         let name = format!("{OF_GROUP}{name}");
         let mut slot = self.keyspace.try_lock(LIBRARIES_SLOT)?;

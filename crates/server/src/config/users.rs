@@ -15,7 +15,7 @@ use engine::{
     host::NO_FILE_OF_USERS,
     users::{UserSettings, Users, records, setting_of},
 };
-use env::crashsafe::write_atomically_with_mode;
+use env::{Entropy, crashsafe::write_atomically_with_mode};
 use keyspace::{AccessClock, Effect, Freed, LIBRARIES_SLOT};
 use settings::{Key, Settings};
 use storage::Log;
@@ -72,7 +72,7 @@ impl Config {
     ///
     /// # Errors
     /// The file cannot be read, or has errors: in words.
-    pub(crate) fn import_users(&self, log: &Log) -> Result<(), String> {
+    pub(crate) fn import_users(&self, log: &Log, entropy: &dyn Entropy) -> Result<(), String> {
         if self.current().text(Key::Aclfile).is_empty() || self.node.refuses_changes() {
             return Ok(());
         }
@@ -90,14 +90,15 @@ impl Config {
         let users = parse_file(&grammar, path.as_bytes(), &content)
             .map_err(|error| String::from_utf8_lossy(&error.text).into_owned())?;
         let (mut record, mut freed) = (Vec::new(), Freed::new());
-        for (name, user) in &users {
-            let (name, user) = (setting_of(name), user.encode());
+        let count = users.len();
+        for (name, user) in users {
+            let (name, user) = (setting_of(&name), user.succeeding(None, entropy.random_u64()).encode());
             let effect = Effect::Setting { name: &name, value: Some(&user) };
             slot.apply(&effect, AccessClock::default(), &mut freed);
             effect.encode_into(&mut record);
         }
         self.append(log, slot, &record);
-        tracing::info!(target: "server", file = path, users = users.len(), "the users of the file are recorded in the data");
+        tracing::info!(target: "server", file = path, users = count, "the users of the file are recorded in the data");
         Ok(())
     }
 

@@ -72,7 +72,7 @@ pub(super) struct Backlog {
 
 impl Backlog {
     /// Checks a connection by its unsent bytes, the bytes that its peer has acknowledged, and the monotonic
-    /// time. Called about once a second; the hard limit is also checked whenever bytes are added.
+    /// time. Called about once a second; the hard limit is also checked whenever the socket refuses bytes.
     fn look(
         &mut self,
         kind: ClientKind,
@@ -133,7 +133,7 @@ impl Connection {
         self.conversation.borrow().limited_bytes()
     }
 
-    /// Whether it is a subscriber whose socket refuses bytes.
+    /// Whether it is a subscriber with unsent bytes that its socket refuses.
     pub(crate) fn is_behind(&self) -> bool {
         let is_subscriber = !self.broken.get() && self.client().kind() == ClientKind::PubSub;
         self.refused.get() && is_subscriber && self.limited_bytes() > 0

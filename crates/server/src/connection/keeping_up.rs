@@ -42,7 +42,8 @@ enum History {
     /// It has never been behind.
     #[default]
     New,
-    /// It has been behind, and has acknowledged nothing since.
+    /// Its socket has refused bytes while more than [`BEHIND_BYTES_MIN`] were unsent, and the peer has
+    /// acknowledged nothing since.
     OnTrial,
     /// It has acknowledged bytes after a refusal.
     Proven,

@@ -2,8 +2,9 @@
 //! requests.
 //!
 //! Only time in which the client could log in counts: not that in which the server loads its data and knows
-//! no users, and not that for which a login waits, for its address, for the check of a password, or for the
-//! end of a pause.
+//! no users, and not that for which its first login waits, for its address, for the check of a password, or
+//! for the end of a pause. After a failure such waits count: a stranger whose guesses wait in a pipeline would
+//! keep its turn among the logins of its address for hours, and others with the right password would wait.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -18,12 +19,15 @@ impl Connection {
     /// Disconnects a client that has not logged in for too long. Called about once a second, while the users
     /// are known.
     pub(crate) fn require_login(&self, users: &UserSet) {
-        if !self.conversation.borrow().session.has_to_log_in(users) {
-            return self.without_login_s.set(0);
-        }
-        if matches!(self.state.get(), ConversationState::Paused | ConversationState::Held)
-            || self.broken.get()
-        {
+        let has_failed = {
+            let session = &self.conversation.borrow().session;
+            if !session.has_to_log_in(users) {
+                return self.without_login_s.set(0);
+            }
+            session.has_failed_login
+        };
+        let waits = matches!(self.state.get(), ConversationState::Paused | ConversationState::Held);
+        if waits && !has_failed || self.broken.get() {
             return;
         }
         self.without_login_s.set(self.without_login_s.get() + 1);

@@ -8,7 +8,7 @@
 //! - If the peer acknowledges nothing for [`READ_ON_AFTER_MS`] while its commands wait, the client may have
 //!   [`GROWTH`] times as much unsent, and so on, up to the hard limit of its class
 //!   (`client-output-buffer-limit normal`), until all is sent.
-//! - All clients together have at most [`UNREAD_BYTES_MAX`] unsent beyond the first mebibyte of each.
+//! - All clients together are allowed at most [`UNREAD_BYTES_MAX`] unsent beyond the first mebibyte of each.
 //! - A client whose limit cannot be raised further, and whose peer acknowledges nothing for
 //!   [`STALLED_MS_MAX`] while its commands wait, is disconnected. While other clients are refused more bytes,
 //!   every client that waits or has a raised limit, and whose peer is silent for so long, is disconnected as

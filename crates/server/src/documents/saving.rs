@@ -120,8 +120,8 @@ impl Saver {
         self.save(log, true, COMMIT_PATIENCE_US)
     }
 
-    /// As [`Saver::save_all`], but waits only briefly until changes are committed. Returns whether everything
-    /// is saved: `false` if some changes are not committed yet.
+    /// As [`Saver::save_all`], but waits only briefly until changes are committed. Returns `false` if some
+    /// changes are not committed yet.
     ///
     /// # Errors
     /// I/O errors.

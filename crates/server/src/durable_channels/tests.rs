@@ -180,7 +180,11 @@ fn positions_of_other_logs_are_refused() {
         server.position(end.advance(1)),
         server.position(Lsn::MAX),
     ] {
-        assert_eq!(server.refusal(foreign), format!("LOST position {foreign} is not of this log"));
+        assert!(
+            server
+                .refusal(foreign)
+                .starts_with(&format!("LOST position {foreign} is not of this log: FROM - "))
+        );
     }
     let earlier = Position { reign: 0, ..new };
     assert_eq!(server.place(From::After(earlier)).unwrap().0, earlier, "as earlier versions gave it");
@@ -219,7 +223,7 @@ fn a_position_that_was_removed_is_lost() {
         format!("LOST position {first} is no longer kept; the oldest is {oldest}")
     );
     let never = Position { epoch: oldest.epoch + 1, ..first };
-    assert_eq!(server.refusal(never), format!("LOST position {never} is not of this log"));
+    assert!(server.refusal(never).starts_with(&format!("LOST position {never} is not of this log: FROM - ")));
     assert_eq!(server.place(From::Oldest).unwrap(), (oldest, oldest.lsn));
     assert_eq!(server.place(From::After(oldest)).unwrap(), (oldest, oldest.lsn));
     let read = LogMessages::new(&server.log).read(Lsn::ZERO, &mut |_| panic!("nothing is left there"));

@@ -7,8 +7,8 @@
 //!
 //! Invariants
 //! - One change at a time; see [`Roster`].
-//! - A member is listed only at an address at which a server answers with its id, and it is not moved away
-//!   from an address at which it still answers.
+//! - The leader lists another member only at an address at which a server answers with its id, and does not
+//!   move it away from an address at which it still answers.
 
 use std::{sync::atomic::Ordering::SeqCst, thread, time::Duration};
 
@@ -312,7 +312,8 @@ impl Group {
         peers.unlisted().into_iter().filter(|&id| self.has_removed(id)).for_each(|id| peers.close_of(id));
     }
 
-    /// Whether this server leads, and has removed the member with this id or never had it.
+    /// Whether this server leads, within its lease, a group that has no member with this id: it was removed,
+    /// or never belonged to the group.
     pub(super) fn has_removed(&self, id: MemberId) -> bool {
         let Some(votes) = &self.votes else { return false };
         // Within its lease this server is the only leader, and its data has every change of members before

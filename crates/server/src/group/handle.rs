@@ -16,7 +16,7 @@ use crate::spawn::spawn_with;
 /// The answer to a server that asks to join while too many others do.
 const TOO_MANY_ASKERS: &str = "TRYAGAIN many servers ask to join at the moment";
 /// How long a member may take to catch up, and to apply its log, before a transfer, while the leader still
-/// takes writes.
+/// takes writes. These are the limits of a transfer without one of its own.
 const TRANSFER_TIMEOUT_US: u64 = 10_000_000;
 /// How long a transfer may keep writes out while it waits for commands in progress, and again while it waits
 /// for the end of the log to be on the other member's disk.
@@ -115,12 +115,12 @@ impl engine::group::Group for GroupHandle {
         });
     }
 
-    fn transfer(&self, to: Option<&str>, responder: Responder) {
+    fn transfer(&self, to: Option<&str>, timeout_ms: Option<u64>, responder: Responder) {
         let to = to.map(String::from);
         self.in_thread(responder, move |group, votes, responder| {
             let mut responder = Some(responder);
             let mut answer = |outcome| _ = responder.take().map(|responder| responder.keep(outcome));
-            if let Err(reason) = group.hand_over(votes, to.as_deref(), || answer(Ok(()))) {
+            if let Err(reason) = group.hand_over(votes, to.as_deref(), timeout_ms, || answer(Ok(()))) {
                 // If another member leads by now, the answer to the client is enough.
                 if votes.look(Member::leads) == Some(true) {
                     tracing::warn!(target: "group", reason, "the lead was not handed over");
@@ -166,13 +166,33 @@ impl Group {
     }
 
     /// Ends writes, waits until another voter has everything, and has it elected. `begins` is called before
-    /// the election: once that has begun, no reply leaves.
+    /// the election: once that has begun, no reply leaves. All of that before the election ends after
+    /// `timeout_ms`, if that is given; then this server leads on.
     pub(super) fn hand_over(
         &self,
         votes: &Votes,
         to: Option<&str>,
+        timeout_ms: Option<u64>,
         begins: impl FnOnce(),
     ) -> Result<(), String> {
+        let ends_us = timeout_ms.map(|ms| votes.now_us().saturating_add(ms.saturating_mul(1000)));
+        self.hand_over_until(votes, to, ends_us, begins).map_err(|reason| match ends_us {
+            Some(ends_us) if votes.now_us() >= ends_us => {
+                let reason = reason.trim_start_matches("ERR ");
+                format!("ERR the lead was not handed over within TIMEOUT: {reason}")
+            }
+            _ => reason,
+        })
+    }
+
+    fn hand_over_until(
+        &self,
+        votes: &Votes,
+        to: Option<&str>,
+        ends_us: Option<u64>,
+        begins: impl FnOnce(),
+    ) -> Result<(), String> {
+        let until_us = |limit_us| ends_us.unwrap_or_else(|| votes.now_us() + limit_us);
         self.require_leader(votes)?;
         let to = match to {
             Some(id) => MemberId::parse(id).filter(|to| *to != votes.id()),
@@ -188,9 +208,9 @@ impl Group {
         if !self.is_heard(votes, to) {
             return Err("ERR that member has not answered for a second, so it cannot be elected: wait until GROUP MEMBERS shows that it is heard".into());
         }
-        let until_us = votes.now_us() + TRANSFER_TIMEOUT_US;
+        let caught_up_until_us = until_us(TRANSFER_TIMEOUT_US);
         while !self.has_caught_up(votes, to) {
-            if votes.now_us() >= until_us || self.is_stopping() {
+            if votes.now_us() >= caught_up_until_us || self.is_stopping() {
                 return Err(
                     "ERR that member lacks too much of the log: wait until GROUP MEMBERS shows little lag"
                         .into(),
@@ -201,15 +221,14 @@ impl Group {
         // A follower that cannot apply its log could not lead: a transfer to it would only stop the writes.
         let end = self.log.get().map_or(Lsn::ZERO, |log| log.shippable_lsn());
         while !self.has_applied(to, end) {
-            if votes.now_us() >= until_us || self.is_stopping() {
+            if votes.now_us() >= caught_up_until_us || self.is_stopping() {
                 return Err("ERR that member does not apply its log in time, because a script or a command that takes long holds its keys: SCRIPT KILL or FUNCTION KILL there".into());
             }
             thread::sleep(LOOK_PERIOD);
         }
-        let until_us = votes.now_us() + PAUSE_US_MAX;
-        self.node.end_writes_for_transfer(&|| votes.now_us() >= until_us || self.is_stopping())?;
-        let until_us = votes.now_us() + PAUSE_US_MAX;
-        let handed = self.elect(votes, to, until_us, begins);
+        let ended_until_us = until_us(PAUSE_US_MAX);
+        self.node.end_writes_for_transfer(&|| votes.now_us() >= ended_until_us || self.is_stopping())?;
+        let handed = self.elect(votes, to, until_us(PAUSE_US_MAX), begins);
         if handed.is_err() {
             self.node.resume_writes();
         }

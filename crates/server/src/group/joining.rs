@@ -136,8 +136,7 @@ impl Group {
         Err(last)
     }
 
-    /// Makes the roster show the present address of this member, if the address has changed since the last
-    /// start.
+    /// Makes the roster show the present address of this member, if it shows another one.
     pub(super) fn renew_listing(self: &Arc<Self>) {
         let Some(own) = self.own.get() else { return };
         let is_listed = || {

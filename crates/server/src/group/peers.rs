@@ -48,7 +48,7 @@ use crate::{
 pub(super) const PEER_VERSION: u32 = 1;
 /// The code of the error that tells a member of its removal.
 pub(super) const REMOVED: &str = "REMOVED";
-/// The code of the error that asks to try again, and is not logged as a fault.
+/// The code of the error that asks to try again.
 const LOADING: &str = "LOADING";
 /// The pause after a failed attempt to connect.
 const RETRY_PERIOD: Duration = Duration::from_millis(100);
@@ -61,8 +61,7 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(1);
 /// A sender that the roster does not list is disconnected if it sends nothing for this long. Members may be
 /// silent: followers send each other nothing.
 const SILENCE: Duration = Duration::from_secs(10);
-/// A member that is not reached for this long is worth a warning. A member that starts or restarts is back
-/// sooner.
+/// A member that is not reached for this long is worth a warning.
 const GRACE_MS: u64 = 3_000;
 
 /// The longest word of GROUP PEER that is shown: longer than any id.

@@ -10,24 +10,16 @@
 //! - This server hands over only if it can go on as a follower.
 //! - At most one attempt in [`ROOM_BACKOFF_US`].
 
-use std::{
-    sync::{Arc, atomic::Ordering::SeqCst},
-    thread,
-    time::Duration,
-};
+use std::{sync::Arc, thread};
 
 use consensus::{HEARTBEAT_TICKS, Member, TICK_US};
-use env::{RealDisk, reserve};
 use membership::Votes;
-use storage::{Admission, Log};
 
 use super::Group;
 
 /// The pause after an attempt.
 const ROOM_BACKOFF_US: u64 = 5_000_000;
 
-/// The pause after a reserve could not be made.
-const RETRY_PERIOD: Duration = Duration::from_secs(5);
 /// How long the lack of room lasts before this server hands over: by then, every member that is heard has
 /// reported its room again.
 const ROOM_REPORTED_US: u64 = 4 * HEARTBEAT_TICKS as u64 * TICK_US;
@@ -59,41 +51,10 @@ impl Yielding {
 }
 
 impl Group {
-    /// Makes the reserve of this member, if it has none and the disk has room. The disk may be slow, so this
-    /// is done on a thread of its own, one at a time.
-    pub(super) fn keep_reserve(self: &Arc<Self>) {
-        if !reserve::is_wanted(&RealDisk, self.node.dir()) || self.is_reserving.swap(true, SeqCst) {
-            return;
-        }
-        let group = self.clone();
-        let keep = move || {
-            if let Err(error) = reserve::keep(&RealDisk, group.node.dir()) {
-                tracing::warn!(target: "group", %error, "cannot keep room on the disk for this member's vote; trying again");
-                thread::sleep(RETRY_PERIOD);
-            }
-            group.is_reserving.store(false, SeqCst);
-        };
-        if thread::Builder::new().name("group-reserve".into()).spawn(keep).is_err() {
-            self.is_reserving.store(false, SeqCst);
-        }
-    }
-
-    /// Whether this server can write the small files of a follower.
-    fn may_follow(&self) -> bool {
-        let has_room = self.log.get().is_none_or(Log::has_room_for_small_files);
-        has_room || reserve::is_kept(&RealDisk, self.node.dir())
-    }
-
-    /// Whether the disk here has room for the log, and for the vote without which this member cannot be
-    /// elected.
-    pub(super) fn has_room(&self) -> bool {
-        self.log.get().is_none_or(|log| log.admit(0) != Admission::NoRoom && log.has_room_for_small_files())
-    }
-
     /// Begins to hand over to a voter with room. Returns false if this server does not lead or could not
     /// follow, or if there is no such voter.
     pub(super) fn begin_to_yield(self: &Arc<Self>, votes: &Votes) -> bool {
-        if !self.may_follow() {
+        if !self.node.may_follow() {
             return false;
         }
         let Some(to) = self.voter_with_all(votes, |it| !it.lacks_room) else { return false };
@@ -101,7 +62,7 @@ impl Group {
         let group = self.clone();
         let hand_over = move || {
             let Some(votes) = &group.votes else { return };
-            if let Err(reason) = group.hand_over(votes, Some(&to.to_string()), || {})
+            if let Err(reason) = group.hand_over(votes, Some(&to.to_string()), None, || {})
                 && votes.look(Member::leads) == Some(true)
             {
                 tracing::warn!(target: "group", reason, "the lead was not handed over");

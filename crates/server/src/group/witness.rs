@@ -33,7 +33,7 @@ const ATTEMPT_US: u64 = 5_000_000;
 
 impl Group {
     /// At the start of a witness, puts the roster into its memory if its log has none. If no roster is found,
-    /// the log is copied anew.
+    /// and the log is not empty, the log is copied anew.
     pub(super) fn recall_roster(&self, votes: &Votes, log: &Log) {
         if !votes.is_witness() || Roster::of(&self.keyspace.data_settings()).is_some() {
             return;
@@ -87,8 +87,7 @@ impl Group {
         }
     }
 
-    /// Hands the lead on: a witness was elected, because it alone had the newest part of the log. Does
-    /// nothing on other members.
+    /// Hands the lead on if a witness was elected. Does nothing on other members.
     pub(super) fn hand_on(self: &Arc<Self>) {
         let Some(votes) = self.votes.clone().filter(|votes| votes.is_witness()) else { return };
         let spawned = self.spawn("group-hand-on", move |group| {

@@ -1,4 +1,4 @@
-//! The paths of the HTTP port that are not CouchDB's: `/metrics` for Prometheus, `/_backup` for `sheaf
+//! Two paths of the HTTP port that are not CouchDB's: `/metrics` for Prometheus, `/_backup` for `sheaf
 //! backup`.
 
 use std::sync::Arc;

@@ -49,7 +49,7 @@ impl Serving<'_> {
         })?;
         let ticket = self.node.redis.sessions.lock().begin(self.node.new_stream());
         let replica = self.replica;
-        tracing::info!(target: "replication", replica = %replica.address, begin_lsn = %info.begin_lsn, "a Redis replica gets a file of everything");
+        tracing::info!(target: "replication", replica = %replica.address, begin_lsn = info.begin_lsn.get(), "a Redis replica gets a file of everything");
         if self.claim.is_psync {
             self.write(format!("+FULLRESYNC {} 0\r\n", ticket.id).as_bytes())?;
         }

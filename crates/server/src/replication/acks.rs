@@ -91,6 +91,11 @@ impl Node {
     }
 
     /// The commit position that this server sends to its replicas.
+    /// How many servers this one follows, one after the other, up to one that leads: 0 if it leads.
+    pub(super) fn distance(&self) -> u8 {
+        self.following().map_or(0, |following| following.distance())
+    }
+
     pub(super) fn commit_lsn(&self) -> Lsn {
         let Some(log) = self.log() else { return Lsn::ZERO };
         match self.following() {

@@ -51,8 +51,8 @@ pub(super) struct Running {
     state: AtomicU8,
 }
 
-/// The first state. It changes once, to one of the others: an abort succeeds, or the replica is told to lead,
-/// never both.
+/// The first state. It changes at most once, to one of the others: an abort succeeds, or the replica is told
+/// to lead, never both.
 const WAITING: u8 = 0;
 const IN_PROGRESS: u8 = 1;
 const ABORTED: u8 = 2;

@@ -10,6 +10,8 @@ use super::{Node, leader::ReplicaFigures};
 /// The state of replication at one moment.
 pub(crate) struct Figures {
     pub(crate) now_ms: u64,
+    /// Whether clients see a leader, as in INFO and ROLE.
+    pub(crate) is_leader: bool,
     pub(crate) epoch: u32,
     pub(crate) log_id: String,
     /// The end of the log that may be shipped.
@@ -54,6 +56,7 @@ impl Node {
         let fenced_by = self.role.lock().remembered().fenced_by;
         Figures {
             now_ms,
+            is_leader: !self.is_shown_as_replica(),
             epoch: log.map_or(0, |log| log.epoch()),
             log_id: log.map_or(String::new(), |log| hex::encode(log.id())),
             end: log.map_or(Lsn::ZERO, |log| log.shippable_lsn()),

@@ -12,8 +12,7 @@
 //! empty memory are only requested here; the next incarnation carries them out (see `serve`).
 //!
 //! Invariants
-//! - Applied records are durable here (by this server's durability) and, until `drain`, committed by the
-//!   leader.
+//! - Applied records are durable here (by this server's durability) and, until `drain`, committed.
 //! - Nothing is taken from the leader that the disk has no room for: a full disk ends the connection, and the
 //!   next one is made when there is room.
 //! - An epoch is on disk before anything in it is acknowledged.

@@ -35,6 +35,7 @@ use recovery::offline::Stage;
 use storage::{Control, CopyPlan, snapshot};
 
 use super::{Node, follower::Following, line::Introduction};
+use crate::logging::rounded;
 
 const COPY: &str = "full-copy";
 const MARK: &str = "full-copy-install";
@@ -84,7 +85,7 @@ pub(super) fn fetch(
         node.note_copied(done, total);
         if node.now_ms() >= reported.get() + REPORT_PERIOD_MS {
             reported.set(node.now_ms());
-            let percent = format!("{:.1}", 100.0 * done as f64 / total.max(1) as f64);
+            let percent = rounded(100.0 * done as f64 / total.max(1) as f64, 1);
             tracing::info!(target: "replication", stage = stage.name(), percent, bytes = done, total, "copying from the leader");
         }
         Ok(())

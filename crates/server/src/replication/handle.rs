@@ -88,6 +88,10 @@ impl Availability for ReplicationHandle {
         self.0.lacks_leader() || !self.0.has_lease()
     }
 
+    fn is_in_ring(&self) -> bool {
+        self.0.following().is_some_and(|following| following.link() == LinkState::Leaderless)
+    }
+
     fn is_in_group(&self) -> bool {
         self.0.votes().is_some()
     }

@@ -144,6 +144,11 @@ impl Leader {
         self.leading.lock().commit(own, count)
     }
 
+    /// Whether no replica is connected.
+    pub(super) fn is_alone(&self) -> bool {
+        self.connected.lock().is_empty()
+    }
+
     pub(super) fn replicas(&self) -> Vec<ReplicaFigures> {
         let (connected, leading) = (self.connected.lock(), self.leading.lock());
         let figures = |connected: &Connected| {
@@ -298,7 +303,7 @@ fn join(
     let at = match decision {
         Decision::Resume(at) => at,
         Decision::Probe => {
-            tracing::info!(target: "replication", replica, end = %claim.mark.end, "the log of a replica has diverged from ours");
+            tracing::info!(target: "replication", replica, end = claim.mark.end.get(), "the log of a replica has diverged from ours");
             return say(line);
         }
         Decision::Full(reason) if node.is_witness() => {
@@ -335,7 +340,7 @@ fn join(
         && let Some(acked) = node.leader.acknowledged(claim.replica, epoch).filter(|acked| at < *acked)
     {
         tracing::error!(
-            target: "group", replica = %address, end = %at, acknowledged = %acked,
+            target: "group", replica = %address, end = at.get(), acknowledged = acked.get(),
             "a member has lost a part of the log that it had acknowledged: an older copy of its directory was put back, or its disk \
              loses what was synced. Until it has caught up, acknowledged writes may be on this server's disk alone; and it may have \
              forgotten a vote. Replace it: stop it, GROUP REMOVE it here, and have it join with an empty directory"
@@ -350,7 +355,7 @@ fn join(
     node.acked();
     let told = say(line);
     let ended = told.and_then(|()| {
-        tracing::info!(target: "replication", replica = %address, from = %at, "a replica follows");
+        tracing::info!(target: "replication", replica = %address, from = at.get(), "a replica follows");
         node.leader.joins.resumed.fetch_add(1, Relaxed);
         converse(node, log, &socket, &relay, session)
     });
@@ -406,6 +411,7 @@ fn ship(node: &Node, log: &Log, socket: &TcpStream, relay: &Mutex<Relay>) -> Str
             commit: node.commit_lsn(),
             epoch: log.epoch(),
             has_tick_ended: true,
+            distance: node.distance(),
         };
         let turn = match relay.lock().step(moment, &mut tail, &mut out) {
             Ok(turn) => turn,

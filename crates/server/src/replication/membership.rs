@@ -31,15 +31,15 @@ impl Node {
     }
 
     /// Whether a reply that shows data may leave now: no other member can have been elected (see
-    /// [`Node::has_lease`]), or old data may be shown. The data of the reply is committed in any case: the
-    /// reply waits for that.
+    /// [`Node::has_lease`]), or old data may be shown. This is besides the gate of the reply: under the
+    /// durability `strict`, a reply waits until what it shows is committed.
     #[inline]
     pub(crate) fn may_answer(&self) -> bool {
         self.has_lease() || self.shows_old_data()
     }
 
-    /// Whether no other member can have been elected; also true while this server does not lead. See
-    /// [`Votes::may_answer`].
+    /// Whether no other member can have been elected; also true without a group, and for a member that has
+    /// not led, or has stepped down since. See [`Votes::may_answer`].
     #[inline]
     pub(crate) fn has_lease(&self) -> bool {
         self.votes.as_ref().is_none_or(|votes| votes.may_answer())

@@ -205,7 +205,7 @@ impl Promotion for Promoting<'_> {
             None => mirror.promote(),
         };
         let epoch = epoch.map_err(Self::failed)?;
-        tracing::info!(target: "replication", epoch, at = %mirror.position(), "this server leads now");
+        tracing::info!(target: "replication", epoch, at = mirror.position().get(), "this server leads now");
         Ok(())
     }
 

@@ -89,7 +89,7 @@ impl Node {
         let confirmed = self.change_role(|role| role.confirm(committed))?;
         if confirmed == Confirmed::Now {
             if !self.is_witness() {
-                tracing::info!(target: "replication", %committed, "the leader has committed all of the log here: its data is shown");
+                tracing::info!(target: "replication", committed = committed.get(), "the leader has committed all of the log here: its data is shown");
             }
             self.settle_waits();
         }

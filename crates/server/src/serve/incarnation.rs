@@ -109,7 +109,8 @@ pub(super) async fn run(process: &Process, next: Next) -> Result<Option<Next>, S
     parts.config.put_data_settings_in_force();
     node.report_acks_without_group();
     parts.config.record_given(&log);
-    parts.config.import_users(&log).map_err(|reason| ServeError::Setting(std::io::Error::other(reason)))?;
+    let imported = parts.config.import_users(&log, &*parts.data.entropy);
+    imported.map_err(|reason| ServeError::Setting(std::io::Error::other(reason)))?;
     parts.config.follow_users();
     parts.config.adopt_segment_bytes(&log);
     let config = Arc::downgrade(&parts.config);
@@ -171,7 +172,7 @@ pub(super) async fn run(process: &Process, next: Next) -> Result<Option<Next>, S
     }
     log.close().map_err(ServeError::Close)?;
     log_threads.stop();
-    tracing::info!(target: "server", lsn = %log.durable_lsn(), "stopped in order");
+    tracing::info!(target: "server", lsn = log.durable_lsn().get(), "stopped in order");
     let settings = parts.config.current().clone();
     // A request that came since ends the process: what a restart is for is done by the next start as well.
     let is_over = is_over || parts.stop.is_requested();
@@ -248,7 +249,7 @@ fn prepare(dir: &Path, node: &Node, diverged_at: Option<Lsn>) -> Result<(), Serv
         let cut = cut(&RealDisk, dir, at).map_err(|error| ServeError::Recover(error.into()))?;
         match cut {
             Cut::Done(kept) => tracing::warn!(
-                target: "server", %at, kept = %kept.display(), "the end of the log was cut off, and is kept in a file"
+                target: "server", at = at.get(), kept = %kept.display(), "the end of the log was cut off, and is kept in a file"
             ),
             Cut::NoBase => node.copy_anew(),
         }

@@ -16,7 +16,7 @@ use storage::{Chains, Durability, Log, LogOptions, Mirror};
 use tree::NodeCache;
 
 use super::{Process, ServeError};
-use crate::{parts::Parts, replication::JOINING_NICE};
+use crate::{logging::rounded, parts::Parts, replication::JOINING_NICE};
 
 /// How often a long recovery reports its progress in the server's log.
 const REPORT_PERIOD: Duration = Duration::from_secs(2);
@@ -94,10 +94,10 @@ fn report(progress: &LoadProgress) {
     if let Some(loading) = progress.loading() {
         let (snapshot_keys, replayed_records) = (progress.rows(), progress.records());
         let rate = (snapshot_keys + replayed_records) as f64 / progress.seconds().max(1e-6);
-        let eta_seconds = loading.eta_seconds.map_or("unknown".into(), |seconds| format!("{seconds:.1}"));
+        let eta_seconds = loading.eta_seconds.map(|seconds| rounded(seconds, 1));
         tracing::info!(
-            target: "server", percent = format!("{:.1}", loading.percent), snapshot_keys, replayed_records,
-            per_second = format!("{rate:.0}"), eta_seconds, "recovering"
+            target: "server", percent = rounded(loading.percent, 1), snapshot_keys, replayed_records,
+            per_second = rate as u64, eta_seconds, "recovering"
         );
     }
 }

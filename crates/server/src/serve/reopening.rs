@@ -1,5 +1,5 @@
 //! The wait for room on the disk before a restart within the process, which replaces files: without room the
-//! process would end, and nobody might start it again. A member of a group has a reserve for it
+//! process would end, and nobody might start it again. A server that replicates has a reserve for it
 //! ([`env::reserve`]), which is released first.
 //!
 //! Meanwhile the server takes no part in its group, and refuses its clients; one that has led closes their
@@ -32,8 +32,8 @@ pub(super) async fn requested(node: &Arc<Node>, log: &Log, mailboxes: &[Mailbox]
             node.begin_to_wait_for_restart();
         }
         if node.has_led() {
-            // Replies of a deposed leader never leave, not even refusals of writes: clients are to look for
-            // the new leader.
+            // A client that has read or written here gets no more replies, not even refusals of writes: it is
+            // to look for the new leader.
             mailboxes.iter().for_each(|mailbox| mailbox.send(WorkerOrder::HangUp));
         }
         tokio::time::sleep(LOOK_PERIOD).await;
@@ -43,7 +43,7 @@ pub(super) async fn requested(node: &Arc<Node>, log: &Log, mailboxes: &[Mailbox]
     }
 }
 
-/// Fails only for lack of room: every other error shows when the log is closed.
+/// Fails only for lack of room: other errors do not delay the restart.
 async fn look_for_room(node: &Arc<Node>, log: &Log) -> Result<(), Error> {
     // What is cut off is kept in a file, which needs room.
     let kept_bytes = node.diverged_at().map_or(0, |at| log.appended_lsn().get().saturating_sub(at.get()));

@@ -53,8 +53,8 @@ impl Worker {
         }
     }
 
-    /// Whether replies may leave now. The leader of a group withholds them while it has no lease, unless old
-    /// data may be shown (`stale-reads`).
+    /// Whether replies that show data may leave now. The leader of a group withholds them while it has no
+    /// lease, unless old data may be shown (`stale-reads`).
     #[inline]
     pub(crate) fn may_answer(&self) -> bool {
         self.parts.node.may_answer()

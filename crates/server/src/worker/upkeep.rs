@@ -1,5 +1,5 @@
-//! What a worker does by the clock: expiry, deadlines of blocked commands, idle clients, clients that receive
-//! too slowly, and unused memory.
+//! What a worker does by the clock: expiry, deadlines of blocked and held commands, idle clients, clients
+//! that receive too slowly, and unused memory.
 
 use std::{cmp::Reverse, rc::Rc, time::Duration};
 
@@ -40,7 +40,7 @@ impl Worker {
         }
     }
 
-    /// Ends blocked commands at their deadlines.
+    /// Ends the waits of blocked and held commands at their deadlines.
     pub(super) async fn timeout_loop(self: Rc<Self>) {
         loop {
             let client_id = self.timeouts.next().await;

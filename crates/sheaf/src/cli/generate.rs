@@ -100,9 +100,14 @@ pub fn man(dir: &Path) -> io::Result<()> {
 
 /// The pages, with their file names.
 fn pages() -> io::Result<Vec<(String, Vec<u8>)>> {
-    let mut root = super::command().disable_help_subcommand(true);
+    // The pages leave out the help of arguments that the short help does not show.
+    let mut root = shown_whole(super::command()).disable_help_subcommand(true);
     root.build();
     std::iter::once(&root).chain(root.get_subcommands()).map(page).collect()
+}
+
+fn shown_whole(command: Command) -> Command {
+    command.mut_args(|argument| argument.hide_short_help(false)).mut_subcommands(shown_whole)
 }
 
 fn page(command: &Command) -> io::Result<(String, Vec<u8>)> {
@@ -157,6 +162,14 @@ mod tests {
         let main = String::from_utf8(pages[0].1.clone()).unwrap().replace("\\-", "-");
         for option in OPTIONS {
             assert!(main.contains(&format!("--{}", option.name)), "{}", option.name);
+        }
+        for (name, page) in &pages {
+            let page = String::from_utf8(page.clone()).unwrap();
+            let mut lines = page.lines();
+            while lines.any(|line| line == ".TP") {
+                let (argument, help) = (lines.next().unwrap_or_default(), lines.next().unwrap_or_default());
+                assert!(!help.is_empty(), "{name}: {argument} is not described");
+            }
         }
     }
 }

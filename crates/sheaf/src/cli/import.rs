@@ -75,8 +75,8 @@ const AFTER_HELP: &str = "\
 From a file, into the directory of a stopped server. The file (Redis RDB versions 1 to 12, Valkey 80) is read twice: it is \
 verified whole, to its checksum, before anything is written. Keys keep their types, streams with their groups among \
 them, databases, expiry and the expiry of hash fields, and libraries of functions are copied; expired keys are left out. \
-Data of modules, and libraries that cannot be loaded here, are left out and counted; a value of a module is refused. A directory with keys needs one of the two flags. If the import is interrupted, the directory is not \
-served before the same command has been run again to its end.
+Data of modules, and libraries that cannot be loaded here, are left out and counted; a value of a module is refused. A directory \
+with keys needs --replace-existing or --keep-existing. If the import is interrupted, the directory is not served before the same command has been run again to its end.
 
 From a running server (--from). It is copied as a replica would: its RDB file first, verified whole, then, with --into, \
 every write to it. When the command prints \"in sync\": stop the writers of the source, press Ctrl-C, point the clients at \

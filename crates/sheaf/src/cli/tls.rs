@@ -22,8 +22,10 @@ pub(super) fn url_flags() -> [Arg; 4] {
     [
         named("cacert", "FILE")
             .help("Certificates of the authorities to trust [default: those of the system]"),
-        named("cert", "FILE").requires("key").help("Certificate to show to the server"),
-        named("key", "FILE").requires("cert").help("Its key"),
+        named("cert", "FILE")
+            .requires("key")
+            .help("Certificate of this client, for a server that asks for one (tls-auth-clients)"),
+        named("key", "FILE").requires("cert").help("Private key of the certificate of --cert"),
         Arg::new("insecure")
             .long("insecure")
             .action(ArgAction::SetTrue)

@@ -72,7 +72,8 @@ fn foreign(error: &clap::Error, arguments: &[String], tools: &[String]) -> Optio
         .into_iter()
         .find_map(|kind| error.get(kind))
         .and_then(|value| if let ContextValue::String(text) = value { Some(&**text) } else { None })?;
-    if let Some(answer) = file(unknown) {
+    let serves = arguments.get(1).is_some_and(|first| first == "serve");
+    if let Some(answer) = file(unknown).or_else(|| directory(unknown, serves)) {
         return Some(vec![answer]);
     }
     let name = |argument: &str| Some(argument.strip_prefix("--")?.split('=').next()?.to_owned());
@@ -109,6 +110,13 @@ fn file(argument: &str) -> Option<String> {
     }
 }
 
+/// The answer to a directory as in `sheaf ./data`. `serves` is whether a name without a slash must be one,
+/// because it is the name of no command.
+fn directory(argument: &str, serves: bool) -> Option<String> {
+    let is_one = !argument.starts_with('-') && (serves || argument.contains('/'));
+    is_one.then(|| format!("{argument}: the directory of the data is named by --dir {argument}"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -135,6 +143,8 @@ mod tests {
             (&["couch.ini"], "--config FILE"),
             (&["--port", "1", "/etc/redis/redis.conf"], "--config /etc/redis/redis.conf"),
             (&["my.toml"], "--config my.toml"),
+            (&["./data"], "--dir ./data"),
+            (&["serve", "data"], "--dir data"),
         ] {
             let lines = answers(arguments).unwrap_or_default();
             assert!(lines.len() == 1 && lines[0].contains(expected), "{arguments:?}: {lines:?}");

@@ -315,6 +315,7 @@ impl Leading {
                     commit: self.committed,
                     epoch: self.log.epoch(),
                     has_tick_ended: around.prng.chance(50),
+                    distance: 0,
                 };
                 let mut out: Vec<Outgoing<Arc<[u8]>>> = Vec::new();
                 let stepped = relay.step(moment, source, &mut out);

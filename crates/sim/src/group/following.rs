@@ -186,7 +186,8 @@ impl Following {
         self.connection = Connection::Away { until_ms: now_ms + self.backoff.wait_ms(prng.next_u64()) };
     }
 
-    /// The leader to follow, and its link as the votes have it; `None` if there is none at the moment.
+    /// The leader to follow, with the link by which the votes know it (without one, this server is no member
+    /// yet); `None` as long as no leader is known, or the votes know another one than they named last.
     fn to_follow(&self, around: &Around<'_>) -> Option<(NodeId, Option<Link>)> {
         around.standing.role().leader()?;
         let known = around.votes.link().ok()?;

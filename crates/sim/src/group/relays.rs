@@ -134,6 +134,7 @@ impl Relays {
                     commit: around.commit,
                     epoch: around.log.epoch(),
                     has_tick_ended: around.has_tick_ended,
+                    distance: 0,
                 };
                 let mut out: Vec<Outgoing<Arc<[u8]>>> = Vec::new();
                 let stepped = relay.step(moment, source, &mut out);

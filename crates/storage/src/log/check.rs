@@ -21,7 +21,7 @@ pub struct CheckReport {
     pub batches: u64,
     /// Records in the complete batches.
     pub records: u64,
-    /// Number of epochs with batches, which is the number of reigns in which leaders wrote to the log.
+    /// Number of epochs with batches.
     pub epochs: u64,
     /// Whether the last server closed the log in order.
     pub closed_cleanly: bool,

@@ -101,8 +101,8 @@ impl Recovery {
     }
 }
 
-/// The epoch of a mirror that is promoted after it has seen the epoch `seen`. It is higher than every epoch
-/// that its source can reach by restarting.
+/// The epoch of a mirror that is promoted after it has seen the epoch `seen`: the next multiple of
+/// [`PROMOTION_STEP`].
 pub(super) fn promoted_epoch(seen: u32) -> u32 {
     (seen / PROMOTION_STEP + 1).saturating_mul(PROMOTION_STEP)
 }

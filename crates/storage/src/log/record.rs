@@ -26,8 +26,8 @@
 //!   batch-end record has no mark.
 //! - Kind 0 is no record, so zero-filled space ahead of the log is never mistaken for one.
 //! - `lsn` binds a record to its position: stale bytes in a recycled segment are never taken for new records.
-//! - Epochs never decrease along the log: each start of the server writes with a higher epoch, so stale parts
-//!   of an unfinished batch of an earlier run cannot continue the log of a newer run.
+//! - Epochs never decrease along the log: each start as a leader begins a higher epoch, so stale parts of an
+//!   unfinished batch of an earlier run cannot continue the log of a newer run.
 //! - A payload larger than [`PAYLOAD_BYTES_MAX`] is split: `Part` records, each starting with the u64 chain
 //!   id, and one `Last` record (chain id, rest), whose LSN is the LSN of the whole record. The chain id is
 //!   the position at which the first part starts. Other records may lie between the parts. A chain without
@@ -52,8 +52,7 @@ pub(crate) const BATCH_END_BYTES_MIN: u64 = (RECORD_HEADER_BYTES + FOOTER_BYTES)
 pub(crate) const PAYLOAD_BYTES_MAX: usize = 1 << 20;
 /// Bytes of the chain id that starts the payload of `Part` and `Last`.
 pub(crate) const CHAIN_ID_BYTES: usize = 8;
-/// The largest payload that is accepted. The arguments of a command, at most 1 GiB (the limit of the query
-/// buffer), always fit.
+/// The largest payload that is accepted: 2 GiB, as much as the greatest `client-query-buffer-limit`.
 pub const CHAIN_BYTES_MAX: usize = 1 << 31;
 
 const _: () = assert!(BLOCK_BYTES.is_multiple_of(RECORD_ALIGNMENT));

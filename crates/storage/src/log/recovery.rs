@@ -466,7 +466,7 @@ impl Recovery {
         env::crashsafe::write_atomically(&**self.reader.disk(), &path, &torn)
             .map_err(Error::io("write", &path))?;
         tracing::warn!(
-            target: "storage", lsn = %tail.end, bytes = torn.len(), reason = %tail.reason, kept = %path.display(),
+            target: "storage", lsn = tail.end.get(), bytes = torn.len(), reason = %tail.reason, kept = %path.display(),
             "the last write was interrupted and had not been acknowledged; it was cut off"
         );
         for segment in self.reader.segments().iter().filter(|it| it.end > tail.end && it.start < torn_end) {

@@ -114,7 +114,7 @@ impl Segment {
     }
 
     /// Creates the segment that starts at `start`, from `recycled` (the path of an old segment) if given. On
-    /// return the file is durable under its name and will never need new disk space.
+    /// return the file has its full length and is durable under its name.
     pub(crate) fn create(
         disk: &dyn Disk,
         dir: &Path,

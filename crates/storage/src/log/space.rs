@@ -46,7 +46,7 @@ impl LogState {
         ahead <= self.options.segment_bytes || self.is_wanted_beyond(prepared_end)
     }
 
-    /// Whether a record waits for segments beyond `prepared_end`.
+    /// Whether a write has requested segments beyond `prepared_end`.
     pub(super) fn is_wanted_beyond(&self, prepared_end: u64) -> bool {
         self.wanted_end.load(Ordering::SeqCst) > prepared_end
     }

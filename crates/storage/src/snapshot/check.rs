@@ -18,8 +18,8 @@ pub struct SnapshotCheck {
 }
 
 /// Verifies every byte of the snapshots of the data directory `dir`, newest first. `progress` is called with
-/// (bytes done, bytes in all) after every run of chunks, and may end the check: the outcome of unfinished
-/// snapshots is then [`Error::Ended`].
+/// (bytes done, bytes in all) after every run of chunks, and may end the check of a snapshot, whose outcome
+/// is then [`Error::Ended`].
 ///
 /// # Errors
 /// If the directory cannot be listed. Damage of a snapshot is in its [`SnapshotCheck`].

@@ -56,7 +56,7 @@ pub struct PartSummary {
 pub struct SnapshotInfo {
     /// The id of the log that it belongs to.
     pub log_id: [u8; 16],
-    /// The epoch of the run that wrote it; for a mirror, see [`SnapshotMeta::epoch`](super::SnapshotMeta).
+    /// See [`SnapshotMeta::epoch`](super::SnapshotMeta).
     pub epoch: u32,
     /// The snapshot contains every record up to this position; replay starts here. A batch boundary.
     pub begin_lsn: Lsn,

@@ -38,7 +38,7 @@ impl Stream {
         socket.set_nodelay(true).map_err(|error| error.to_string())?;
         let Some(mut session) = session else { return Ok(Stream::Plain(socket)) };
         let shaken = handshake(&socket, &mut session).await;
-        shaken.map_err(|error| format!("TLS: {}", tls::reason_of(&error)))?;
+        shaken.map_err(|error| format!("TLS: {}", tls::advised(&tls::reason_of(&error))))?;
         Ok(Stream::Tls(Box::new(tls::Stream::new(socket, session))))
     }
 

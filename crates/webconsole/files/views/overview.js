@@ -32,7 +32,7 @@ export async function show({ place, signal, failed }) {
     fill(numbers, figures([
       ['Commands', perSecond(commands), before === null ? 'measuring' : null],
       ['Keys', number(value(now, 'sheaf_keys'))],
-      ['Documents', number(value(now, 'sheaf_document_databases')), 'databases'],
+      ['Databases of documents', number(value(now, 'sheaf_document_databases'))],
       ['Clients', number(value(now, 'sheaf_clients')), `of ${number(known.maxclients)}`],
       ['Data in memory', bytes(value(now, 'sheaf_memory_data_bytes')), Number(known.maxmemory) > 0 ? `of ${bytes(known.maxmemory)}` : 'no limit'],
       ['Process memory', bytes(value(now, 'sheaf_memory_resident_bytes'))],

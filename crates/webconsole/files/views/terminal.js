@@ -2,6 +2,7 @@
 
 import { isError, redis } from '../api.js';
 import { isBytes, escaped } from '../bytes.js';
+import { confirm } from '../dialog.js';
 import { fill, h, head, panel, tell } from '../dom.js';
 import { databaseField } from '../keyspace.js';
 
@@ -28,6 +29,11 @@ export async function show({ place, parameters }) {
       return;
     }
     if (words.length === 0) return;
+    const loss = lossOf(words);
+    if (loss !== null && !await confirm(`Run ${words[0].toUpperCase()}?`, `${loss} This cannot be undone.`, 'Run', async () => {})) {
+      line.focus();
+      return;
+    }
     history.push(line.value);
     at = history.length;
     said.append(h('div', { class: 'value said' }, `> ${line.value}`));
@@ -43,6 +49,27 @@ export async function show({ place, parameters }) {
   fill(place, head('Commands'), panel('Commands of the Redis protocol', [said, form,
     h('p', { class: 'quiet' }, 'Words in quotes may have spaces; in double quotes, \\n, \\r, \\t, \\" and \\xNN. Commands that wait, subscribe or keep the state of a connection are refused.')]));
   line.focus();
+}
+
+/* What commands take away that asks first, by their first word, or by the first two. */
+const LOSSES = {
+  FLUSHALL: 'All keys of all databases, and all functions, are deleted.',
+  FLUSHDB: 'All keys of the database are deleted.',
+  SHUTDOWN: 'The server stops, and has to be started again on its machine.',
+  DEL: 'The keys are deleted with their values.',
+  UNLINK: 'The keys are deleted with their values.',
+  'FUNCTION FLUSH': 'All libraries of functions are deleted.',
+  'FUNCTION DELETE': 'The library is deleted with its functions.',
+  'XGROUP DESTROY': 'The group is deleted, and what is pending in it is forgotten.',
+  'XGROUP DELCONSUMER': 'The consumer is deleted, and what is pending for it is forgotten.',
+  'ACL DELUSER': 'The users are deleted, and their connections are closed.',
+  'GROUP REMOVE': 'The member is removed from the group, and does not come back by itself.',
+};
+
+/* What the command takes away, or null. */
+function lossOf(words) {
+  const [first, second] = words.map((word) => String(word).toUpperCase());
+  return LOSSES[first] ?? LOSSES[`${first} ${second}`] ?? null;
 }
 
 /* A line as words. A word whose \xNN make it invalid UTF-8 is { base64 }. */

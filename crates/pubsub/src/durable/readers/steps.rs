@@ -101,7 +101,6 @@ impl Readers {
     /// Passes a piece of the log to a reader that is behind and in none of the lists. Returns `false` if the
     /// reader waits for the log or the tail to move.
     fn step_behind(&mut self, id: ReaderId, log: &mut impl LogSource) -> bool {
-        let window_bytes = self.window_bytes();
         let (tail, feeds) = (self.tail, &mut self.feeds);
         let Some(reader) = self.readers.get_mut(&id) else { return true };
         let Some(at) = reader.behind else { return true };
@@ -130,10 +129,7 @@ impl Readers {
             }
         };
         reader.behind = Some(end);
-        if reader.must_wait(window_bytes) {
-            self.waiting.push(id);
-        } else {
-            self.turns.push_back(id);
+        if self.line_up(id) {
             self.join_if_there(id);
         }
         true
@@ -168,7 +164,7 @@ impl Readers {
         }
     }
 
-    /// Handles messages that the log no longer has, for a reader that is behind and not in `turns`. The
+    /// Handles messages that the log no longer has, for a reader that is behind and in none of the lists. The
     /// subscriptions that miss messages end; the others continue at the oldest position.
     fn lose(&mut self, id: ReaderId, oldest: Position) {
         let Some(reader) = self.readers.get_mut(&id) else { return };
@@ -176,7 +172,8 @@ impl Readers {
         let lost: Vec<Box<[u8]>> = lost.map(|(channel, _)| channel.clone()).collect();
         reader.behind = Some(oldest.lsn.max(reader.behind.unwrap_or(oldest.lsn)));
         let worker = reader.worker;
-        self.turns.push_back(id);
+        // What was handed out before the log was lost may have filled the window.
+        self.line_up(id);
         for channel in lost {
             self.end(id, &channel);
             self.feeds[worker].tell(ReaderEvent::Lost { reader: id, channel, oldest });

@@ -1,4 +1,5 @@
-//! The thread "replica-apply": applies the log to memory once it is committed.
+//! The thread "replica-apply": applies the log to memory up to the commit position; while it drains, all of
+//! it.
 
 use std::{sync::Arc, time::Duration};
 

@@ -32,6 +32,8 @@ pub(crate) struct Following {
     shown: Mutex<Option<Lsn>>,
     applied: AtomicU64,
     needed_from: AtomicU64,
+    /// How many servers are followed, one after the other, as last heard.
+    distance: AtomicU8,
     /// When the leader was last heard from, or else following began, in monotonic milliseconds.
     heard_ms: AtomicU64,
     /// When the link last went down, or else following began, in monotonic milliseconds.
@@ -44,8 +46,13 @@ pub(crate) struct Following {
     pause: (Mutex<u64>, Condvar),
 }
 
-const LINKS: [LinkState; 4] =
-    [LinkState::Connect, LinkState::Connecting, LinkState::Copying, LinkState::Connected];
+const LINKS: [LinkState; 5] = [
+    LinkState::Connect,
+    LinkState::Connecting,
+    LinkState::Copying,
+    LinkState::Connected,
+    LinkState::Leaderless,
+];
 
 impl Following {
     /// Continues at the end of the recovered log.
@@ -61,6 +68,7 @@ impl Following {
             shown: Mutex::default(),
             applied: applied.get().into(),
             needed_from: applied.get().into(),
+            distance: 1.into(),
             heard_ms: now_ms.into(),
             down_since_ms: now_ms.into(),
             as_of_ms: 0.into(),
@@ -215,9 +223,17 @@ impl Following {
         self.session.lock()
     }
 
-    /// The leader was heard from.
-    pub(super) fn note_heard(&self, now_ms: u64) {
+    /// The leader was heard from; it may follow others itself.
+    pub(super) fn note_heard(&self, now_ms: u64, distance: Option<u8>) {
         self.heard_ms.store(now_ms, SeqCst);
+        if let Some(distance) = distance {
+            self.distance.store(distance, SeqCst);
+        }
+    }
+
+    /// How many servers are followed, one after the other, up to one that leads.
+    pub(crate) fn distance(&self) -> u8 {
+        self.distance.load(SeqCst)
     }
 
     /// An attempt to connect begins. Returns how often the link was woken, for [`Following::pause`].

@@ -15,6 +15,7 @@ use lsn::Lsn;
 use recovery::replay::decode;
 use replication::{
     ACK_BUSY_MS, Backoff, Intake, LogHistory, Receiver, TakeError,
+    frame::DISTANCE_MAX,
     join::{JoinError, Joiner, Joining, Step, Verdict},
 };
 use storage::{Flush, Log, Mirror, Prepare, Record};
@@ -131,7 +132,7 @@ impl LinkParts {
             Verdict::Follow { epoch } => {
                 self.node.saw_epoch(&self.log, epoch)?;
                 self.node.found_equal(self.link)?;
-                tracing::info!(target: "replication", %leader, from = %end, epoch, "following");
+                tracing::info!(target: "replication", %leader, from = end.get(), epoch, "following");
                 backoff.reset();
                 self.confirm(Lsn::ZERO)?;
                 let reason = self.receive(socket, epoch);
@@ -143,7 +144,7 @@ impl LinkParts {
                     votes.may_cut(self.link, at)?;
                 }
                 tracing::warn!(
-                    target: "replication", %at, %end,
+                    target: "replication", at = at.get(), end = end.get(),
                     "this log has diverged from the leader's: its tail is cut and kept in a file"
                 );
                 self.node.ask_for_cut(at);
@@ -297,7 +298,7 @@ impl LinkParts {
             Err(TakeError::Intake(reason)) => return Err(reason),
         }
         if !bytes.is_empty() {
-            self.following.note_heard(now_ms);
+            self.following.note_heard(now_ms, receiver.distance());
         }
         self.threads.wake_if_needed();
         let committed = receiver.committed();
@@ -307,15 +308,19 @@ impl LinkParts {
         self.following.send_ack(receiver, socket, &self.log, now_ms).map_err(|error| reason_of(&error))
     }
 
-    /// Marks the link as up once all data here may be shown. From then on, records that the leader has not
-    /// committed stay hidden: as keys, because they are not applied, and as messages, because those are read
-    /// from the committed log.
+    /// Marks the link as up once all data here may be shown, unless nobody leads. From then on, records that
+    /// the leader has not committed stay hidden: as keys, because they are not applied, and as messages,
+    /// because those are read from the committed log.
     fn confirm(&self, committed: Lsn) -> Result<(), String> {
-        if self.following.link() != LinkState::Connected {
+        let link = match self.following.distance() {
+            ..DISTANCE_MAX => LinkState::Connected,
+            _ => LinkState::Leaderless,
+        };
+        if self.following.link() != link {
             if !self.node.confirm(committed)? {
                 return Ok(());
             }
-            self.following.set_link(LinkState::Connected, self.node.now_ms());
+            self.following.set_link(link, self.node.now_ms());
         }
         self.following.show_committed(&self.log);
         Ok(())

@@ -1,0 +1,61 @@
+//! Room on the disk for the small files that are written when another server leads, or this one begins to
+//! ([`env::reserve`]): without it, a leader whose disk is full could not hand over.
+//!
+//! Every member of a group keeps a reserve, and so does every server that follows or is followed. A server
+//! alone keeps none.
+
+use std::{
+    sync::{Arc, atomic::Ordering::SeqCst},
+    thread,
+    time::Duration,
+};
+
+use env::{RealDisk, reserve};
+use storage::{Admission, Log};
+
+use super::Node;
+
+/// The pause after a reserve could not be made.
+const RETRY_PERIOD: Duration = Duration::from_secs(5);
+
+impl Node {
+    /// Whether the disk here has room for the log, and for small files.
+    pub(crate) fn has_room(&self) -> bool {
+        self.log().is_none_or(|log| log.admit(0) != Admission::NoRoom && log.has_room_for_small_files())
+    }
+
+    /// Whether this server can write the small files of a follower.
+    pub(crate) fn may_follow(&self) -> bool {
+        self.log().is_none_or(Log::has_room_for_small_files) || reserve::is_kept(&RealDisk, self.dir())
+    }
+
+    /// Makes the reserve of a server without a group that follows or is followed. To be called once a second.
+    pub(super) fn keep_reserve_of_pair(self: &Arc<Self>) {
+        let is_alone = !self.is_replica() && self.leader.is_alone();
+        if self.votes().is_none() && !is_alone && self.has_room() {
+            self.keep_reserve();
+        }
+    }
+
+    /// Makes the reserve, if there is none and the disk has room. The disk may be slow, so this is done on a
+    /// thread of its own, one at a time.
+    pub(crate) fn keep_reserve(self: &Arc<Self>) {
+        if !reserve::is_wanted(&RealDisk, self.dir()) || self.is_reserving.swap(true, SeqCst) {
+            return;
+        }
+        let node = self.clone();
+        let keep = move || {
+            if let Err(error) = reserve::keep(&RealDisk, node.dir()) {
+                tracing::warn!(
+                    target: "replication", %error,
+                    "cannot keep room on the disk for what is written when another server leads; trying again"
+                );
+                thread::sleep(RETRY_PERIOD);
+            }
+            node.is_reserving.store(false, SeqCst);
+        };
+        if thread::Builder::new().name("reserve".into()).spawn(keep).is_err() {
+            self.is_reserving.store(false, SeqCst);
+        }
+    }
+}
