@@ -132,8 +132,7 @@ pub struct Session {
     pub granted: Vec<usize>,
     /// Set while the client is blocked: it runs no command until the wait is over.
     pub wait: Option<Wait>,
-    /// The position of the client's last write. A command that was blocked and served by another unit does
-    /// not count.
+    /// The position of the client's last write by a unit of its own; see [`Session::newest_write`].
     pub last_write: Lsn,
     /// Whether replies in RESP3 carry the position of a write (CLIENT LSN ON).
     pub tells_lsn: bool,
@@ -222,6 +221,12 @@ impl Session {
         self.login = LogIn::chosen_default();
         self.login.show(&self.client);
         self.authenticated = users.default_user().admits_everybody();
+    }
+
+    /// The position of the client's last write, also if another client's unit has made it: that by which a
+    /// blocked command was served.
+    pub fn newest_write(&self) -> Lsn {
+        self.last_write.max(self.client.served_at())
     }
 
     /// Whether the client has to log in before its next command, by these users. For when the data are
