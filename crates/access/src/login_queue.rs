@@ -5,7 +5,8 @@
 //! ```
 //!
 //! It has no clock, and nobody tells it of clients that disconnect. Each login that waits asks again after a
-//! short pause: one that is late is passed by those behind it, and one that does not come back loses its place.
+//! short pause: one that is late is passed by those behind it, and one that does not come back loses its
+//! place.
 //!
 //! Invariants
 //! - At most [`WAITING_MAX`] clients wait, and all requests over HTTP together have one more place: a request
