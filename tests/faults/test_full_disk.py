@@ -181,9 +181,11 @@ def test_a_replica_that_could_not_be_promoted_follows_again(new_server, volume):
     replica = follower_of(new_server, leader, directory=volume.root / "data")
     assert call(leader, "SET", "before", "1") == b"OK"
     wait_until("the replica to have it", lambda: call(replica, "GET", "before") == b"1")
-    volume.fill()
     # Without the room that it keeps for a promotion.
-    (replica.directory / "reserve").unlink(missing_ok=True)
+    reserve = replica.directory / "reserve"
+    wait_until("the reserve", reserve.exists)
+    volume.fill()
+    reserve.unlink()
     volume.fill()
     for _ in range(2):
         assert "No space left" in error_of(call(replica, "REPLICAOF", "NO", "ONE"))

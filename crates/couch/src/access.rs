@@ -3,8 +3,9 @@
 //! Users are the same for both protocols (`engine::users`), and `admin-user` with `admin-password` is one
 //! more, an admin. While that password is not set, and `default` needs none and may do everything, every
 //! client that is served is an admin; while `protected-mode` is on, these are only the clients on this
-//! machine. Otherwise a database is open to admins only, unless its `_security` permits more; `/metrics` and
-//! `/_backup` are always for admins, and for users with the right to INFO or REPLICATE, respectively.
+//! machine. Otherwise a database is open to admins only, unless its `_security` permits more (`_users` has
+//! rules of its own); `/metrics` and `/_backup` are for admins, and for users with the right to INFO or
+//! REPLICATE, respectively. Other servers may vouch for users as well: see [`Host::access`].
 //!
 //! A client that is trusted for being on this machine must have addressed it by a name of this machine:
 //! `localhost`, an address, or one of `http-hosts`. Otherwise a page of any site whose name is made to
@@ -219,8 +220,8 @@ pub(super) fn time_left(thread: &HttpThread, user: &User) -> Option<Duration> {
 }
 
 /// The user as of now, for a reply that goes on for long; `None` if what it has shown is worth nothing any
-/// more: its account or password has gone, it has logged out, or its token has ended. A session that times
-/// out ends the reply only where that waits ([`time_left`]).
+/// more: its account or password has gone, it has logged out, or its token has ended. Whether a session has
+/// timed out is not checked here: see [`time_left`].
 pub(super) fn still(thread: &HttpThread, user: &User) -> Option<User> {
     let host = thread.host();
     match (&user.name, &user.shown) {

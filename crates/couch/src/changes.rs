@@ -180,8 +180,8 @@ struct Feed {
     user: User,
     asked: FeedRequest,
     writer: ChunkWriter,
-    /// Where the feed stands. Ascending: it has nothing more to send up to this sequence. Descending: while it
-    /// reads, the sequence at which it stops. At the end: the `last_seq` of the reply.
+    /// Where the feed stands. Ascending: it has nothing more to send up to this sequence. Descending:
+    /// while it reads, the sequence at which it stops. At the end: the `last_seq` of the reply.
     since: u64,
     sent: u64,
     /// Time of the next heartbeat.

@@ -2,20 +2,21 @@
 //! were logged out.
 //!
 //! The cookie is the URL-safe base64 of `NAME:SESSION:TIME:SIGNATURE`: a random number and the time in
-//! seconds, both hexadecimal, and HMAC-SHA-256 of `NAME:SESSION:TIME`, a zero byte and a digest of the user's
-//! passwords and birth. The key is a record of the log, so the cookie holds at every member of a group, at
-//! replicas, and after a restart. A session ends when its newest cookie is `http-session-timeout` old, with a
-//! logout, when the user is deleted or disabled, and when the passwords of the user change; another user of
-//! this name does not have it. A successful request of the CouchDB protocol renews the cookie if it is at
-//! least a tenth of the timeout old. The cookie says when it ends, because clients (nano) do not keep one
-//! that does not. No page can read it (`HttpOnly`); `http-session-same-site` says whether browsers send it
-//! for pages of other sites. One that was set over TLS is sent over TLS alone (`Secure`).
+//! seconds, both hexadecimal, and HMAC-SHA-256 of `NAME:SESSION:TIME`, a zero byte and a digest of the
+//! user's passwords and birth. The key is a setting of the data, if one could be written: then the cookie
+//! holds at every member of a group, at replicas, and after a restart. A session ends when its newest
+//! cookie is `http-session-timeout` old, with a logout, when the user is deleted or disabled, and when the
+//! passwords of the user change; another user of this name does not have it. A successful request of the
+//! CouchDB protocol renews the cookie if it is at least a tenth of the timeout old. The cookie says when it
+//! ends, because clients (nano) do not keep one that does not. No page can read it (`HttpOnly`);
+//! `http-session-same-site` says whether browsers send it for pages of other sites. One that was set over
+//! TLS is sent over TLS alone (`Secure`).
 //!
-//! What it is not: a list of sessions. A logout is remembered by the server that was asked, until it stops:
-//! elsewhere the last cookie of the session holds until its time, as in CouchDB.
+//! What it is not: a list of sessions. A logout is remembered by the server that was asked, until it stops or
+//! the cookies of the session have expired: elsewhere the last cookie holds until its time, as in CouchDB.
 //!
-//! Invariant: after a logout no cookie of the session is accepted by this server, neither its last nor an
-//! earlier one, and no new one is issued for it.
+//! Invariant: while a logout is remembered, no cookie of the session is accepted by this server, neither its
+//! last nor an earlier one, and no new one is issued for it.
 
 use std::{
     collections::HashMap,
@@ -58,7 +59,7 @@ type SigningKey = [u8; KEY_BYTES];
 pub(super) struct Sessions {
     /// The key while the data have none.
     own_key: SigningKey,
-    /// The key in the data, once it was read: it never changes.
+    /// The key in the data, once it was read.
     key_of_data: OnceLock<SigningKey>,
     logged_out: Mutex<LoggedOut>,
 }
@@ -68,8 +69,8 @@ pub(super) struct Sessions {
 struct LoggedOut {
     /// Session number and time of its logout, in seconds.
     at_s: HashMap<u64, u64>,
-    /// Number of logouts at which expired ones are removed: twice the number that the last removal left, so
-    /// that the mean cost of a logout does not grow with their number.
+    /// Number of logouts at which expired ones are removed: twice the number that the last removal left (from
+    /// [`LOGGED_OUT_FEW`] to [`LOGGED_OUT_MAX`]), so that the mean cost of a logout does not grow with it.
     next_removal: usize,
     /// Cookies issued at this time or before are rejected.
     all_until_s: u64,
@@ -250,7 +251,7 @@ fn now_s(host: &Host) -> u64 {
     host.unix_ms() / 1000
 }
 
-/// How long a session lasts from its last request.
+/// How long a cookie is valid from its issue, in seconds.
 pub(super) fn timeout_s(host: &Host) -> u64 {
     host.settings().integer(Key::HttpSessionTimeout)
 }

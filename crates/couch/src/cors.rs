@@ -4,7 +4,7 @@
 //! author of a page why its request was refused, so the log of the server names the setting.
 //!
 //! Invariants
-//! - At most [`REFUSALS_MAX`] refusals are logged: pages that make up origins cost neither memory nor disk.
+//! - At most [`REFUSALS_MAX`] refusals are logged: pages that make up origins fill neither memory nor disk.
 
 use std::collections::HashSet;
 
@@ -33,7 +33,8 @@ const ORIGIN_BYTES_MAX: usize = 300;
 pub(super) struct Refusals(Mutex<Vec<(String, Key)>>);
 
 impl Refusals {
-    /// Logs that a page of this origin may not read a reply because of this setting; once.
+    /// Logs that this setting refuses pages of the origin in these headers, unless that was logged before,
+    /// the origin is too long, or [`REFUSALS_MAX`] is reached.
     pub(super) fn note(&self, headers: &HeaderMap, key: Key) {
         let Some(origin) = headers.get(header::ORIGIN).and_then(|origin| origin.to_str().ok()) else {
             return;

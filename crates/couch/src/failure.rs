@@ -1,6 +1,6 @@
 //! Failed requests, and the one table of their status, error and reason.
 //!
-//! The texts of CouchDB's own errors are exactly those of CouchDB: PouchDB and others compare them.
+//! An error that CouchDB has too must have the text of CouchDB: PouchDB and others compare the texts.
 
 use std::borrow::Cow;
 

@@ -1,8 +1,8 @@
 //! Wake-ups for changes feeds, which wait for changes of databases on the threads that serve HTTP.
 //!
-//! There is a wake-up per database, one for all of them, and one for changes of users and of what gives them
-//! rights. A wake-up carries no changes: a woken feed reads the database, and waits until the log has
-//! committed the changes that it has read; and it looks whether its user may still follow the database.
+//! There is a wake-up per database, one for all of them, and one for changes of users and of what gives
+//! them rights. A wake-up carries no changes: a woken feed reads the database, and waits until replies may
+//! show what it has read; and it looks whether its user may still follow the database.
 //!
 //! Invariants
 //! - A feed that subscribes and then reads misses nothing: a change is in memory before its notice is sent.

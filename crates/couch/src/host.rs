@@ -110,7 +110,7 @@ pub trait Accounts: Send + Sync {
     fn has_admins(&self) -> bool;
     /// The password of the user `default`, if it comes from a setting.
     fn default_password(&self) -> Option<String>;
-    /// The user of this name, if it is enabled: for one who has logged in before. While the server loads its
+    /// The user of this name, if it may log in: for one who has logged in before. While the server loads its
     /// data, only admins of the settings are known.
     fn account(&self, name: &str) -> Option<Account>;
     /// Judges a name and a password which a client at this address gives, for this resource if any.
@@ -119,8 +119,8 @@ pub trait Accounts: Send + Sync {
     fn trusted_issuers(&self) -> TrustedIssuers {
         TrustedIssuers::default()
     }
-    /// Notes that a client at this address has shown a token that is refused. Nobody can guess a token, so
-    /// the address is not slowed down.
+    /// Notes that a client at this address has shown a token that is refused. Must not slow down the address:
+    /// nobody can guess a token.
     fn note_refused(&self, _address: IpAddr) {}
     /// Notes a request (method and path) for the audit, and whether it has succeeded.
     fn note_request(&self, _client: SocketAddr, _user: &str, _request: (&str, &str), _succeeded: bool) {}

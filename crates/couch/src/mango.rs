@@ -1,7 +1,7 @@
 //! Mango queries: `_find`, `_explain`, `_index`.
 //!
 //! This module translates between HTTP and `documents::mango`, and sends results in chunks. A query updates
-//! its index first, in steps between which other connections are served.
+//! its index first unless the request says otherwise, in steps between which other connections are served.
 
 use std::{sync::Arc, time::Duration};
 

@@ -311,7 +311,7 @@ async fn admit_and_route(
     (answered, call.body)
 }
 
-/// What is asked for by POST below a database, and changes nothing.
+/// Paths below a database to which a POST changes nothing.
 const POSTS_THAT_READ: [&str; 9] = [
     "_all_docs",
     "_bulk_get",

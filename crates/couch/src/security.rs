@@ -1,6 +1,7 @@
 //! `_security`: the permissions of a database.
 //!
 //! Server admins may do everything. As in CouchDB, other users may do nothing until `_security` permits it.
+//! The database `_users` has rules of its own (`user_documents`).
 
 use std::sync::Arc;
 
@@ -47,7 +48,8 @@ impl Group {
     }
 }
 
-/// Whether a value says what it has to say in the form of CouchDB. Serde alone would also take lists for objects.
+/// Whether a value is an object whose `admins` and `members`, if given, have the form that CouchDB requires.
+/// Serde alone would take lists for objects.
 fn is_valid(security: &Value) -> bool {
     let is_object = |name| security.get(name).is_none_or(Value::is_object);
     security.is_object()

@@ -1,6 +1,6 @@
 //! A thread that serves HTTP, as handlers see it: the databases, its write batches, its end.
 //!
-//! Everything here belongs to one thread; `Rc` is enough.
+//! An `HttpThread` is used by one thread: `Rc` is enough to share it.
 
 use std::{cell::OnceCell, rc::Rc, sync::Arc, time::Duration};
 
@@ -23,7 +23,7 @@ pub(super) struct HttpThread {
     /// Spare buffers for bodies of batch requests.
     pub(super) spare: Spare,
     stop: watch::Sender<bool>,
-    /// The write batches of this thread; set once the server has recovered.
+    /// The write batches of this thread, once [`HttpThread::require_documents`] has found open databases.
     batches: OnceCell<Rc<WriteBatches>>,
 }
 
@@ -180,7 +180,7 @@ impl HttpThread {
     ///
     /// # Errors
     /// If this server shows no data, or cannot be certain that it has the newest data; and the errors of
-    /// `read`.
+    /// `read` and of [`HttpThread::committed`].
     pub(super) async fn read<T>(
         &self,
         read: impl FnOnce() -> Result<(T, Lsn), Failure>,

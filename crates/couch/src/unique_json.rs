@@ -1,8 +1,8 @@
 //! JSON in which no object has a member twice.
 //!
-//! `serde_json::Value` keeps the last of two members with one name, other readers the first. Of rights, and of
-//! what another server has signed, both must read the same, so such a text is refused here (RFC 8725 and RFC
-//! 7515 about tokens).
+//! `serde_json::Value` keeps the last of two members with one name, other readers the first. Of rights, and
+//! of what another server has signed, both must read the same, so such a text is refused here (RFC 8725 and
+//! RFC 7515 about tokens).
 
 use std::fmt;
 

@@ -71,7 +71,7 @@ const MULTIPART: &str =
 const PARTITIONS: &str =
     "Databases have no partitions: create it without `partitioned`, and query ranges of ids with _all_docs.";
 
-/// The failure for `/NAME/...`, if NAME is a path of CouchDB.
+/// The failure for `/NAME/...` or `/_node/NODE/NAME/...`, if NAME is not supported there.
 pub(super) fn of_server(path: &[&str]) -> Option<Failure> {
     match path {
         ["_node", _, name, ..] => find(OF_NODE, name),
@@ -92,12 +92,12 @@ pub(super) fn of_body(content_type: Option<&str>) -> Result<(), Failure> {
     }
 }
 
-/// The failure for `/DB/NAME/...`, if NAME is a path of CouchDB.
+/// The failure for `/DB/NAME/...`, if NAME is in [`OF_DATABASE`].
 pub(super) fn of_database(name: &str) -> Option<Failure> {
     find(OF_DATABASE, name)
 }
 
-/// The failure for `/DB/ID/NAME/...`, if ID is a design document and NAME a path of CouchDB.
+/// The failure for `/DB/ID/NAME/...`, if ID is a design document and NAME is in [`OF_DESIGN`].
 pub(super) fn of_document(id: &str, name: &str) -> Option<Failure> {
     if id.starts_with(DESIGN_PREFIX) { find(OF_DESIGN, name) } else { None }
 }

@@ -6,20 +6,20 @@
 //! ACL SETUSER NAME ---------------------------------------> user ---------------------------> record
 //! ```
 //!
-//! There is one registry of users, in the settings of the data (`engine::users`), and both protocols log in
-//! by it alone. A document of `_users` is the origin of a user's roles and of one of its passwords: each
-//! change of the document's winning revision changes the user, in the same record, so the two are never apart
-//! in a replica, a backup, or after a crash. Rights by the Redis protocol, and passwords of Redis' kind, are
-//! changed by ACL SETUSER, which leaves the document as it is. A user without a document is like an admin in
-//! the configuration of CouchDB.
+//! There is one registry of users, in the settings of the data (`engine::users`), for both protocols: no
+//! log-in reads a document. A document of `_users` is the origin of a user's roles and of one of its
+//! passwords: a change of its winning revision is in one record with the change of the user that follows
+//! from it, so a replica, a backup or a restart has both or neither. Rights by the Redis protocol, and
+//! passwords of Redis' kind, are changed by ACL SETUSER, which leaves the document as it is. A user need
+//! not have a document, like an admin in the configuration of CouchDB.
 //!
 //! Here are the rules for such a document and the user that follows from it. Requests for one are in
 //! `user_documents`.
 //!
 //! Invariants
-//! - A document is changed only by the rules of CouchDB for it, whatever the route ([`Editor::check`]).
-//! - If the winning revision of a document is deleted, or is one that the rules do not accept, its user is
-//!   removed.
+//! - An edit of a document must pass the rules of CouchDB for it, whatever the route ([`Editor::check`]).
+//! - A change after which the document has no winning revision, or one that is deleted or that the rules do
+//!   not accept, removes the user, except `default`.
 
 use access::{DerivedPassword, ITERATIONS_MAX, Prf, User as Principal, is_role, is_user_name};
 use documents::{DocError, EditRequest, History, Pick, Snapshot, Writer};
@@ -33,7 +33,7 @@ use serde_json::{Map, Value};
 /// The beginning of the id of a user's document.
 const PREFIX: &str = "org.couchdb.user:";
 
-/// The maximum number of passwords that are derived at a time.
+/// The maximum number of new passwords that requests derive at a time.
 pub(super) const DERIVATIONS_MAX: usize = 2;
 
 /// The maximum iterations of a password that a user gives itself: everybody who guesses at it has this server

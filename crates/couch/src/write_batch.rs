@@ -13,8 +13,8 @@
 //!
 //! Invariants
 //! - A database is locked from the first read to the reservation in the log: the order of its changes is that
-//!   of the log. Under the lock, only files of the database, room in the log for a record and, for users, the
-//!   slot of the settings are waited for.
+//!   of the log. Under the lock, files of the database, room in the log for a record and, for users, the slot
+//!   of the settings may be waited for, but no client: [`WriteBatches`] makes a batch without `await`.
 //! - A change of `_users` is in one record with what it means for logging in: the users are settings of the
 //!   data, in a slot that is locked after the database.
 //! - A refused change changes nothing and does not affect others of its batch. All changes of a batch fail
@@ -48,7 +48,7 @@ use crate::{Host, LogDriver, Store};
 /// The buffer for changes is kept for the next batch if it is no larger than this.
 const KEPT_BYTES_MAX: usize = 4 * WRITE_BATCH_BYTES_MAX;
 
-/// How long a change of users waits for a script that keeps their slot locked.
+/// How long a change of users or of settings waits for their slot, which a script may keep locked.
 const SLOT_PATIENCE: Duration = Duration::from_millis(20);
 
 /// The result of a change, and the position to wait for before it is reported.
@@ -65,8 +65,8 @@ type Report = Box<dyn FnOnce(Result<Lsn, BatchFailure>)>;
 enum BatchFailure {
     /// The change was not begun, or not written: nothing was changed, unless the log has failed.
     Refused(Refusal),
-    /// The database was deleted or cannot be read, or there would be too many users: reported once the log
-    /// has committed this position.
+    /// The database was deleted or cannot be read, or there would be too many users. The reply waits for this
+    /// position.
     Failed(DocError, Lsn),
 }
 

@@ -1,14 +1,13 @@
 //! Records of the log as commands.
 //!
-//! An effect says what has changed, and was made only because it changes something; so the command for it
-//! finds the same value on the replica, and cannot be refused. Where no command does the same, a short script
-//! does (`scripts`).
+//! An effect says what has changed, and the command for it is executed on the same value at the replica.
+//! Where no command does the same, a short script does (`scripts`).
 //!
 //! Not rendered, because the replica has no place for them: documents, settings of the data, and the times of
 //! consumers (a replica has its own). Nor the audit: on a replica, whoever subscribes would read it.
 //!
 //! Invariants
-//! - A command that a version of Redis or Valkey may not know runs in a script that goes on without it: a
+//! - A command that Redis 7.0 does not know (HSETEX, HPEXPIREAT) runs in a script that goes on without it: a
 //!   replica reports an unknown command of its master as a fault.
 //! - A command has at most [`ITEMS_MAX`] items; more become several commands. Only an XADD has all fields of
 //!   its entry, however many they are.

@@ -20,7 +20,7 @@ use super::stream;
 pub(super) struct Building {
     pub(super) db: DbId,
     key: Vec<u8>,
-    /// Its default, until the record has told it.
+    /// The newest head that the record has told.
     head: StreamHead,
     /// The entries that it has, and their commands.
     ids: Vec<StreamId>,

@@ -55,7 +55,7 @@ impl Commands {
         }
     }
 
-    /// Adds ZADD.
+    /// Adds ZADD with all members; several if there are too many.
     pub(super) fn scored(&mut self, key: &[u8], members: ScoredItems<'_>) {
         let (mut members, mut score_text) = (members.iter(), Vec::new());
         while members.len() > 0 {
@@ -111,5 +111,5 @@ impl Commands {
     }
 }
 
-/// The memory that is kept between records.
+/// The maximum memory that is kept between records.
 const KEPT_BYTES: usize = 64 << 10;

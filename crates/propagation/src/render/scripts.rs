@@ -1,7 +1,8 @@
 //! Scripts for effects that no command of Redis has. Each has one key.
 
-/// Inserts `ARGV[2]` before the element at index `ARGV[1]`. LINSERT looks for an element: if an equal one
-/// comes before, the element is replaced for the moment by one that the list does not have.
+/// Inserts `ARGV[2]` before the element at index `ARGV[1]`, or at the end if that is the length. LINSERT
+/// looks for an element: if an equal one comes before, the element is replaced for the moment by one that
+/// the list does not have.
 pub(super) const LIST_INSERT: &str = "\
 local k,i=KEYS[1],tonumber(ARGV[1]) \
 if redis.call('LLEN',k)==i then return redis.call('RPUSHX',k,ARGV[2]) end \

@@ -3,8 +3,9 @@
 //!
 //! Only time in which the client could log in counts: not that in which the server loads its data and knows
 //! no users, and not that for which its first login waits, for its address, for the check of a password, or
-//! for the end of a pause. After a failure such waits count: a stranger whose guesses wait in a pipeline would
-//! keep its turn among the logins of its address for hours, and others with the right password would wait.
+//! for the end of a pause. After a failure such waits count: a stranger whose guesses wait in a pipeline
+//! would keep its turn among the logins of its address for hours, and others with the right password would
+//! wait.
 
 use std::sync::atomic::Ordering::Relaxed;
 
