@@ -85,6 +85,9 @@ pub struct Session {
     pub login: LogIn,
     /// The name in the certificate that it has shown, if such names say who clients are.
     pub certificate_name: Option<Box<[u8]>>,
+    /// The user over HTTP whose commands these are, if it is an HTTP request that runs them: the audit names
+    /// this user. Rights are those of `login`.
+    pub on_behalf_of: Option<Box<[u8]>>,
     /// Whether a login has failed since the last one that succeeded.
     pub has_failed_login: bool,
     /// How many checks of passwords were begun for the command that waits for them.
@@ -163,6 +166,7 @@ impl Session {
             authenticated,
             login: LogIn::default(),
             certificate_name: None,
+            on_behalf_of: None,
             has_failed_login: false,
             checks_begun: 0,
             place: Place::default(),
