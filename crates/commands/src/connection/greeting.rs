@@ -421,7 +421,7 @@ mod tests {
     use engine::users::UserSettings;
 
     use super::*;
-    use crate::testing::{TestServer, check};
+    use crate::testing::{START_MS, TestServer, check};
 
     fn server_with_password() -> TestServer {
         let mut server = TestServer::new();
@@ -575,7 +575,7 @@ mod tests {
     fn few_logins_of_an_address_wait_and_further_clients_are_disconnected() {
         let mut server = server_with_password();
         let address = server.session.client.address();
-        let now_ms = server.host.clock.unix_ms();
+        let now_ms = START_MS;
         (0..50).for_each(|_| _ = server.host.users.note_failed_http_login(address, b"x", now_ms));
         for id in 1..=WAITING_MAX as u64 {
             let turn = server.host.users.ask_login(address, Waiter::Client(1_000 + id), now_ms);
