@@ -256,8 +256,8 @@ impl Client {
         self.peer_uid
     }
 
-    /// Notes that a unit of another client, which ends at `lsn` and has written, has served a wait of this one.
-    /// To be called before the client is answered.
+    /// Notes that a unit of another client, which ends at `lsn` and has written, has served a wait of this
+    /// one. To be called before the client is answered.
     pub(crate) fn note_served(&self, lsn: Lsn) {
         self.served_at.fetch_max(lsn.get(), Relaxed);
     }
