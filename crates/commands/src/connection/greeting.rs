@@ -576,7 +576,7 @@ mod tests {
         let mut server = server_with_password();
         let address = server.session.client.address();
         let now_ms = START_MS;
-        (0..50).for_each(|_| _ = server.host.users.note_failed_http_login(address, b"x", now_ms));
+        (0..50).for_each(|_| server.host.users.note_failed_http_login(address, b"x", now_ms));
         for id in 1..=WAITING_MAX as u64 {
             let turn = server.host.users.ask_login(address, Waiter::Client(1_000 + id), now_ms);
             assert!(matches!(turn, Turn::Later { .. }), "{turn:?}");
