@@ -25,7 +25,7 @@ const LATE_MS: u64 = 100;
 /// How late a login may be before it loses its place.
 const LOST_MS: u64 = 2_000;
 
-/// Who waits.
+/// A login that waits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Waiter {
     /// The client with this number.
@@ -39,7 +39,7 @@ pub enum Waiter {
 pub enum Turn {
     /// It may.
     Now,
-    /// It has a place among those who wait, and asks again after this time.
+    /// It has a place in the queue, and asks again after this time.
     Later {
         /// Milliseconds.
         pause_ms: u64,
@@ -63,7 +63,7 @@ struct Place {
     asks_at_ms: u64,
 }
 
-/// Those who wait, the first one first.
+/// The places of the logins that wait, the first one first.
 #[derive(Debug, Default)]
 pub(crate) struct LoginQueue(Vec<Place>);
 
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_late_is_passed_and_then_forgotten() {
+    fn a_late_login_is_passed_and_then_forgotten() {
         let mut queue = LoginQueue::default();
         assert_eq!(queue.ask(Waiter::Client(0), IN_300_MS, 0), later(300));
         assert_eq!(queue.ask(Waiter::Client(1), IN_300_MS, 0), later(700));
@@ -155,7 +155,7 @@ mod tests {
         assert!((0..clients).all(|id| queue.ask(Waiter::Client(id), IN_300_MS, 0) != Turn::TooMany));
         assert_eq!(queue.ask(Waiter::Client(clients), IN_300_MS, 0), Turn::TooMany);
         assert_eq!(queue.ask(Waiter::Http, IN_300_MS, 0), later(1000));
-        assert_eq!(queue.ask(Waiter::Client(3), IN_300_MS, 0), later(1000), "who has a place keeps it");
+        assert_eq!(queue.ask(Waiter::Client(3), IN_300_MS, 0), later(1000), "a client with a place keeps it");
         let gone_ms = PAUSE_MS_MAX + LOST_MS;
         assert_eq!(queue.ask(Waiter::Client(clients), IN_300_MS, gone_ms), later(300));
         assert_eq!(queue.0.len(), 1);

@@ -180,7 +180,7 @@ async fn follow(thread: &HttpThread, body: &Bytes, sender: &Sender) -> Result<Re
 /// Judges a user again that waits for messages.
 ///
 /// # Errors
-/// It is no admin any more, or what it has shown counts no longer.
+/// If it is no admin any more, or its credentials have expired.
 fn require_still_admin(thread: &HttpThread, user: &User) -> Result<(), Failure> {
     let has_ended = access::time_left(thread, user).is_some_and(|left| left.is_zero());
     let user = access::still(thread, user).filter(|_| !has_ended);

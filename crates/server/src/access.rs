@@ -261,7 +261,7 @@ impl Access {
     }
 }
 
-/// What a name and a password are worth.
+/// The judgement of a name and a password.
 enum Judged {
     MayUse(Account),
     /// They are right, and the user may not use the resource.
