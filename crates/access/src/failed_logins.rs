@@ -331,21 +331,23 @@ mod tests {
     }
 
     #[test]
-    fn requests_over_http_have_a_turn_among_clients_that_wait() {
+    fn a_login_over_http_has_a_turn_among_clients_that_wait() {
         let mut logins = FailedLogins::default();
         (0..20).for_each(|_| _ = logins.failed(address(FAR), b"x", 0));
         let far = address(FAR);
         assert_ne!(logins.ask(far, Waiter::Client(1), 9_500), Turn::Now);
-        assert_ne!(logins.ask(far, Waiter::Http, 9_500), Turn::Now);
+        assert_ne!(logins.ask(far, Waiter::Http(1), 9_500), Turn::Now);
         assert_ne!(logins.ask(far, Waiter::Client(2), 9_500), Turn::Now);
-        assert!(logins.is_turn(far, Waiter::Client(1), 10_000) && !logins.is_turn(far, Waiter::Http, 10_000));
+        assert!(
+            logins.is_turn(far, Waiter::Client(1), 10_000) && !logins.is_turn(far, Waiter::Http(1), 10_000)
+        );
         assert_eq!(logins.attempt(far, Waiter::Client(1), 10_000), Turn::Now);
         for now_ms in (10_500..20_000).step_by(500) {
-            assert_ne!(logins.ask(far, Waiter::Http, now_ms), Turn::Now);
+            assert_ne!(logins.ask(far, Waiter::Http(1), now_ms), Turn::Now);
             assert_ne!(logins.ask(far, Waiter::Client(2), now_ms), Turn::Now);
         }
         assert_ne!(logins.attempt(far, Waiter::Client(2), 20_000), Turn::Now);
-        assert_eq!(logins.attempt(far, Waiter::Http, 20_000), Turn::Now);
+        assert_eq!(logins.attempt(far, Waiter::Http(1), 20_000), Turn::Now);
     }
 
     #[test]

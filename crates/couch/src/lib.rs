@@ -84,8 +84,8 @@ pub use self::{
     feeds::Feeds,
     front::{ConnectionPermit, Front},
     host::{
-        Account, Accounts, Acks, Answer, Compaction, Fault, Host, HttpSettings, LogDriver, LogIn, Progress,
-        Redis, Resource, Running, Status, Store, Tools, TrustedIssuers, Work,
+        Account, Accounts, Acks, Answer, Attempt, Compaction, Fault, Host, HttpSettings, LogDriver, LogIn,
+        Progress, Redis, Resource, Running, Status, Store, Tools, TrustedIssuers, Work,
     },
     jwt::{Jwt, JwtError, is_jwt},
     proxy_auth::ProxySecret,
