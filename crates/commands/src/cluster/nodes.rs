@@ -50,8 +50,8 @@ impl Nodes {
         }
     }
 
-    /// The leader; if the group has none now, the last one that this server knows. `None` if it knows
-    /// neither, or if a witness leads, which is not shown.
+    /// The node that leads; if the group has no leader now, the last one that this server knows. `None` if
+    /// there is no such node: a witness that leads is none.
     pub(super) fn leader(&self) -> Option<&Node> {
         self.all.iter().find(|node| node.leads)
     }

@@ -47,7 +47,7 @@ pub(super) fn middle(places: &[Coordinates]) -> Coordinates {
         y += latitude.cos() * longitude.sin();
         z += latitude.sin();
     }
-    // Not `hypot`, whose last digit can be another one.
+    // Not `hypot`: its last digit can differ from that of this formula.
     Coordinates { longitude: degrees(y.atan2(x)), latitude: degrees(z.atan2((x * x + y * y).sqrt())) }
 }
 

@@ -117,7 +117,7 @@ impl<'a> SketchRef<'a> {
         Ok(cardinality(&histogram))
     }
 
-    /// Visits all registers in order.
+    /// Visits all registers in order, as runs.
     pub(super) fn for_each_run(&self, visit: impl FnMut(Run)) -> Result<(), Corrupted> {
         match self.registers {
             Registers::Dense(quads) => {
@@ -134,7 +134,7 @@ impl<'a> SketchRef<'a> {
 pub(super) struct Sketch {
     header: [u8; HEADER_BYTES],
     registers: Registers<Box<[Quad]>, Vec<u8>>,
-    /// The maximum length of the string with sparse registers.
+    /// With sparse registers, the string does not grow beyond this length.
     sparse_bytes_max: usize,
 }
 

@@ -85,9 +85,8 @@ pub(super) fn lastsave(cx: &mut Context<'_, '_>, _args: Args<'_>) -> Result<(), 
     Ok(())
 }
 
-/// `SHUTDOWN [NOSAVE | SAVE] [NOW] [FORCE] [ABORT]`. Completed writes are or become durable in every mode; a
-/// snapshot makes the next start faster. Only ABORT and errors get a reply; otherwise the server closes the
-/// connection.
+/// `SHUTDOWN [NOSAVE | SAVE] [NOW] [FORCE] [ABORT]`. Writes become durable in every mode, by the log; a
+/// snapshot only makes the next start faster. Only ABORT and errors get a reply.
 pub(super) fn shutdown(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
     let mode = parse_shutdown(args.skip(1))?;
     cx.host.process.shutdown(mode).map_err(CommandError::Composed)?;
