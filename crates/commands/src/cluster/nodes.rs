@@ -12,7 +12,7 @@ use scripting::sha1_hex;
 
 use crate::sentinel::{is_down, run_id};
 
-/// A node of the cluster.
+/// A server that CLUSTER shows.
 pub(super) struct Node {
     /// 40 hexadecimal digits.
     pub(super) id: String,
@@ -34,7 +34,7 @@ impl Node {
     }
 }
 
-/// All nodes.
+/// The nodes of the cluster, with its epoch.
 pub(super) struct Nodes {
     pub(super) all: Vec<Node>,
     /// The term of the group; 1 without a group.

@@ -80,7 +80,7 @@ impl SearchArea {
         }
     }
 
-    /// The cells to search.
+    /// The cells that the area can reach, in the order in which they are searched.
     pub(super) fn cells(&self) -> Vec<Cell> {
         let bounds = self.bounds();
         let mut step = self.step();

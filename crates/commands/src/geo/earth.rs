@@ -51,7 +51,6 @@ pub(super) fn middle(places: &[Coordinates]) -> Coordinates {
     Coordinates { longitude: degrees(y.atan2(x)), latitude: degrees(z.atan2((x * x + y * y).sqrt())) }
 }
 
-/// A unit of length.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct LengthUnit {
     pub(super) metres: f64,

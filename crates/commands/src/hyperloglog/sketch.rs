@@ -91,7 +91,6 @@ impl<'a> SketchRef<'a> {
         Some(SketchRef { header, registers })
     }
 
-    /// Whether the registers use the dense encoding.
     pub(super) fn is_dense(&self) -> bool {
         matches!(self.registers, Registers::Dense(_))
     }
@@ -139,7 +138,7 @@ pub(super) struct Sketch {
 }
 
 impl Sketch {
-    /// An empty sketch, which stays sparse up to `sparse_bytes_max`.
+    /// An empty sketch, with sparse registers.
     pub(super) fn new(sparse_bytes_max: usize) -> Sketch {
         let mut header = [0; HEADER_BYTES];
         header[..MAGIC.len()].copy_from_slice(&MAGIC);

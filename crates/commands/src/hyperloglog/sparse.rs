@@ -68,7 +68,6 @@ impl Encoded {
         Some(Encoded { run: Run { first, len, value }, offset, size })
     }
 
-    /// The following run.
     fn next(&self, bytes: &[u8]) -> Option<Encoded> {
         Encoded::at(bytes, self.end())
     }

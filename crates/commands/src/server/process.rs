@@ -18,7 +18,7 @@ pub(super) fn info(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Comma
     Ok(())
 }
 
-/// `TIME`, precise to the millisecond. All commands of a round (`Executor::begin_round`) see the same time.
+/// `TIME`, precise to the millisecond.
 pub(super) fn time(cx: &mut Context<'_, '_>, _args: Args<'_>) -> Result<(), CommandError> {
     let now_ms = cx.now_ms() as i64;
     cx.reply.array(2);
