@@ -132,11 +132,11 @@ pub(super) fn auth(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Comma
 }
 
 /// Logs the client in. An enabled user that needs no password accepts any password. If certificates name
-/// users, such a user, except `default`, accepts only a client whose certificate names it. The password for an
-/// unknown user is hashed, too, so that the time of a refusal hardly tells whether there is such a user. After
-/// failures, the clients of an address wait before the next password is looked at. A client also waits while
-/// its password is checked on another thread. In a transaction it cannot wait, and is refused instead; for
-/// that reason EXEC waits for the checks before it begins ([`check_queued_passwords`]).
+/// users, such a user, except `default`, accepts only a client whose certificate names it. The password for
+/// an unknown user is hashed, too, so that the time of a refusal hardly tells whether there is such a user.
+/// After failures, the clients of an address wait before the next password is looked at. A client also waits
+/// while its password is checked on another thread. In a transaction it cannot wait, and is refused instead;
+/// for that reason EXEC waits for the checks before it begins ([`check_queued_passwords`]).
 fn authenticate(
     cx: &mut Context<'_, '_>,
     command: &[u8],
