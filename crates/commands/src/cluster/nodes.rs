@@ -51,7 +51,7 @@ impl Nodes {
     }
 
     /// The node that leads; if the group has no leader now, the last one that this server knows. `None` if
-    /// there is no such node: a witness that leads is none.
+    /// there is no such node; a witness is no node here, even if it leads.
     pub(super) fn leader(&self) -> Option<&Node> {
         self.all.iter().find(|node| node.leads)
     }

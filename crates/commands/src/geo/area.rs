@@ -80,7 +80,7 @@ impl SearchArea {
         }
     }
 
-    /// The cells that the area can reach, in the order in which they are searched.
+    /// The cells in which to search for places, in the order of the search.
     pub(super) fn cells(&self) -> Vec<Cell> {
         let bounds = self.bounds();
         let mut step = self.step();
