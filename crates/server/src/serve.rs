@@ -307,9 +307,12 @@ fn lock(dir: &Path) -> Result<DirLock, ServeError> {
     let refused = |error: std::io::Error| {
         let hint = match error.kind() {
             std::io::ErrorKind::PermissionDenied => {
-                "; give it to the user who runs the server (chown), or name another one with --dir"
+                let user = env::process::user();
+                format!(
+                    "; the server runs as {user}: give it the directory (chown), or name another one with --dir"
+                )
             }
-            _ => "",
+            _ => String::new(),
         };
         let message = format!("cannot use {} as the data directory: {error}{hint}", dir.display());
         std::io::Error::new(error.kind(), message)

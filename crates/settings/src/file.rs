@@ -61,8 +61,13 @@ pub(super) fn text_of(path: &Path) -> Result<String, ConfigError> {
 }
 
 fn bytes_of(path: &Path) -> Result<Vec<u8>, ConfigError> {
-    fs::read(path)
-        .map_err(|error| ConfigError::File { path: path.display().to_string(), reason: error.to_string() })
+    fs::read(path).map_err(|error| {
+        let reason = match error.kind() {
+            io::ErrorKind::IsADirectory => "it is a directory: name a file in it".into(),
+            _ => error.to_string(),
+        };
+        ConfigError::File { path: path.display().to_string(), reason }
+    })
 }
 
 fn text_in(path: &Path, bytes: Vec<u8>) -> Result<String, ConfigError> {
