@@ -15,8 +15,6 @@
 //!   entries. Bit 0 of a word is set exactly if its entry has a deadline.
 //! - The number of entries is at most `len_max` of the bucket count. A removal that leaves fewer than
 //!   `len_min` entries rebuilds the table with fewer buckets; without entries, it then has none.
-//! - Capacity is limited by memory only: above 2^24 buckets, homes lie further apart, and more entries pass
-//!   their home.
 
 #![allow(unsafe_code)]
 

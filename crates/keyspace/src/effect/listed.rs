@@ -102,7 +102,7 @@ impl Listable for ConsumerTimes {
 }
 
 /// The encoding of a number that may be absent: 0 stands for `None`, other numbers are stored plus 1. The
-/// largest number cannot be stored, but no counter and no clock reaches it.
+/// largest number is stored as the one below it.
 fn one_more(number: Option<u64>) -> u64 {
     number.map_or(0, |number| number.saturating_add(1))
 }

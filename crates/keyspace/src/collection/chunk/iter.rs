@@ -11,7 +11,7 @@ use crate::collection::element::{self, Element};
 pub(crate) struct Iter<'a> {
     rest: Chunk<'a>,
     /// Elements at the end of `rest` that do not belong to the range. They are skipped when the last element
-    /// is requested, which rarely happens.
+    /// is requested.
     excess: usize,
 }
 

@@ -197,7 +197,7 @@ impl Buffer {
         removed
     }
 
-    /// Frees the room, for a chunk into which nothing will be pushed any more.
+    /// Frees the room at both ends, as far as that leads to a smaller size class.
     pub(super) fn fit(&mut self) {
         if memory_class(self.body_len()) < self.capacity() {
             *self = Buffer::of_chunk(self.chunk());

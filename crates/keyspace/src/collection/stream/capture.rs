@@ -7,8 +7,8 @@
 //!
 //! Invariants
 //! - Blocks and runs carry the number of the capture that has them. Blocks and runs that are made during a
-//!   capture carry its number as well, because they did not exist when it began. So a block or run with a
-//!   lower number is as it was when the capture began.
+//!   capture carry its number as well, because they did not exist when it began. So a block or run with
+//!   another number is as it was when the capture began.
 
 use std::ops::Bound::{Excluded, Unbounded};
 use std::sync::Arc;

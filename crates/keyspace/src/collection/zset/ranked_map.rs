@@ -25,7 +25,7 @@ pub(crate) struct RankedMap {
     order: RankTree<Handle>,
 }
 
-/// The address of an entry of the map. It never leaves the tree of that map, except in a borrow of the map.
+/// The address of an entry of the map.
 #[derive(Clone, Copy)]
 pub(super) struct Handle(NonNull<u8>);
 
