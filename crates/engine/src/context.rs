@@ -107,7 +107,7 @@ pub struct Context<'a, 'k> {
     pub channels: Option<&'a mut Local>,
     /// The script machine of the worker; `None` for served waiters.
     pub scripting: Option<&'a mut Scripting>,
-    /// The lines for the monitors; `None` if there are no monitors.
+    /// The lines for the monitors; `None` if there are none, and for merged commands and served waiters.
     pub monitor: Option<&'a mut Vec<u8>>,
 }
 
