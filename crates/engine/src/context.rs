@@ -311,9 +311,9 @@ impl Context<'_, '_> {
 
     /// From now on runs several commands as one, with [`Context::run_inner`].
     ///
-    /// From here on no command waits for room in the log, because earlier changes cannot be taken back. The
-    /// caller has asked for the room that they usually need ([`Context::require_room`]). If they need more,
-    /// room is made while the locks are held; a command for whose record the disk has no room is refused.
+    /// From here on no command waits for room in the log, because earlier changes cannot be taken back. If a
+    /// record gets large, room is made for it while the locks are held; a command for whose record the disk
+    /// has no room is refused.
     pub fn begin_inner(&mut self) {
         self.in_transaction = true;
         self.admitted_bytes = EVERYTHING_ADMITTED;
