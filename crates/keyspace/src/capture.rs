@@ -62,7 +62,6 @@ use crate::value::Value;
 
 /// The first byte of a head.
 pub(crate) const HEAD: u8 = 0xfe;
-/// Bytes of a head.
 const HEAD_BYTES: usize = 15;
 /// Strings above this size go into the stream in pieces of this size.
 const STRING_PIECE_BYTES: usize = if cfg!(test) { 1000 } else { 1 << 20 };

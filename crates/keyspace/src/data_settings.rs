@@ -133,7 +133,6 @@ impl SlotGuard<'_> {
         Applied { changed: true, ..Applied::default() }
     }
 
-    /// Removes all settings.
     #[cold]
     pub(crate) fn clear_data_settings(&mut self) {
         let mut ahead = self.keyspace.data_settings.ahead.lock();

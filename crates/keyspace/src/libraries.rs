@@ -304,7 +304,6 @@ impl SlotGuard<'_> {
         Applied { changed: true, ..Applied::default() }
     }
 
-    /// Removes all libraries.
     #[cold]
     pub(crate) fn clear_libraries(&mut self) {
         let mut ahead = self.keyspace.shelf.ahead.lock();

@@ -89,7 +89,6 @@ impl SlotState {
         &mut tables.get_or_insert_default()[db.index() - 1]
     }
 
-    /// All tables with their databases.
     pub(crate) fn tables(&self) -> impl Iterator<Item = (DbId, &Table)> {
         DbId::all().filter_map(|db| Some((db, self.table(db)?)))
     }

@@ -84,7 +84,6 @@ impl Table {
         self.bucket_bytes() + self.entry_bytes
     }
 
-    /// Bytes of memory of the buckets.
     pub(crate) fn bucket_bytes(&self) -> usize {
         self.buckets.len() * BUCKET_BYTES
     }
@@ -114,7 +113,6 @@ impl Table {
         }
     }
 
-    /// The entry of the key.
     #[inline]
     pub(crate) fn get(&self, hash: &KeyHash, key: &[u8]) -> Option<EntryRef<'_>> {
         self.find(hash, key).map(|place| self.entry(place))
@@ -287,7 +285,6 @@ pub(crate) struct Occupied<'t> {
 }
 
 impl<'t> Occupied<'t> {
-    /// The entry.
     #[inline]
     pub(crate) fn entry(&self) -> EntryRef<'_> {
         self.table.entry(self.place)

@@ -70,7 +70,6 @@ impl FileReader {
         }
     }
 
-    /// The bytes of a blob.
     pub(crate) fn blob(&self, pointer: &Pointer) -> Result<Vec<u8>, TreeError> {
         self.read(pointer, BLOB_BYTES_MAX)
     }

@@ -1,4 +1,4 @@
-//! Loading: making slots from captures.
+//! Loading: a [`Loader`] fills slots from the stream of a capture.
 
 use lsn::Lsn;
 

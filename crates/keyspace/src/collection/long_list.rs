@@ -105,7 +105,6 @@ impl LongList {
         self.pop(End::Back, count)
     }
 
-    /// The element at `index`.
     pub(crate) fn get(&self, index: usize) -> Option<Element<'_>> {
         if index >= self.len {
             return None;
@@ -114,7 +113,6 @@ impl LongList {
         self.chunks[chunk].chunk().get(index)
     }
 
-    /// All elements.
     #[cfg(test)]
     pub(crate) fn iter(&self) -> Range<'_> {
         self.range(0..self.len)

@@ -25,7 +25,6 @@ pub trait Listable: Copy + Eq + fmt::Debug {
 
 /// Reading a tuple.
 pub(crate) trait Coded: Listable {
-    /// Reads one tuple.
     fn read(reader: &mut Reader<'_>) -> Result<Self, EffectError> {
         Self::make(&mut || reader.number())
     }

@@ -16,7 +16,6 @@ pub(crate) struct Iter<'a> {
 }
 
 impl<'a> Iter<'a> {
-    /// No elements.
     pub(crate) const EMPTY: Iter<'static> = Iter::new(Chunk { body: &[], len: 0 }, 0);
 
     /// The elements of `rest` without the last `excess`.

@@ -71,7 +71,6 @@ impl Buffer {
         Buffer { memory: memory.into(), start: offset(room_in_front), end: offset(end), len: offset(len) }
     }
 
-    /// The elements.
     #[inline]
     pub(super) fn chunk(&self) -> Chunk<'_> {
         Chunk::new(&self.memory[self.start as usize..self.end as usize], self.len())

@@ -64,7 +64,6 @@ impl Capture {
 }
 
 impl Stream {
-    /// Begins to capture.
     pub(crate) fn begin_capture(&mut self) {
         assert!(self.capture.is_none(), "a capture was begun already");
         self.captures = self.captures.wrapping_add(1);
@@ -97,7 +96,6 @@ impl Stream {
         }
     }
 
-    /// Whether the stream is being captured.
     pub(crate) fn is_being_captured(&self) -> bool {
         self.capture.is_some()
     }

@@ -165,7 +165,6 @@ fn add(scores: &mut FieldMap, member: &[u8], score: f64) -> Handle {
 }
 
 #[inline]
-/// The score in an entry of the map.
 pub(crate) fn score_of(entry: EntryRef<'_>) -> f64 {
     f64::from_le_bytes(entry.payload().try_into().expect("a score is the value of every entry"))
 }
