@@ -37,8 +37,8 @@ pub const EFFECT_BYTES_BESIDE_ARGS: usize = 64 << 10;
 /// the workers contend for its positions.
 pub(crate) const ADMITTED_BYTES: u64 = 16 << 10;
 
-/// Above this size of a record, each further write of a unit first makes sure that the log has room for the
-/// whole record.
+/// Above this size of its record, a unit that runs several commands makes sure before each write that the log
+/// has room for the whole record.
 const ROOM_CHECKED_BYTES: usize = 1 << 20;
 
 /// The admitted bytes of a command that cannot wait for room; see [`Context::begin_inner`].

@@ -94,7 +94,7 @@ impl Keyspace {
     /// of [`Keyspace::bytes`].
     pub const FIXED_BYTES: u64 = (SLOT_COUNT * (size_of::<Slot>() + size_of::<u64>())) as u64;
 
-    /// The hash of a key. Compute it once per key and command.
+    /// The hash of a key.
     #[inline]
     pub fn hash(&self, key: &[u8]) -> KeyHash {
         self.hasher.hash(key)
@@ -126,8 +126,8 @@ impl Keyspace {
         }
     }
 
-    /// Starts loading these members or fields, if the key holds a big hash, set or sorted set. Does nothing
-    /// if the slot is locked.
+    /// Starts loading the first of these members or fields, if the key holds a big hash, set or sorted set.
+    /// Does nothing if the slot is locked.
     pub fn prefetch_members<'m>(
         &self,
         db: DbId,

@@ -17,9 +17,9 @@
 //! The same bytes go into snapshots and into the log.
 //!
 //! Invariants
-//! - Ids ascend, and none is below the id of the block. The id of the block is the id of its first entry,
-//!   which may have been removed since.
-//! - A block has at least one entry.
+//! - Ids ascend, and none is below the id of the block. A block that is made here has the id of its first
+//!   entry, which may have been removed since.
+//! - A block that is in a stream has at least one entry.
 //! - Bytes from outside are verified once by [`StreamBlock::verify`] and trusted afterwards.
 //! - Copies of a [`Block`] share its bytes until one of them changes; the changed copy then has bytes of its
 //!   own.
