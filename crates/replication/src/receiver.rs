@@ -271,7 +271,7 @@ impl Receiver {
     /// Checks that the leader is alive.
     ///
     /// # Errors
-    /// [`Close::Silent`] if nothing was received for [`SILENCE_MS`].
+    /// [`Close::Silent`] if no frame of the leader was received for [`SILENCE_MS`].
     pub fn check(&self, now_ms: u64) -> Result<(), Close> {
         if now_ms >= self.heard_ms + SILENCE_MS { Err(Close::Silent) } else { Ok(()) }
     }

@@ -189,8 +189,8 @@ impl<M: Member> RankTree<M> {
         self.seek(|items| items.partition_point(|item| pred(item.score, item.member))).0
     }
 
-    /// Does the same as `partition_point`, for a predicate on the score alone. It compares all scores of a
-    /// node, as other searches do.
+    /// Does the same as `partition_point`, for a predicate on the score alone, which it applies to all items
+    /// of a node.
     #[inline]
     pub(crate) fn partition_by_score(&self, pred: impl Fn(f64) -> bool) -> usize {
         self.seek(|items| items.iter().filter(|item| pred(item.score)).count()).0

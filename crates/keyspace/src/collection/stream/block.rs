@@ -127,8 +127,7 @@ pub(super) struct Block {
 
 #[derive(Clone, Debug)]
 enum Bytes {
-    /// Bytes that can still change: of the last block of a stream, and of blocks from which entries were
-    /// removed.
+    /// Bytes in memory that may have room, to be changed there.
     Open(Arc<Vec<u8>>),
     /// Bytes in memory of exactly their length.
     Sealed(Arc<[u8]>),
