@@ -162,8 +162,8 @@ pub(super) async fn log_in(
     judged(|| host.access.log_in(peer.ip(), name, password, resource)).await
 }
 
-/// Asks until there is a judgement. While a check runs, it is asked again and again: a user who is disabled
-/// or deleted meanwhile is refused at once.
+/// Asks until there is a judgement. It asks again while a check runs, because the user may be disabled or
+/// deleted meanwhile. After [`CHECKS_PER_LOGIN_MAX`] checks, the password counts as wrong.
 async fn judged(mut ask: impl FnMut() -> LogIn) -> Result<Account, Failure> {
     let (mut begun, mut running) = (0, None);
     loop {
@@ -174,7 +174,7 @@ async fn judged(mut ask: impl FnMut() -> LogIn) -> Result<Account, Failure> {
             LogIn::Loading => return Err(Refusal::Loading.into()),
             LogIn::TooEarly => return Err(Failure::Forbidden(TOO_EARLY)),
             LogIn::Begins(work) => {
-                // It ends in any case, for the next login.
+                // The check goes on to its end, even if nobody waits for it any more.
                 running = Some(tokio::task::spawn_blocking(work));
                 if begun == CHECKS_PER_LOGIN_MAX {
                     return Err(Failure::Unauthorized(WRONG_PASSWORD));
