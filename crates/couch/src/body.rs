@@ -69,7 +69,7 @@ enum Content {
         /// The connection is not idle until the body is dropped.
         idle_timer: Rc<IdleTimer>,
     },
-    /// The body of a reply from another part of the server (`/_backup`).
+    /// A body that another part of the server renders: see [`Body::boxed`].
     Other(Pin<Box<dyn HttpBody<Data = Bytes, Error = io::Error>>>),
 }
 

@@ -5,7 +5,7 @@
 //! what to use.
 //!
 //! Invariants
-//! - A name is here, or a setting or older name of a setting, never both.
+//! - A name here is neither that of a setting nor a further one ([`ALIASES`](super::ALIASES)).
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
