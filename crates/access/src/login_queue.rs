@@ -11,7 +11,7 @@
 //! Invariants
 //! - At most [`WAITING_MAX`] logins of each protocol wait, so clients of one leave places for those of the
 //!   other.
-//! - A login that asks in time is passed by no other one.
+//! - While the clock does not step back, a login that asks in time is passed by no other one.
 
 use std::mem;
 
@@ -75,7 +75,7 @@ impl LoginQueue {
         // A place from before a step back of the clock is lost, too.
         self.0.retain(|it| now_ms < it.asks_at_ms + LOST_MS && it.asks_at_ms <= now_ms + PAUSE_MS_MAX);
         if self.is_turn(waiter, pacing, now_ms) {
-            // The place is kept while its password is looked at, which may take several calls.
+            // The login keeps its place until `leave`.
             if let Some(place) = self.0.iter_mut().find(|it| it.waiter == waiter) {
                 place.asks_at_ms = now_ms;
             }
@@ -95,7 +95,7 @@ impl LoginQueue {
         Turn::Later { pause_ms }
     }
 
-    /// Whether it is the turn of this login: time for one, and nobody before it comes in time.
+    /// Whether it is the turn of this login: it is time for one, and all logins before it are late.
     pub(crate) fn is_turn(&self, waiter: Waiter, pacing: Pacing, now_ms: u64) -> bool {
         let mut ahead = self.0.iter().take_while(|it| it.waiter != waiter);
         pacing.next_in_ms == 0 && ahead.all(|it| now_ms >= it.asks_at_ms + LATE_MS)

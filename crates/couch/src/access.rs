@@ -172,8 +172,8 @@ pub(super) async fn log_in(
     judged(|| host.access.log_in(&attempt)).await
 }
 
-/// Asks until there is a judgement. While a check runs, it is asked again and again: a user who is disabled
-/// or deleted meanwhile is refused at once.
+/// Asks until there is a judgement. It asks again while a check runs, because the user may be disabled or
+/// deleted meanwhile. After [`CHECKS_PER_LOGIN_MAX`] checks, the password counts as wrong.
 async fn judged(mut ask: impl FnMut() -> LogIn) -> Result<Account, Failure> {
     let (mut begun, mut running, mut waited_ms) = (0, None, 0);
     loop {
@@ -192,7 +192,7 @@ async fn judged(mut ask: impl FnMut() -> LogIn) -> Result<Account, Failure> {
                 next_in_ms = pause_ms;
             }
             LogIn::Begins(work) => {
-                // It ends in any case, for the next login.
+                // The check goes on to its end, even if nobody waits for it any more.
                 running = Some(tokio::task::spawn_blocking(work));
                 if begun == CHECKS_PER_LOGIN_MAX {
                     return Err(Failure::Unauthorized(WRONG_PASSWORD));

@@ -1,7 +1,6 @@
 //! Figures of the OS about this process and machine: memory, CPU time, descriptors, cores.
 //!
-//! The figures are for INFO, for metrics and for defaults at the start. Each costs a few system calls or
-//! reads of small files, so they must not be read for every request.
+//! Each figure costs a few system calls or reads of small files, so it must not be read for every request.
 //!
 //! Invariants
 //! - Nothing here fails the server: a figure that the OS does not give has the documented value (0, zeros or

@@ -170,7 +170,7 @@ pub enum NotStored {
     /// The disk has no room for the file.
     #[error("{0}")]
     NoRoom(String),
-    /// The file cannot be read or written for another reason, or has a line that is not valid.
+    /// Any other reason.
     #[error("{0}")]
     Refused(String),
 }

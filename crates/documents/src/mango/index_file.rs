@@ -2,8 +2,7 @@
 //!
 //! The file is derived data: it stores the update sequence up to which it has indexed its database, and
 //! indexing continues from there. A file that is damaged or unreadable, or belongs to another index, is
-//! rebuilt, with a line in the server's log. The durable log has no records of index files. A file has only
-//! committed changes, so after a crash it is never ahead of its database.
+//! rebuilt, with a line in the server's log. The durable log has no records of index files.
 //!
 //! Tree 0 has the entries: the key of a row is the index key of the values (see `key`) followed by the id;
 //! its value is the length of that index key, a number as in `codec`. Tree 1 has the indexed values of each

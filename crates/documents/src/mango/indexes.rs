@@ -6,8 +6,6 @@
 //! the caller does the work. `plan` chooses the index, `query` answers the query.
 //!
 //! Invariants
-//! - An index is brought up to a snapshot that the log has committed, so a crash never leaves it ahead of its
-//!   database.
 //! - After a step or a reply has found an index damaged, the next use replaces it by an empty one, which
 //!   further steps fill from the documents.
 //! - An index has only the winners of documents, and no deleted documents or design documents.
@@ -133,9 +131,8 @@ impl Indexes {
         Ok(definitions)
     }
 
-    /// Does one step towards an index that is up to date with a snapshot, whose last record must be
-    /// committed. The index counts as being updated until it is up to date, a step fails, or `update` is
-    /// dropped.
+    /// Does one step towards an index that is up to date with a snapshot, which replies must be allowed to
+    /// show. The index counts as being updated until it is up to date, a step fails, or `update` is dropped.
     pub fn step(
         &self,
         update: &IndexUpdate,

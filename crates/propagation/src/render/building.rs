@@ -51,7 +51,7 @@ impl Building {
         }
     }
 
-    /// Takes an effect that belongs to the stream. Returns `false` for any other.
+    /// Takes an effect that is part of making the stream. Returns `false` for any other.
     pub(super) fn takes(&mut self, effect: &Effect<'_>) -> bool {
         let Effect::Key { db, key, op } = *effect else { return false };
         if (db, key) != (self.db, self.key.as_slice()) {

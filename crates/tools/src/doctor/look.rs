@@ -181,8 +181,7 @@ fn disk(place: &Path, dir: &Path, settings: &Settings) -> [Finding; 3] {
 
 /// What the data and the settings will need.
 fn growth(dir: &Path, settings: &Settings) -> Result<Growth, storage::Error> {
-    // A server that runs here may replace a snapshot or a file meanwhile: a missing one counts as having no
-    // bytes.
+    // A server that runs here may remove a file of documents meanwhile: it counts as having no bytes.
     let newest = if dir.is_dir() { storage::snapshot::list(&RealDisk, dir)? } else { Vec::new() };
     Ok(Growth {
         snapshot: newest.first().map_or(0, storage::snapshot::SnapshotInfo::file_bytes),
