@@ -77,13 +77,14 @@ pub(super) async fn admit_to(
     peer: &SocketAddr,
     headers: &HeaderMap,
     resource: Resource,
-) -> Result<(), Failure> {
+) -> Result<User, Failure> {
     match credentials(headers)?.filter(|_| thread.host().access.has_admins()) {
         Some((name, password)) => {
             admit(thread, peer, headers)?;
-            log_in(thread.host(), peer, (&name, &password), Some(resource)).await.map(drop)
+            let account = log_in(thread.host(), peer, (&name, &password), Some(resource)).await?;
+            Ok(User::known(&name, account, Shown::Password))
         }
-        None => admit_admin(thread, peer, headers).await.map(drop),
+        None => admit_admin(thread, peer, headers).await,
     }
 }
 

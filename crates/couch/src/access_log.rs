@@ -15,7 +15,9 @@ use std::{
 };
 
 use env::Clock;
-use http::{Method, StatusCode, Uri};
+use http::{Extensions, Method, StatusCode, Uri};
+
+use super::user::User;
 
 /// The maximum bytes of a target in the log.
 const TARGET_BYTES_MAX: usize = 1024;
@@ -87,8 +89,11 @@ pub struct NotedRequest<'a> {
 pub(super) struct ServedUser(Arc<OnceLock<String>>);
 
 impl ServedUser {
-    pub(super) fn set(&self, name: &str) {
-        let _ = self.0.set(name.into());
+    /// The request with these extensions is served as this user.
+    pub(super) fn note(extensions: &Extensions, user: &User) {
+        if let (Some(served), Some(name)) = (extensions.get::<ServedUser>(), &user.name) {
+            let _ = served.0.set(name.clone());
+        }
     }
 }
 

@@ -32,6 +32,7 @@ use wire::{DecodeLimits, Decoder, Value};
 
 use super::{
     access,
+    access_log::ServedUser,
     body_memory::Claim,
     cross_site,
     failure::Failure,
@@ -80,6 +81,7 @@ pub(super) async fn answer(
     only(head, "POST")?;
     cross_site::require_own_page(&head.headers)?;
     let sender = Sender { user: access::admit_admin(thread, &peer, &head.headers).await?, peer };
+    ServedUser::note(&head.extensions, &sender.user);
     cross_site::require_json(&head.method, &head.headers)?;
     let body = match body.take() {
         Some(body) => {

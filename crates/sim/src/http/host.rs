@@ -16,6 +16,7 @@ use env::{SimClock, SimDisk, SimEntropy};
 use http::Request;
 use hyper::body::Incoming;
 use keyspace::Keyspace;
+use lsn::Lsn;
 use parking_lot::{RwLock, RwLockReadGuard};
 use settings::{Key, NotStored, Settings};
 use storage::Log;
@@ -36,7 +37,9 @@ pub(super) fn host(
     feeds: Arc<Feeds>,
 ) -> Host {
     let entropy = Arc::new(SimEntropy::new(seed));
-    let databases: Vec<DbId> = documents.all().iter().map(|database| database.id()).collect();
+    let all = documents.all();
+    let databases: Vec<(DbId, Lsn)> =
+        all.iter().map(|database| (database.id(), database.snapshot().last_lsn())).collect();
     let cache = NodeCache::new(CACHE_BYTES);
     let indexes = Indexes::open(disk.clone(), entropy.clone(), cache, INDEXES.into(), &databases);
     let indexes = indexes.expect("the disk has no faults yet");
