@@ -166,8 +166,8 @@ impl Documents {
     /// overlap.
     ///
     /// # Errors
-    /// I/O errors, [`StoreError::NotCommitted`]: unsaved changes stay in memory and in the log, and a later
-    /// call saves them.
+    /// If a file cannot be read or written, or the log has not committed a change
+    /// ([`StoreError::NotCommitted`]). Unsaved changes stay in memory and in the log, for a later call.
     pub fn checkpoint(&self, due: &Due, committed: &mut dyn FnMut(Lsn) -> bool) -> Result<(), StoreError> {
         let Some(store) = self.store() else { return Ok(()) };
         let names = self.settled_names();

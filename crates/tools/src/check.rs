@@ -54,7 +54,7 @@ pub enum CheckError {
     /// In the settings file of the directory.
     #[error(transparent)]
     Settings(#[from] ConfigError),
-    /// A fault in the replication state or the group membership of the directory, or lost settings.
+    /// In the replication state, the group membership or the name of the directory, or lost settings.
     #[error(transparent)]
     Roles(#[from] io::Error),
     /// A start would be refused.

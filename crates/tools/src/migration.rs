@@ -197,7 +197,7 @@ pub enum MigrationError {
     /// The copy ended before it was known to have all that the source had when the user ended it.
     #[error("the copy ended before it was known to have all that the source has")]
     Behind,
-    /// An error of the operating system with threads or signals.
+    /// Another error of the operating system.
     #[error(transparent)]
     Os(#[from] io::Error),
 }

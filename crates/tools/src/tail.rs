@@ -70,7 +70,7 @@ pub enum TailError {
     Unreachable {
         /// Host and port.
         address: String,
-        /// The error of the operating system, or a timeout.
+        /// Why, in words.
         reason: String,
     },
     /// An established connection was lost.
@@ -78,7 +78,7 @@ pub enum TailError {
     Lost {
         /// Host and port.
         address: String,
-        /// The error of the operating system, or another reason.
+        /// Why, in words.
         reason: String,
     },
     /// An error reply.

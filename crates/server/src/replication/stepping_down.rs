@@ -27,7 +27,7 @@ impl Node {
     /// again. Blocks.
     ///
     /// # Errors
-    /// If a file cannot be written, or the OS refuses a thread; then it must restart as well.
+    /// Why it cannot follow, in words; then it must restart as well.
     pub(crate) fn step_down(self: &Arc<Self>, gives_up: &dyn Fn() -> bool) -> Result<bool, String> {
         if self.is_witness() {
             // A witness has no data in memory to keep, and must forget the members for which it kept its log
