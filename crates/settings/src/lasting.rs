@@ -98,7 +98,8 @@ impl Lasting {
     /// Reads the configuration file, if given, and the settings file of the data directory.
     ///
     /// # Errors
-    /// The first error of the files and settings, with its position if it has one: see [`ConfigError`].
+    /// If a file cannot be read or is damaged, a name is unknown, a value is invalid, or a password is given
+    /// twice; the first error, with its position if it has one.
     pub fn load(config_file: Option<PathBuf>, given: Vec<Given>) -> Result<(Settings, Lasting), ConfigError> {
         let RedisFile { lines, without_effect } =
             config_file.as_deref().map_or(Ok(RedisFile::default()), read)?;

@@ -140,7 +140,7 @@ fn named(name: &str, value: &str) -> Result<Meaning, ConfigError> {
 /// Reads a file and those that it includes.
 ///
 /// # Errors
-/// If a file cannot be read, or a line is refused; an error of a line names it.
+/// If a file cannot be read, or a directive is refused; the error names the line.
 pub(super) fn read(path: &Path) -> Result<RedisFile, ConfigError> {
     let directives = directives(path)?;
     let is_appendonly = is_appendonly(&directives);
@@ -175,7 +175,7 @@ impl RedisFile {
 /// become comments.
 ///
 /// # Errors
-/// If a file cannot be read, a line is not a name and words, or too many files are included.
+/// If a file cannot be read, or a line cannot be split into words.
 pub fn converted(path: &Path) -> Result<String, ConfigError> {
     let directives = directives(path)?;
     let is_appendonly = is_appendonly(&directives);
