@@ -56,8 +56,9 @@ impl Node {
     }
 
     /// Notes how long the oldest uncommitted batch of this leader of a group has waited for a majority. If
-    /// that is too long ([`membership::refuses_writes`]), further writes are refused before they are executed:
-    /// members that answer, but take no log, do not depose a leader, and its log must not grow without limit.
+    /// that is too long ([`membership::refuses_writes`]), further writes are refused before they are
+    /// executed: members that answer, but take no log, do not depose a leader, and its log must not grow
+    /// without limit.
     ///
     /// A leader that has committed nothing in its term has no lease, so no reply that shows data leaves: it
     /// refuses reads as well ([`Node::answers_nothing`]), and closes the connections of its clients.
