@@ -139,7 +139,7 @@ pub enum RestoreError {
 }
 
 impl RestoreError {
-    /// An error of the OS while `doing` something with `path`.
+    /// An I/O error while `doing` something with `path`; for `map_err`.
     pub fn os(doing: &'static str, path: &Path) -> impl FnOnce(io::Error) -> RestoreError {
         let path = path.to_path_buf();
         move |source| RestoreError::Os { doing, path, source }

@@ -60,7 +60,7 @@ pub enum CheckError {
     /// A start would be refused.
     #[error("{0}{hint}", hint = .0.last_resort())]
     Start(RecoverError),
-    /// All files of a backup are intact, but do not form a consistent state.
+    /// The data of a backup cannot be recovered, although log, snapshots and documents were found intact.
     #[error(transparent)]
     BackupState(RecoverError),
 }
