@@ -76,10 +76,10 @@ pub enum CommandError {
     InvalidCursor,
     /// A command of a client that has not logged in, or whose user was deleted.
     NoAuth,
-    /// A login with a wrong name or password, as a user that is disabled, or in a transaction that cannot
-    /// wait for it.
+    /// A login that is not accepted, for instance with a wrong name or password, as a user that is disabled,
+    /// or in a transaction that cannot wait for it.
     WrongPass,
-    /// AUTH without a password configured.
+    /// AUTH without a name while `default` needs no password.
     NoPasswordSet,
     /// HELLO with a version other than 2 and 3.
     NoProto,
