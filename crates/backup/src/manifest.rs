@@ -130,7 +130,7 @@ pub enum ManifestError {
         doing: &'static str,
         /// The file or directory.
         path: PathBuf,
-        /// The cause.
+        /// The I/O error.
         source: io::Error,
     },
 }

@@ -122,7 +122,7 @@ pub enum RestoreError {
         doing: &'static str,
         /// The file or directory.
         path: PathBuf,
-        /// The cause.
+        /// The I/O error.
         source: io::Error,
     },
     /// It failed after it had begun to write.

@@ -91,7 +91,7 @@ impl Node {
         self.lacks_commits.load(SeqCst) && !self.may_answer()
     }
 
-    /// How many servers this one follows, one after the other, up to one that leads: 0 if it leads.
+    /// How many servers this one follows, one after the other, as last heard: 0 if it follows none.
     pub(super) fn distance(&self) -> u8 {
         self.following().map_or(0, |following| following.distance())
     }
