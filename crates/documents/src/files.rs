@@ -57,8 +57,8 @@ impl Documents {
     /// have a checkpoint at or before the limit.
     ///
     /// # Errors
-    /// I/O errors and damage. [`StoreError::AheadOfLog`] if a database was deleted after the limit,
-    /// [`StoreError::Tree`] if a file has no checkpoint at or before the limit.
+    /// I/O errors, damage, and files of another version. [`StoreError::AheadOfLog`] if a database was deleted
+    /// after the limit, [`StoreError::Tree`] if a file has no checkpoint at or before the limit.
     pub fn open(shelf: Shelf, limit: Option<Lsn>, listener: Listener) -> Result<Documents, StoreError> {
         let (disk, dir) = (&*shelf.disk, &*shelf.dir);
         disk.create_dir_all(dir).map_err(StoreError::io("create", dir))?;
