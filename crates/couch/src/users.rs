@@ -239,7 +239,7 @@ pub(super) struct SettingChange {
 /// What the changes of `_users` mean for the registry of users; new users have this birth.
 ///
 /// # Errors
-/// A document cannot be read, or there would be too many users.
+/// A document cannot be read, or there would be too many users or too many bytes of them.
 pub(super) fn setting_changes(
     writer: &Writer,
     data: &DataSettings,

@@ -75,7 +75,7 @@ impl<'k> SnapshotTask<'k> {
     /// Begins a snapshot of `keyspace`. `None` if there is one that begins at the same position.
     ///
     /// # Errors
-    /// I/O errors, including a full disk.
+    /// If the log cannot be read; I/O errors, including a full disk.
     pub fn begin(
         plan: SnapshotPlan<'_>,
         keyspace: &'k Keyspace,
@@ -111,7 +111,8 @@ impl<'k> SnapshotTask<'k> {
     /// Blocks.
     ///
     /// # Errors
-    /// I/O errors, also of the log. No snapshot exists then, unless its files could not be removed.
+    /// If the log cannot be made durable; I/O errors. No snapshot exists then, unless its files could not be
+    /// removed.
     ///
     /// # Panics
     /// If `parts` is not exactly one summary of each part.

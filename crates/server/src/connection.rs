@@ -632,7 +632,7 @@ impl Connection {
         self.wake();
     }
 
-    /// The connection has ended: cancels a blocked command, so that nothing is popped for it.
+    /// The connection has ended: ends the wait of a blocked command, so that nothing more is popped for it.
     pub(crate) fn end(&self) {
         self.socket.say_goodbye();
         if self.is_holding() {

@@ -53,7 +53,7 @@ impl Http {
     /// the log, whose number is limited.
     ///
     /// # Errors
-    /// If the OS refuses a thread.
+    /// If the OS refuses a thread or its runtime.
     pub(crate) fn start(parts: &Arc<Parts>, feeds: Arc<Feeds>) -> io::Result<Http> {
         let store = Arc::<OnceLock<Store>>::default();
         let front = Arc::new(Front::new(surroundings::host(parts, store.clone(), feeds)));

@@ -64,7 +64,7 @@ pub enum GroupError {
     Unreachable {
         /// Host and port.
         address: String,
-        /// The error of the operating system, or a timeout.
+        /// Why, in words.
         reason: String,
     },
     /// An established connection was lost.
@@ -72,7 +72,7 @@ pub enum GroupError {
     Lost {
         /// Host and port.
         address: String,
-        /// The error of the operating system, or another reason.
+        /// Why, in words.
         reason: String,
     },
     /// An error reply.

@@ -70,7 +70,7 @@ pub enum TailError {
     Unreachable {
         /// Host and port.
         address: String,
-        /// The error of the operating system, or a timeout.
+        /// Why, in words.
         reason: String,
     },
     /// An established connection was lost.
@@ -78,7 +78,7 @@ pub enum TailError {
     Lost {
         /// Host and port.
         address: String,
-        /// The error of the operating system, or another reason.
+        /// Why, in words.
         reason: String,
     },
     /// An error reply.
@@ -97,7 +97,7 @@ pub enum TailError {
     Password {
         /// The password file.
         path: PathBuf,
-        /// The error of the operating system.
+        /// Why it cannot be read: an error of the operating system, or what is wrong with its first line.
         source: io::Error,
     },
     /// Standard output cannot be written, or another operation of the operating system failed.

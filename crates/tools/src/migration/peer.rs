@@ -21,7 +21,7 @@ pub enum PeerError {
         role: &'static str,
         /// Host and port.
         address: String,
-        /// The error of the operating system, or a timeout.
+        /// Why, in words.
         reason: String,
     },
     /// An established connection was lost.
@@ -31,7 +31,7 @@ pub enum PeerError {
         role: &'static str,
         /// Host and port.
         address: String,
-        /// The error of the operating system, or another reason.
+        /// Why, in words.
         reason: String,
     },
     /// It replies with an error.
