@@ -160,7 +160,7 @@ impl PartTask<'_> {
         self.capture.next_slot().map_or(0, |next| self.last_slot.index() + 1 - next.index())
     }
 
-    /// Bytes copied since the last call because they were about to change.
+    /// See [`Capture::take_copied_bytes`].
     pub fn take_copied_bytes(&mut self) -> u64 {
         self.capture.take_copied_bytes()
     }

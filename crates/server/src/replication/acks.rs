@@ -90,12 +90,12 @@ impl Node {
         self.lacks_commits.load(SeqCst) && !self.may_answer()
     }
 
-    /// The commit position that this server sends to its replicas.
-    /// How many servers this one follows, one after the other, up to one that leads: 0 if it leads.
+    /// How many servers this one follows, one after the other, as last heard: 0 if it follows none.
     pub(super) fn distance(&self) -> u8 {
         self.following().map_or(0, |following| following.distance())
     }
 
+    /// The commit position that this server sends to its replicas.
     pub(super) fn commit_lsn(&self) -> Lsn {
         let Some(log) = self.log() else { return Lsn::ZERO };
         match self.following() {
