@@ -130,7 +130,7 @@ pub enum ManifestError {
         doing: &'static str,
         /// The file or directory.
         path: PathBuf,
-        /// The error of the operating system.
+        /// The I/O error.
         source: io::Error,
     },
 }

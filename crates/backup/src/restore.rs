@@ -122,7 +122,7 @@ pub enum RestoreError {
         doing: &'static str,
         /// The directory.
         path: PathBuf,
-        /// The error of the operating system.
+        /// The I/O error.
         source: io::Error,
     },
     /// It failed after it had begun to write.

@@ -16,10 +16,12 @@ use tls::ClientFiles;
 
 use crate::tunnels::Tunnels;
 
-/// The longest attempt to connect. The system repeats a lost request after 1 s, and then after twice as long
-/// each time; a new attempt begins anew, so a host is found soon after the network has healed.
+/// The longest attempt to connect to one address of a host. The system repeats a lost request after 1 s, and
+/// then after twice as long each time; a new attempt begins anew, so a host is found soon after the network
+/// has healed.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
-/// The longest wait for an answer to a command.
+/// The timeout of each read and write of a connection that was just made, and of sent bytes that the other
+/// host does not acknowledge.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 /// The idle time after which the system probes the other host.
 const PROBE_AFTER: Duration = Duration::from_secs(5);

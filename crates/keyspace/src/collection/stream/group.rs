@@ -41,14 +41,13 @@ pub struct Delivery {
     pub count: u32,
 }
 
-/// The times of a consumer's last actions.
+/// The times of a consumer's last actions, or those that were copied with it from another server.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct ConsumerTimes {
     /// The Unix time in milliseconds at which the consumer was made or was last seen to request entries. Not
     /// every request is noted.
     pub seen_ms: u64,
-    /// Unix time in milliseconds at which an entry last became pending for the consumer, or the time that was
-    /// copied with it from another server; `None` for never.
+    /// Unix time in milliseconds at which an entry last became pending for the consumer; `None` for never.
     pub active_ms: Option<u64>,
 }
 
