@@ -48,8 +48,8 @@ const SCRIPTS_PER_TURN_US: u64 = 2_000;
 pub const OUTBOX_BYTES_MAX: usize = 1 << 20;
 /// As [`OUTBOX_BYTES_MAX`], for a subscriber: its UNSUBSCRIBE must not wait for all the messages before it.
 const SUBSCRIBER_OUTBOX_BYTES_MAX: usize = 32 << 20;
-/// While a command is blocked or held, input is read until this many request bytes are kept. After that the client is
-/// not read, so its disconnection is noticed only later.
+/// While a command is blocked or held, input is read until this many request bytes are kept. After that the
+/// client is not read, so its disconnection is noticed only later.
 const PENDING_WHILE_BLOCKED_BYTES_MAX: usize = 1 << 20;
 /// An idle connection keeps no larger input buffer.
 const PENDING_BYTES_KEPT_MAX: usize = 16 << 10;

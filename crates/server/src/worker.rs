@@ -81,8 +81,8 @@ pub(crate) struct Worker {
     unread: RefCell<Vec<Rc<Connection>>>,
     log: OnceCell<LogThreads>,
     reaper: Reaper,
-    /// The approximate memory of the unsent bytes of subscribers whose sockets refuse more, without the blocks
-    /// that several of them share.
+    /// The approximate memory of the unsent bytes of subscribers whose sockets refuse more, without the
+    /// blocks that several of them share.
     pub(crate) unsent_bytes: Cell<usize>,
     /// When the output limits are checked next.
     limits_due_ms: Cell<u64>,
