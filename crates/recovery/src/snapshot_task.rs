@@ -30,7 +30,8 @@ use storage::{
     },
 };
 
-/// Number of snapshots kept: the newest, and its predecessor in case the newest is damaged.
+/// Number of snapshots kept besides pinned ones: the newest, and its predecessor in case the newest is
+/// damaged.
 pub const GENERATIONS: usize = 2;
 
 /// The source, destination and options of a snapshot.
