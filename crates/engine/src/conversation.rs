@@ -41,8 +41,8 @@ const GROUP: usize = 32;
 const RUN_LEN_MIN: usize = 4;
 /// About so many commands are executed before other connections get their turn.
 const COMMANDS_PER_TURN_MAX: usize = 1024;
-/// Microseconds for which a connection's turn may go on after its first script or EXEC: one script can take
-/// as long as many commands.
+/// About how many microseconds a connection's turn goes on at most after its first script or EXEC: one script
+/// can take as long as many commands.
 const SCRIPTS_PER_TURN_US: u64 = 2_000;
 /// Unsent bytes above which the commands of a client wait, unless it is allowed more.
 pub const OUTBOX_BYTES_MAX: usize = 1 << 20;
@@ -121,8 +121,7 @@ pub struct Conversation {
     outbox_bytes_max: usize,
     /// The conversation is closing because the client has sent a line of HTTP.
     spoke_http: bool,
-    /// The time from which on this turn of the connection executes no further command; `None` if it has run
-    /// no script and no EXEC.
+    /// About the time at which this turn of the connection ends; `None` if it has run no script and no EXEC.
     turn_ends_us: Option<u64>,
     /// A command runs elsewhere.
     is_away: bool,

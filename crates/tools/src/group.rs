@@ -121,7 +121,7 @@ fn others(reason: &str) -> &'static str {
 }
 
 impl GroupError {
-    /// Whether the operation is worth repeating: the server was not reached, or was loading.
+    /// Whether the operation is worth repeating: the server was not reached or was lost, or it was loading.
     fn passes(&self) -> bool {
         match self {
             GroupError::Unreachable { .. } | GroupError::Lost { .. } => true,
