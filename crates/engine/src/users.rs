@@ -264,7 +264,7 @@ pub struct Users {
     pub audit: Audit,
     /// The numbers of denials, by reason.
     pub counts: DenialCounts,
-    /// Logins that were refused because too many of their address wait, since CONFIG RESETSTAT.
+    /// Logins that were refused because too many of their address wait, since the start or CONFIG RESETSTAT.
     pub logins_turned_away: AtomicU64,
 }
 

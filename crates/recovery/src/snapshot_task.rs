@@ -30,7 +30,8 @@ use storage::{
     },
 };
 
-/// Number of snapshots kept: the newest, and its predecessor in case the newest is damaged.
+/// Number of snapshots kept besides pinned ones: the newest, and its predecessor in case the newest is
+/// damaged.
 pub const GENERATIONS: usize = 2;
 
 /// The source, destination and options of a snapshot.
@@ -161,7 +162,7 @@ impl PartTask<'_> {
         self.capture.next_slot().map_or(0, |next| self.last_slot.index() + 1 - next.index())
     }
 
-    /// Bytes copied since the last call because they were about to change.
+    /// See [`Capture::take_copied_bytes`].
     pub fn take_copied_bytes(&mut self) -> u64 {
         self.capture.take_copied_bytes()
     }

@@ -36,7 +36,7 @@ use crate::{
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// The maximum number of threads.
 const THREADS_MAX: usize = 32;
-/// How long each thread may take to end: longer than the time that it grants replies.
+/// The longest wait until the next thread has ended: longer than the time that a thread grants replies.
 const STOP_GRACE: Duration = Duration::from_secs(10);
 
 /// The threads that serve HTTP.

@@ -104,7 +104,7 @@ pub enum GroupError {
     Password {
         /// The file.
         path: PathBuf,
-        /// The error of the operating system.
+        /// Why it cannot be read: an error of the operating system, or what is wrong with its first line.
         source: io::Error,
     },
     /// Standard output cannot be written, or another operation of the operating system failed.
@@ -121,7 +121,7 @@ fn others(reason: &str) -> &'static str {
 }
 
 impl GroupError {
-    /// Whether the operation may succeed if repeated.
+    /// Whether the operation is worth repeating: the server was not reached or was lost, or it was loading.
     fn passes(&self) -> bool {
         match self {
             GroupError::Unreachable { .. } | GroupError::Lost { .. } => true,

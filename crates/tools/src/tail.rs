@@ -106,7 +106,7 @@ pub enum TailError {
 }
 
 impl TailError {
-    /// Whether the operation may succeed if repeated.
+    /// Whether the operation is worth repeating: the server was not reached or was lost, or it was loading.
     fn passes(&self) -> bool {
         match self {
             TailError::Unreachable { .. } | TailError::Lost { .. } => true,

@@ -106,7 +106,7 @@ impl Saver {
         self.wake.notify_one();
     }
 
-    /// Number of failed saves.
+    /// The number of saves that failed, without those that only lacked a commit.
     pub(crate) fn failures(&self) -> u64 {
         self.failures.load(Relaxed)
     }

@@ -82,7 +82,8 @@ fn advice(command: &str, text: &str) -> &'static str {
 }
 
 impl PeerError {
-    /// Whether the operation may succeed if repeated.
+    /// Whether the operation is worth repeating: the peer was not reached or was lost, or gave an error that
+    /// passes.
     pub(super) fn passes(&self) -> bool {
         match self {
             PeerError::Unreachable { .. } | PeerError::Lost { .. } => true,
