@@ -123,8 +123,8 @@ impl Writer {
         self.changed = Some(BTreeMap::new());
     }
 
-    /// The documents changed since [`Writer::note_changes`], without `_local` ones, and whether each was deleted
-    /// or purged meanwhile, even if it has been made again.
+    /// The documents changed since [`Writer::note_changes`], without `_local` ones, and whether each was
+    /// deleted or purged meanwhile, even if it has been made again.
     pub fn changed(&self) -> impl Iterator<Item = (&DocId, bool)> {
         self.changed.iter().flatten().map(|(id, was_gone)| (id, *was_gone))
     }

@@ -64,6 +64,8 @@ use crate::{
     replication::Node,
 };
 
+/// The name of the span from the loss of a leader to the next one.
+const ELECTION: &str = "group.election";
 /// The most bytes of the log in one read.
 const READ_BYTES: usize = 1 << 20;
 /// The period at which saving a vote is retried after it has failed.
@@ -457,6 +459,7 @@ impl Group {
 
     /// The thread "group-role": follows, leads, or restarts, as the votes say.
     fn take_roles(self: &Arc<Self>, leaderships: &mpsc::Receiver<Option<Leadership>>) {
+        let mut election = None;
         while let Ok(Some(mut leadership)) = leaderships.recv() {
             // Only the newest counts.
             let mut was_elected = false;
@@ -478,6 +481,8 @@ impl Group {
                 Leadership::Leads { term } => match self.node.lead_in_group(term) {
                     Ok(()) => {
                         tracing::info!(target: "group", term, "this server leads the group");
+                        let election = election.take().unwrap_or_else(|| self.node.traces.job(ELECTION));
+                        election.end(vec![("sheaf.term", term.into()), ("sheaf.leads", true.into())], None);
                         self.found();
                         self.hand_on();
                     }
@@ -497,6 +502,9 @@ impl Group {
                 Leadership::Follows { term, leader } => {
                     let address = self.address_of(leader);
                     tracing::info!(target: "group", term, %leader, address = address.as_ref().map(tracing::field::display), "a leader is known");
+                    if let Some(election) = election.take() {
+                        election.end(vec![("sheaf.term", term.into()), ("sheaf.leads", false.into())], None);
+                    }
                     let link = Link { leader, term };
                     match address {
                         Some(address) => self.node.follow_in_group(Some(link), address),
@@ -507,7 +515,10 @@ impl Group {
                     target: "group", term,
                     "the group has had its last term, and no member can be elected any more: restore its data into a new directory (sheaf restore)"
                 ),
-                Leadership::Unknown { term } => tracing::info!(target: "group", term, "no leader is known"),
+                Leadership::Unknown { term } => {
+                    tracing::info!(target: "group", term, "no leader is known");
+                    election.get_or_insert_with(|| self.node.traces.job(ELECTION));
+                }
             }
         }
     }

@@ -54,6 +54,7 @@ mod startup_info;
 mod stop;
 mod supervisor;
 mod timeouts;
+mod traces;
 mod tunnels;
 mod unix_door;
 mod worker;

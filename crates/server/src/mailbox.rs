@@ -7,7 +7,7 @@
 
 use std::{net::SocketAddr, sync::Arc};
 
-use engine::{LongReply, Notice, PendingServes, Place, clients::Signal};
+use engine::{LongReply, Notice, PendingServes, Place, clients::Signal, observe::TracedCommand};
 use lsn::Lsn;
 use pubsub::durable::Feed;
 use tokio::sync::mpsc;
@@ -88,6 +88,8 @@ pub(crate) struct LongUnitDone {
     pub(crate) wrote: bool,
     /// Keys whose waiters could not be served yet.
     pub(crate) serves: PendingServes,
+    /// The command, if it is traced.
+    pub(crate) traced: Vec<TracedCommand>,
 }
 
 /// The sending end of a worker's queue.

@@ -87,7 +87,7 @@ pub(crate) use self::{
     line::Credentials,
 };
 
-use crate::{encryption, tunnels::Tunnels};
+use crate::{encryption, traces::Traces, tunnels::Tunnels};
 
 /// The niceness of the threads that copy and load everything from a leader. They serve no client yet, while
 /// the leader and other processes on the machine do.
@@ -120,6 +120,7 @@ pub(crate) struct Node {
     tunnels: Option<Arc<Tunnels>>,
     clock: Arc<dyn Clock>,
     entropy: Arc<dyn Entropy + Send + Sync>,
+    pub(crate) traces: Arc<Traces>,
     /// `replication.json`: the part of the role that must survive a restart.
     standing: Mutex<ReplicationState>,
     role: Mutex<Role<Address>>,
@@ -210,7 +211,7 @@ impl Node {
     pub(crate) fn open(
         settings: &Settings,
         dir: &Path,
-        process: ProcessId,
+        (process, traces): (ProcessId, Arc<Traces>),
         clock: Arc<dyn Clock>,
         entropy: Arc<dyn Entropy + Send + Sync>,
     ) -> io::Result<Node> {
@@ -237,6 +238,7 @@ impl Node {
             tunnels,
             clock,
             entropy,
+            traces,
             standing: Mutex::new(standing),
             is_read_only: role.is_read_only().into(),
             is_deposed: role::is_deposed(&role).into(),

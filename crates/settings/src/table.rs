@@ -213,6 +213,9 @@ settings! {
     Loglevel "loglevel" Diagnosis "debug|info|warn|error" Kind::Choice(&["debug", "info", "warn", "error"]), "info", Mutable, "Lowest level of log lines to write.";
     Logfile "logfile" Diagnosis "FILE" Kind::Text, "", Mutable, "File that log lines are appended to, in a directory that exists; empty for standard error. SIGHUP, and every change of a setting, opens it again: rename it, then send the signal. While the server runs, only names that end in .log can be set.";
     HttpAccessLog "http-access-log" Diagnosis "FILE" Kind::Text, "", Mutable, "File that gets a line for each request over HTTP (time, address, user, method, path, status, bytes, milliseconds), as logfile does; empty for none.";
+    OtelEndpoint "otel-endpoint" Diagnosis "URL" Kind::HttpUrl, "", Fixed, "Collector of OpenTelemetry that gets traces (OTLP over HTTP), such as http://127.0.0.1:4318; empty for none.";
+    OtelSampleRatio "otel-sample-ratio" Diagnosis "SHARE" Kind::Share, "0.01", Mutable, "Share of commands and requests over HTTP that are traced, from 0 to 1. Requests with a traceparent follow it instead. Above 0.03 every command is timed, which costs a pipelined client some speed.";
+    OtelServiceName "otel-service-name" Diagnosis "NAME" Kind::Text, "sheaf", Fixed, "Name of this service in traces.";
     Maxmemory "maxmemory" Memory "BYTES" BYTES_ANY, "0", Mutable, "Bytes of data above which keys are evicted or writes are refused; 0 for no limit.";
     MaxmemoryPolicy "maxmemory-policy" Memory "POLICY" Kind::Choice(EVICTION_POLICIES), "noeviction", Mutable, "Choice of the keys to evict above maxmemory.";
     MaxmemorySamples "maxmemory-samples" Memory "KEYS" Kind::Integer { min: 1, max: 64 }, "5", Mutable, "Keys compared for each eviction.";

@@ -24,7 +24,8 @@ pub(crate) mod control;
 mod copying;
 mod cursor;
 pub(crate) mod cut;
-pub(crate) mod flusher;
+pub(crate) mod flush_times;
+mod flusher;
 pub(crate) mod footer;
 mod frozen;
 pub(crate) mod mirror;
@@ -63,6 +64,7 @@ pub use appender::{Appender, Pending};
 pub use chains::Chains;
 pub use copying::{CopiedFile, CopyPlan};
 pub use cursor::{BatchInfo, Chunk, CursorRead, LogCursor, batches_in};
+pub use flush_times::FlushTime;
 pub use flusher::Flush;
 pub use mirror::{Mirror, MirrorError};
 pub use options::{Durability, LogOptions};
@@ -70,8 +72,8 @@ pub use pins::Pin;
 pub use space::Prepare;
 
 use self::{
-    cursor::Recent, flusher::Flusher, pins::Pins, segment::Segment, sequencer::Sequencer, space::NoRoom,
-    waiters::Waiters,
+    cursor::Recent, flush_times::FlushTimes, flusher::Flusher, pins::Pins, segment::Segment,
+    sequencer::Sequencer, space::NoRoom, waiters::Waiters,
 };
 use crate::{
     Control, Error, LogStats,
@@ -173,6 +175,7 @@ struct LogState {
     flusher: Mutex<Flusher>,
     /// The latest batches, for cursors.
     recent: Recent,
+    flush_times: FlushTimes,
     /// Notified after every write, and whenever cursors must check again. Cursors wait for it, and appenders
     /// for which the ring has no space; these hold locks of slots, so admission keeps their waits rare.
     progress: (Mutex<()>, Condvar),

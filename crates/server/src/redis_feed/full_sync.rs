@@ -53,7 +53,10 @@ impl Serving<'_> {
         if self.claim.is_psync {
             self.write(format!("+FULLRESYNC {} 0\r\n", ticket.id).as_bytes())?;
         }
-        let (loaded, has_field_deadlines) = self.send_file(&info)?;
+        let job = self.node.traces.job("replication.redis_full_sync");
+        let sent = self.send_file(&info);
+        job.end(vec![("sheaf.log.lsn", info.begin_lsn.get().into())], sent.as_ref().err().cloned());
+        let (loaded, has_field_deadlines) = sent?;
         replica.set_has_file(self.node.now_ms());
         if self.claim.replica.wants_rdb_only {
             return Ok(None);

@@ -63,7 +63,8 @@ pub(super) struct Next {
 pub(super) async fn run(process: &Process, next: Next) -> Result<Option<Next>, ServeError> {
     let Next { settings, mode, diverged_at, is_first } = next;
     let clock: Arc<dyn Clock> = Arc::new(RealClock);
-    let node = Node::open(&settings, &process.dir, process.id, clock.clone(), Arc::new(RealEntropy));
+    let of_process = (process.id, process.traces.clone());
+    let node = Node::open(&settings, &process.dir, of_process, clock.clone(), Arc::new(RealEntropy));
     let node = Arc::new(node.map_err(ServeError::of_settings)?);
     if is_first {
         node.report_overridden_setting();
@@ -170,6 +171,7 @@ pub(super) async fn run(process: &Process, next: Next) -> Result<Option<Next>, S
     if is_over && parts.stop.at_stop() != AtStop::Leave && !log.is_frozen() {
         save_documents(&parts.saver, &log).await;
     }
+    parts.traces.detach();
     log.close().map_err(ServeError::Close)?;
     log_threads.stop();
     tracing::info!(target: "server", lsn = log.durable_lsn().get(), "stopped in order");
@@ -287,7 +289,7 @@ fn new_parts(settings: Settings, process: &Process, node: Arc<Node>, clock: Arc<
         unix_socket: process.unix.as_ref().map(|door| door.path().to_owned()),
     };
     let settings = (settings, process.lasting.clone());
-    let of_process = (process.encryption.clone(), process.stop.clone());
+    let of_process = (process.encryption.clone(), process.stop.clone(), process.traces.clone());
     Arc::new(Parts::new(settings, startup, node, of_process, clock, Arc::new(RealEntropy)))
 }
 
@@ -347,6 +349,7 @@ fn attach(
     for mailbox in mailboxes {
         mailbox.send(WorkerOrder::Attach(threads.clone()));
     }
+    parts.traces.attach(threads.log());
     parts.log.attach(threads.clone());
     parts.progress.finish();
     Ok(threads)

@@ -100,6 +100,7 @@ impl Worker {
     fn fail_held(&self, up_to: Lsn, error: &CommandError) -> u64 {
         let waiting = self.tick.borrow_mut().take_overdue(up_to);
         self.end_tick_later();
+        self.executor.borrow_mut().fail_traced(up_to, error, &self.host);
         waiting.iter().map(|connection| connection.fail_held(up_to, error)).sum()
     }
 }
