@@ -166,6 +166,8 @@ pub struct Client {
     redirect: AtomicU64,
     closing: AtomicBool,
     killed: AtomicBool,
+    /// A review was signalled and has not begun.
+    awaits_review: AtomicBool,
     input_bytes: AtomicU64,
     output_bytes: AtomicU64,
     query_buffer_bytes: AtomicU64,
@@ -216,6 +218,7 @@ impl Client {
             redirect: 0.into(),
             closing: false.into(),
             killed: false.into(),
+            awaits_review: false.into(),
             input_bytes: 0.into(),
             output_bytes: 0.into(),
             query_buffer_bytes: 0.into(),

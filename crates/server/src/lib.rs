@@ -33,7 +33,7 @@ mod info;
 mod inventory;
 mod listen;
 mod log_threads;
-mod logging;
+pub mod logging;
 mod long_units;
 mod mailbox;
 mod metrics;

@@ -39,10 +39,10 @@ pub(crate) fn bind(bind: &str, port: u16, backlog: u32) -> io::Result<Vec<std::n
             None => port,
         };
         let looked_up = (host, port).to_socket_addrs();
-        let unknown =
-            |error: io::Error| io::Error::new(error.kind(), format!("cannot look up '{host}': {error}"));
-        let address = looked_up.map_err(unknown)?.next();
-        let address = address.ok_or_else(|| io::Error::other(format!("'{host}' is not an address")))?;
+        // A host that nobody knows is a wrong value of the setting.
+        let refused = |text: String| io::Error::new(io::ErrorKind::InvalidInput, text);
+        let address = looked_up.map_err(|error| refused(format!("cannot look up '{host}': {error}")))?.next();
+        let address = address.ok_or_else(|| refused(format!("'{host}' is not an address")))?;
         match bind_one(address, backlog) {
             Ok(listener) => listeners.push(listener),
             Err(error) if address.is_ipv6() && no_such_address(&error) && !listeners.is_empty() => {}
@@ -169,5 +169,16 @@ pub(crate) struct RoundRobin(std::sync::atomic::AtomicUsize);
 impl RoundRobin {
     pub(crate) fn take(&self, count: usize) -> usize {
         self.0.fetch_add(1, std::sync::atomic::Ordering::Relaxed) % count
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_host_that_nobody_knows_is_a_wrong_setting() {
+        let error = bind("..", 0, 1).expect_err("no host");
+        assert_eq!(error.kind(), io::ErrorKind::InvalidInput, "{error}");
     }
 }

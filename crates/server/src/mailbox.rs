@@ -1,7 +1,7 @@
 //! The queue of orders to a worker, which any thread can send to.
 //!
-//! The queue is unbounded, but its contents are not: connections, kills, long units, answers and ends of
-//! pauses are bounded by `maxclients` (a client waits for one answer), pushes by
+//! The queue is unbounded, but its contents are not: connections, kills, reviews, long units, answers and
+//! ends of pauses are bounded by `maxclients` (a client waits for one answer), pushes by
 //! [`engine::clients::PUSHED_BYTES_MAX`] per client, feeds by the window of each reader of durable channels,
 //! and published changes of a group by the number of its members. There are few other orders.
 

@@ -83,7 +83,7 @@ use crate::{
 
 /// A write or sync that takes longer than this is a stall of the disk: new writes fail
 /// ([`Admission::Stalled`]).
-const STALLED_US: u64 = 5_000_000;
+pub const STALLED_US: u64 = 5_000_000;
 
 /// Whether a write may be executed now. This is determined before the write is executed, so a refusal changes
 /// nothing.
@@ -171,7 +171,12 @@ struct LogState {
     preparing: Mutex<()>,
     /// Locked before `control`.
     pins: Mutex<Pins>,
+    /// Locked while the control file is written.
     control: Mutex<Control>,
+    /// Its id, which never changes.
+    id: [u8; 16],
+    /// A copy of its start.
+    start: AtomicU64,
     flusher: Mutex<Flusher>,
     /// The latest batches, for cursors.
     recent: Recent,
@@ -212,7 +217,7 @@ impl Log {
 
     /// The random id of the log.
     pub fn id(&self) -> [u8; 16] {
-        self.shared.control.lock().log_id
+        self.shared.id
     }
 
     /// The epoch of this run's batches; for a mirror, the highest epoch that it has seen.
@@ -231,9 +236,9 @@ impl Log {
         position.get().saturating_add(self.reign())
     }
 
-    /// The oldest position that is still kept.
+    /// The oldest position that is still kept. Does not wait for a control file that is being written.
     pub fn start_lsn(&self) -> Lsn {
-        self.shared.control.lock().log_start
+        Lsn::new(self.shared.start.load(Ordering::SeqCst))
     }
 
     /// The durability in force.
@@ -598,6 +603,7 @@ impl LogState {
             next.store(&*self.disk, &self.dir)?;
         }
         *control = next;
+        self.start.store(next.log_start.get(), Ordering::SeqCst);
         Ok(())
     }
 

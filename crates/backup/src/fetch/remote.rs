@@ -191,7 +191,7 @@ fn fails_to_connect(error: &ureq::Error) -> bool {
 }
 
 impl Origin for Remote {
-    fn begin(&self, session: &str, resume: Option<u64>) -> Result<Offer, RemoteError> {
+    fn begin(&self, session: &str, resume: Option<u64>, is_silent: &dyn Fn()) -> Result<Offer, RemoteError> {
         let resume = resume.map_or(String::new(), |begin_lsn| format!("&resume={begin_lsn}"));
         let ask = || {
             let part = if self.is_log_only { format!("&{LOG_ONLY}") } else { String::new() };
@@ -213,6 +213,7 @@ impl Origin for Remote {
             if !is_waiting(&answer) {
                 break;
             }
+            is_silent();
             answer = ask();
         }
         let accepted = self.accepted(answer).map_err(|error| match error {

@@ -54,6 +54,7 @@ impl Worker {
     /// Closes a connection that listens to a channel which its user may no longer use.
     fn review(&self, id: u64) {
         let Some(connection) = self.connections.borrow().get(&id).cloned() else { return };
+        connection.client().begin_review();
         if !connection.may_listen(&mut self.executor.borrow_mut(), &self.host) {
             connection.kill();
         }

@@ -529,6 +529,8 @@ pub(super) fn open(
             reign: AtomicU64::new(reign),
             mirroring: AtomicBool::new(control.is_mirror()),
             mirror_vouched: AtomicU64::new(0),
+            id: control.log_id,
+            start: control.log_start.get().into(),
             control: Mutex::new(control),
             flusher: Mutex::new(flusher),
             progress: (Mutex::new(()), Condvar::new()),
