@@ -5,7 +5,7 @@ fn is_space(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t'..=b'\r')
 }
 
-/// Whether a text can be one word of a rule: it has no spaces and no null bytes.
+/// Whether a text can be a part of a rule: it has no spaces and no null bytes. It may be empty.
 pub(crate) fn is_word(text: &[u8]) -> bool {
     !text.iter().any(|byte| is_space(*byte) || *byte == 0)
 }

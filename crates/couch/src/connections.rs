@@ -37,7 +37,8 @@ pub enum HttpOrder<S> {
         /// Its permit among the connections that are allowed.
         permit: ConnectionPermit,
     },
-    /// Report, by dropping the sender, that every change which was permitted before is in the log.
+    /// Report, by dropping the sender, that no write batch is half made: every change that had passed its
+    /// last check (`WriteBatches::permitted`) before this order was taken is in the log.
     Report(std::sync::mpsc::Sender<()>),
     /// Close all connections, without waiting for replies.
     HangUp,

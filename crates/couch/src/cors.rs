@@ -16,7 +16,7 @@ use settings::{Key, OPTIONS, Settings};
 use super::reply::{self, Reply};
 
 const MAX_AGE_S: &str = "600";
-/// Headers that pages may always send.
+/// Headers that pages of listed origins may send, in addition to those in `cors-headers`.
 const HEADERS: &str = "accept,accept-language,authorization,content-length,content-range,content-type,destination,expires,\
                        if-match,if-none-match,last-modified,origin,pragma,range,x-couch-full-commit,x-couch-id,x-couch-persist,\
                        x-couchdb-www-authenticate,x-http-method-override,x-requested-with,x-couchdb-vhost-path";

@@ -106,7 +106,7 @@ pub struct Operations<'a> {
 /// One operation of an update; the module documentation has the encoding.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Operation {
-    /// Adds a revision, together with those of its ancestors that the database may not know.
+    /// Adds a revision, and those ancestors in its path that the database does not know.
     Edit(Edit),
     /// Creates or replaces a `_local` document.
     PutLocal {
@@ -156,7 +156,7 @@ pub struct Edit {
     pub id: DocId,
     /// Whether the revision deletes it.
     pub deleted: bool,
-    /// The revision, and those of its ancestors that the database may not know.
+    /// The revision and ancestors of it, known or not.
     pub path: RevPath,
     /// Minified JSON.
     pub body: Bytes,

@@ -76,7 +76,7 @@ pub struct Capture<'k> {
     is_in_slot: bool,
     /// The long lists of that slot that are still to be captured.
     lists: VecDeque<SharedList>,
-    /// Bytes copied because they were about to change, and not reported yet.
+    /// What [`Capture::take_copied_bytes`] returns next.
     copied_bytes: u64,
     /// Bytes that did not fit into the previous piece.
     carried: Vec<u8>,
@@ -129,7 +129,8 @@ impl<'k> Capture<'k> {
         self.next
     }
 
-    /// Bytes that were copied since the last call because they were about to change.
+    /// Bytes that were copied since the last call because they were about to change, or which are the head,
+    /// groups and consumers of a big stream.
     pub fn take_copied_bytes(&mut self) -> u64 {
         std::mem::take(&mut self.copied_bytes)
     }

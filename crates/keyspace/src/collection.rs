@@ -99,7 +99,8 @@ impl Big {
         }
     }
 
-    /// Bytes that were copied since the last step because they were about to change.
+    /// Bytes of the copies that wait for the next step: of parts that were about to change and, before the
+    /// first step, of the head, the groups and the consumers of a stream.
     pub(crate) fn captured_ahead_bytes(&self) -> usize {
         match self {
             Big::List(_) => 0,

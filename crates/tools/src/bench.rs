@@ -89,7 +89,7 @@ pub enum BenchError {
     Password {
         /// The file.
         path: PathBuf,
-        /// The error of the operating system.
+        /// Why it cannot be read, or what is wrong with its first line.
         source: io::Error,
     },
     /// It was interrupted.

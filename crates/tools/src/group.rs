@@ -104,7 +104,7 @@ pub enum GroupError {
     Password {
         /// The file.
         path: PathBuf,
-        /// The error of the operating system.
+        /// Why it cannot be read, or what is wrong with its first line.
         source: io::Error,
     },
     /// Standard output cannot be written, or another operation of the operating system failed.

@@ -115,7 +115,7 @@ pub enum MigrationError {
     Password {
         /// The password file.
         path: PathBuf,
-        /// The error of the operating system.
+        /// Why it cannot be read, or what is wrong with its first line.
         source: io::Error,
     },
     /// The target has keys.

@@ -25,7 +25,8 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 const PROBE_AFTER: Duration = Duration::from_secs(5);
 /// The interval between two probes.
 const PROBE_PERIOD: Duration = Duration::from_secs(1);
-/// The number of probes without an answer after which the system closes the connection.
+/// The number of unanswered probes after which the system would close a connection that has no limit by
+/// [`limit_unacknowledged`]. With such a limit, the limit decides and this number has no effect.
 const PROBES_MAX: u32 = 5;
 /// The longest answer line; a peer that sends a longer one is not a Sheaf server.
 const LINE_BYTES_MAX: usize = 1024;

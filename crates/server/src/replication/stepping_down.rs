@@ -30,8 +30,9 @@ impl Node {
     /// If a file cannot be written, or the OS refuses a thread; then it must restart as well.
     pub(crate) fn step_down(self: &Arc<Self>, gives_up: &dyn Fn() -> bool) -> Result<bool, String> {
         if self.is_witness() {
-            // A witness has no data in memory to keep, and must forget the members for which it kept its log
-            // as leader.
+            // A witness has no data in memory that is worth keeping. The restart also drops the pin by which
+            // it kept the log for its followers as leader (`Leader::keep_log`); else it could not forget that
+            // log.
             return Ok(false);
         }
         let _one_at_a_time = self.promotion.lock();

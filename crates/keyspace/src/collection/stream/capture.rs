@@ -144,7 +144,8 @@ impl Stream {
         behind.next().map(|(name, _)| Cursor::Pending(name.clone(), StreamId::ZERO))
     }
 
-    /// Bytes that were captured ahead of the walk since the last step.
+    /// Bytes of the copies that wait for the next step: of blocks and runs that were about to change and,
+    /// before the first step, of the head, the groups and the consumers.
     pub(crate) fn captured_ahead_bytes(&self) -> usize {
         self.capture.as_ref().map_or(0, |capture| capture.image.size_bytes())
     }
