@@ -76,8 +76,8 @@ impl Connections {
         while let Some(order) = orders.recv().await {
             match order {
                 HttpOrder::Connect { stream, peer, permit } => self.connect(stream, peer, permit),
-                // A write batch is permitted and appended without an await in between, so every write that
-                // was permitted is in the log.
+                // A write batch is permitted and appended without an await in between, so none is half made
+                // here.
                 HttpOrder::Report(done) => drop(done),
                 HttpOrder::HangUp => self.hang_up(),
                 HttpOrder::Stop(done) => {

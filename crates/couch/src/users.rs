@@ -107,8 +107,8 @@ impl Editor {
     }
 }
 
-/// Refuses a user's edit of its own document after which another branch could win than that of the winner:
-/// the other branch may have roles that the user has lost since.
+/// Refuses a user's edit of its own document by which a branch other than the winner's could win: the other
+/// branch may have roles that the user has lost since.
 fn check_branches(snapshot: &Snapshot, edit: &EditRequest) -> Result<(), DocError> {
     let leaves = snapshot.open_all(&edit.id)?;
     let Some((winner, others)) = leaves.split_first() else { return Ok(()) };

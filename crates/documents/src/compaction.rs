@@ -260,8 +260,8 @@ impl Compaction {
         Ok(Step::More)
     }
 
-    /// Whether so much was saved since the state with which the new file has caught up that it is not copied
-    /// while checkpoints are blocked.
+    /// Whether more was saved since the state that the new file has than may be copied while checkpoints are
+    /// blocked.
     fn is_far_behind(&self, saved: &TreeSnapshot) -> bool {
         saved.file_end() - self.base.file_end() > LAST_BYTES_MAX
     }

@@ -176,8 +176,7 @@ pub struct ResolvedCommand {
 
 impl ResolvedCommand {
     /// The argument that is prefetched as a member or field (see [`Treatment::member`]). `None` if the row
-    /// names
-    /// none, or the call has no such argument.
+    /// names none, or the call has no such argument.
     #[inline]
     pub fn member<'b>(&self, args: Args<'b>) -> Option<&'b [u8]> {
         match self.table.members[self.index as usize] {

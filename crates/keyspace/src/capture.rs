@@ -129,8 +129,8 @@ impl<'k> Capture<'k> {
         self.next
     }
 
-    /// Bytes that were copied since the last call because they were about to change, or which are the head,
-    /// groups and consumers of a big stream.
+    /// Bytes that were copied since the last call because they were about to change. The head, the groups and
+    /// the consumers of a big stream count, too.
     pub fn take_copied_bytes(&mut self) -> u64 {
         std::mem::take(&mut self.copied_bytes)
     }

@@ -1,11 +1,11 @@
 //! Disconnects clients that have to log in and do not: each has a place among the clients, and memory for its
 //! requests.
 //!
-//! Only time in which the client could log in counts: not that in which the server loads its data and knows
-//! no users, and not that for which its first login waits, for its address, for the check of a password, or
-//! for the end of a pause. After a failure such waits count: a stranger whose guesses wait in a pipeline
-//! would keep its turn among the logins of its address for hours, and others with the right password would
-//! wait.
+//! Only time in which the client could log in counts: not the time in which the server loads its data and
+//! knows no users, nor the time for which its first login waits for other logins of its address, for the
+//! check of a password, or for the end of a pause. After a failed login such waits count. Otherwise a
+//! stranger whose guesses wait in a pipeline would keep its turn among the logins of its address for hours,
+//! while others with the right password wait.
 
 use std::sync::atomic::Ordering::Relaxed;
 

@@ -52,8 +52,8 @@ impl Node {
         let Some(mut mirror) = self.mirror.lock().take().filter(|_| is_committed) else { return Ok(false) };
         let is_mirror = mirror.resume(end).map_err(|error| error.to_string())?;
         drop(recording);
-        // The counter rises before replies may leave without a lease: replies that were begun under the lease
-        // must not.
+        // Replies that were begun under the lease must not leave without one, so the counter rises before any
+        // reply may.
         self.times_stepped_down.fetch_add(1, SeqCst);
         if !is_mirror || !votes.step_down() {
             return Ok(false);
