@@ -218,7 +218,7 @@ async fn answer_documents(
 
 /// Has the log tell once why pages of an origin are refused.
 fn note_refusal(thread: &HttpThread, headers: &HeaderMap) {
-    // Nearly all requests come from no page of another origin.
+    // The cheapest check comes first: nearly all requests have no `Origin`.
     if headers.contains_key(header::ORIGIN)
         && cross_site::is_foreign(headers)
         && let Some(key) = cors::refusing(&thread.host().settings(), headers)

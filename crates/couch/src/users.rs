@@ -88,7 +88,7 @@ impl Editor {
         if !self.is(new.get("name")) {
             return forbidden("You may only update your own user document.");
         }
-        // A user that ACL SETUSER has made does not give itself another password by a document.
+        // Otherwise a user that ACL SETUSER has made could give itself another password by a document.
         let Some(old) = old else { return forbidden("Only admins may create user docs.") };
         if sorted(&roles_of(&old).unwrap_or_default()) != sorted(&declared.roles) {
             return forbidden("Only _admin may edit roles");
