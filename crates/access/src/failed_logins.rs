@@ -89,7 +89,7 @@ impl Entry {
             |wanted: Option<&[u8]>| self.failures.iter().position(|(it, _)| it.as_deref() == wanted);
         match count_of(Some(name)).or_else(|| count_of(None)) {
             Some(at) => self.failures[at].1 = self.failures[at].1.saturating_add(1),
-            // No user's success removes the count of all others.
+            // The count of all other users has no name, so that no user's success removes it.
             None if self.failures.len() == USERS_MAX - 1 => self.failures.push((None, 1)),
             None => self.failures.push((Some(name.into()), 1)),
         }

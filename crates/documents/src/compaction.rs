@@ -238,7 +238,8 @@ impl Compaction {
         let saved = saved_tree(&database)?;
         let mut last = self.round(saved.clone());
         if self.is_far_behind(&saved) {
-            // A checkpoint has ended between the first look and the lock.
+            // A checkpoint has ended between the first look and the lock, and has saved too much for this
+            // step.
             return self.catch_up_later(file, Some(Box::new(last)));
         }
         while !last.go_on(&mut file, &self.base)? {}
