@@ -92,8 +92,8 @@ impl User {
         user
     }
 
-    /// This user as the next state of `before`, which has its name, or as a new one, with this number as its
-    /// birth.
+    /// This user with the birth of `before`, the present user of the same name; without `before`, a new user
+    /// with the birth `new_birth`.
     pub fn succeeding(self, before: Option<&User>, new_birth: u64) -> User {
         User { birth: before.map_or(new_birth.max(1), |before| before.birth), ..self }
     }

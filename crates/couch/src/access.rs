@@ -119,7 +119,7 @@ pub(super) async fn identify(
     peer: &SocketAddr,
 ) -> Result<User, Failure> {
     if !thread.host().access.has_admins() {
-        // Any credentials are as good as none.
+        // Everybody is an admin, whatever the credentials are.
         return Ok(User::anonymous(true));
     }
     if let Some(user) = vouched_for(thread.host(), headers, peer)? {
@@ -218,7 +218,8 @@ async fn ended(running: &mut Option<JoinHandle<()>>) {
     *running = None;
 }
 
-/// The user for a reply that goes on for long: a session that this reply renews begins now.
+/// The user for a reply that goes on for long. If the reply renews the user's cookie, the session counts from
+/// now on.
 pub(super) fn begin_follow(thread: &HttpThread, user: &User) -> User {
     let mut user = user.clone();
     if let Shown::Cookie { begun_s, renew: renew @ true, .. } = &mut user.shown {

@@ -237,7 +237,8 @@ fn put_refused(out: &mut Vec<u8>, refused: &RefusedDocument) {
     out.push(b'}');
 }
 
-/// `sent`: the revision with which a replicated document came.
+/// Appends the row of a document: its new revision, or its failure with the revision that a replicated
+/// document came with (`sent`).
 fn put_outcome(out: &mut Vec<u8>, id: &str, sent: Option<DocRev>, outcome: &Result<DocRev, Failure>) {
     match outcome {
         Ok(rev) => {

@@ -207,7 +207,8 @@ impl Feed {
             if is_full {
                 pending = match self.asked.direction {
                     Direction::Ascending => snapshot.pending(self.since)?,
-                    // The rows between the start of the feed and the last row sent.
+                    // The rows that a descending feed has not reached: from the start of the feed, which is
+                    // its lower end, to the last row sent.
                     Direction::Descending => {
                         snapshot.pending(start)?.saturating_sub(snapshot.pending(self.since - 1)?)
                     }

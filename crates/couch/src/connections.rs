@@ -37,7 +37,8 @@ pub enum HttpOrder<S> {
         /// Its permit among the connections that are allowed.
         permit: ConnectionPermit,
     },
-    /// Report, by dropping the sender, that every change which was permitted before is in the log.
+    /// Report, by dropping the sender, that no write batch is half made: every change that had passed its
+    /// last check (`WriteBatches::permitted`) before this order was taken is in the log.
     Report(std::sync::mpsc::Sender<()>),
     /// Close all connections, without waiting for replies.
     HangUp,
@@ -75,8 +76,8 @@ impl Connections {
         while let Some(order) = orders.recv().await {
             match order {
                 HttpOrder::Connect { stream, peer, permit } => self.connect(stream, peer, permit),
-                // A write batch is permitted and appended without an await in between, so every write that
-                // was permitted is in the log.
+                // A write batch is permitted and appended without an await in between, so none is half made
+                // here.
                 HttpOrder::Report(done) => drop(done),
                 HttpOrder::HangUp => self.hang_up(),
                 HttpOrder::Stop(done) => {

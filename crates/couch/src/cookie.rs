@@ -173,7 +173,7 @@ impl Sessions {
     /// Writes a key into the data if they have none and this server may write.
     pub(super) async fn prepare(&self, thread: &HttpThread) {
         if self.key(thread.host()) == self.own_key {
-            // Without it, the session holds at this server alone, until it stops.
+            // Without a key in the data, the session holds at this server alone, until the server stops.
             let _ = thread.put_if_missing(SESSION_KEY, &random_key(thread.host())).await;
         }
     }

@@ -58,7 +58,7 @@ impl Edit {
                 writer.edit(edit).map(DocRev::Tree)
             }
             Edit::User(edit, stored, editor) => {
-                // If the document is refused, its chunks are discarded with `stored`.
+                // If the check refuses the document, dropping `stored` discards its chunks.
                 editor.check(writer, &edit)?;
                 stored.into_iter().for_each(Stored::taken);
                 writer.edit_user(edit).map(DocRev::Tree)

@@ -141,7 +141,7 @@ pub(crate) struct Claimed {
 type Members = Map<String, Value>;
 
 impl Jwt {
-    /// The rules of these settings: the content of the file of keys, the claims that are required, and the
+    /// Parses the settings for tokens: the content of the file of keys, the list of required claims, and the
     /// path of the claim with the roles.
     ///
     /// # Errors
@@ -154,7 +154,7 @@ impl Jwt {
         })
     }
 
-    /// Checks the list of claims alone.
+    /// Checks the setting with the required claims.
     ///
     /// # Errors
     /// It cannot be read.

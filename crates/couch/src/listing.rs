@@ -55,7 +55,7 @@ struct Listing {
 }
 
 impl Listing {
-    /// `prefix`: list only ids with this prefix.
+    /// Parses the parameters of a list of the ids with this prefix.
     fn of(query: &Query, prefix: &str) -> Result<Listing, Failure> {
         let descending = query.flag("descending")?;
         let direction = if descending { Direction::Descending } else { Direction::Ascending };

@@ -179,7 +179,7 @@ async fn follow(thread: &HttpThread, body: &Bytes, sender: &Sender) -> Result<Re
     Ok(private(&json!({ "messages": messages, "next": next, "lost": lost })))
 }
 
-/// Judges a user again that waits for messages.
+/// Judges again a user that waits for messages.
 ///
 /// # Errors
 /// If it is no admin any more, or its credentials have expired.

@@ -82,8 +82,9 @@ fn check_head<B>(request: &Request<B>) -> Result<(), Failure> {
 /// The header with the method that a POST stands for.
 const METHOD_OVERRIDE: HeaderName = HeaderName::from_static("x-http-method-override");
 
-/// The method that is meant: clients behind proxies that let few methods through send a POST, and name it in
-/// [`METHOD_OVERRIDE`]. As in CouchDB, HEAD becomes GET, because the reply to a POST has a body.
+/// The method that the client means. A client behind a proxy that lets few methods through sends a POST, and
+/// names the method in [`METHOD_OVERRIDE`]. As in CouchDB, HEAD becomes GET, because the reply to a POST has
+/// a body.
 fn meant_method(method: &Method, headers: &HeaderMap) -> Option<Method> {
     let meant = headers.get(METHOD_OVERRIDE).filter(|_| method == Method::POST)?;
     match meant.as_bytes() {
@@ -217,7 +218,7 @@ async fn answer_documents(
 
 /// Has the log tell once why pages of an origin are refused.
 fn note_refusal(thread: &HttpThread, headers: &HeaderMap) {
-    // Nearly all requests come from no page of another origin.
+    // The cheapest check comes first: nearly all requests have no `Origin`.
     if headers.contains_key(header::ORIGIN)
         && cross_site::is_foreign(headers)
         && let Some(key) = cors::refusing(&thread.host().settings(), headers)

@@ -88,7 +88,7 @@ impl Editor {
         if !self.is(new.get("name")) {
             return forbidden("You may only update your own user document.");
         }
-        // A user that ACL SETUSER has made does not give itself another password by a document.
+        // Otherwise a user that ACL SETUSER has made could give itself another password by a document.
         let Some(old) = old else { return forbidden("Only admins may create user docs.") };
         if sorted(&roles_of(&old).unwrap_or_default()) != sorted(&declared.roles) {
             return forbidden("Only _admin may edit roles");
@@ -107,8 +107,8 @@ impl Editor {
     }
 }
 
-/// Refuses a user's edit of its own document after which another branch could win than that of the winner:
-/// the other branch may have roles that the user has lost since.
+/// Refuses a user's edit of its own document by which a branch other than the winner's could win: the other
+/// branch may have roles that the user has lost since.
 fn check_branches(snapshot: &Snapshot, edit: &EditRequest) -> Result<(), DocError> {
     let leaves = snapshot.open_all(&edit.id)?;
     let Some((winner, others)) = leaves.split_first() else { return Ok(()) };

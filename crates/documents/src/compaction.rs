@@ -238,7 +238,8 @@ impl Compaction {
         let saved = saved_tree(&database)?;
         let mut last = self.round(saved.clone());
         if self.is_far_behind(&saved) {
-            // A checkpoint has ended between the first look and the lock.
+            // A checkpoint has ended between the first look and the lock, and has saved too much for this
+            // step.
             return self.catch_up_later(file, Some(Box::new(last)));
         }
         while !last.go_on(&mut file, &self.base)? {}
@@ -260,8 +261,8 @@ impl Compaction {
         Ok(Step::More)
     }
 
-    /// Whether so much was saved since the state with which the new file has caught up that it is not copied
-    /// while checkpoints are blocked.
+    /// Whether more was saved since the state that the new file has than may be copied while checkpoints are
+    /// blocked.
     fn is_far_behind(&self, saved: &TreeSnapshot) -> bool {
         saved.file_end() - self.base.file_end() > LAST_BYTES_MAX
     }

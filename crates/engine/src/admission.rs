@@ -239,7 +239,7 @@ impl Executor {
             if !self.rules.loading && session.login.settle() {
                 session.authenticated = admits_everybody;
                 if !session.login.is_chosen() {
-                    // When it connected, nobody knew whom its certificate names.
+                    // The client connected before the users were known, so its certificate is looked at now.
                     session.log_in_by_certificate(&self.users);
                 }
             }

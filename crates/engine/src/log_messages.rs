@@ -145,7 +145,7 @@ impl LogMessages {
             {
                 Ok((wanted, if end == wanted.lsn { end } else { start }))
             }
-            // The log before it may be damaged.
+            // The log before the end of a gap may be damaged, so no batch may be found there.
             None if self.ends_gap(wanted)? => Ok((wanted, wanted.lsn)),
             _ => Err(Refused::Foreign(wanted)),
         }

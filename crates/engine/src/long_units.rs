@@ -38,7 +38,7 @@ pub(crate) const STAYING_US: u64 = 50_000;
 /// Work on more elements than this is long: about a millisecond.
 pub const LONG_ELEMENTS: usize = 16 << 10;
 
-/// Bytes of a string that take about as long as one element.
+/// The number of bytes of a string that take about as long as one element of a collection.
 pub const BYTES_PER_ELEMENT: usize = 256;
 
 /// How many elements a command may process on the thread where it runs.

@@ -345,7 +345,7 @@ pub trait Replication: Availability {
     /// Cancels a hand-over in progress.
     ///
     /// # Errors
-    /// The whole error text, if there is no hand-over.
+    /// The whole error text, if there is no hand-over, or the replica may have been told to lead already.
     fn abort_failover(&self) -> Result<(), String>;
 
     /// Closes the connections of all replicas, which will reconnect. Returns how many.

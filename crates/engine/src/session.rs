@@ -235,8 +235,8 @@ impl Session {
         self.authenticated = users.default_user().admits_everybody();
     }
 
-    /// The position of the client's last write, also if another client's unit has made it: that by which a
-    /// blocked command was served.
+    /// The position of the client's last write. If a blocked command was served within the unit of another
+    /// client, that is a write of this client, too.
     pub fn newest_write(&self) -> Lsn {
         self.last_write.max(self.client.served_at())
     }

@@ -92,7 +92,8 @@ pub struct Principal {
     pub rights: Rights,
     /// Whether it may run every command of administrators, and so give itself any right: the role `_admin`.
     pub is_admin: bool,
-    /// Whether it may run at least one of the commands of replicas and members: they may log in as this user.
+    /// Whether it may run at least one of the commands of replicas and members. Other servers may log in as
+    /// it then.
     pub may_be_server: bool,
     /// The position of the newest record from which this user may follow: a reply that depends on the user
     /// waits until this position is committed.

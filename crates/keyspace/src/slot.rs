@@ -93,7 +93,7 @@ impl SlotState {
         DbId::all().filter_map(|db| Some((db, self.table(db)?)))
     }
 
-    /// The contribution of a database of this slot to the totals, without the expiry heap.
+    /// The contribution of a database of this slot to the totals, without the expiry heaps.
     #[inline]
     pub(crate) fn tally(&self, db: DbId) -> Tally {
         self.table(db).map_or_else(Tally::default, |table| Tally {

@@ -248,7 +248,7 @@ impl Slots<'_> {
                     self.apply_documents(change, lsn);
                     continue;
                 }
-                // See `messages`.
+                // Messages change no data. The module `messages` counts them.
                 Item::Message(_) => continue,
             };
             match loaded.left_of(effect, lsn) {

@@ -189,7 +189,8 @@ impl Frame {
         if is_empty_log || frame.encode() != *header { Err(FrameError::Fields) } else { Ok(Some(frame)) }
     }
 
-    /// The time of sending that an ACK returns, which may be that of a HEARTBEAT with its distance.
+    /// The time of an ACK without the distance: a replica of an earlier version returns the time of a
+    /// HEARTBEAT with the distance in it.
     pub(crate) fn time_of_ack(as_of_ms: u64) -> u64 {
         as_of_ms & TIME_MASK
     }

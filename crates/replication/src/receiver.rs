@@ -98,8 +98,9 @@ pub struct Receiver {
     committed: Lsn,
     heard_ms: u64,
     distance: Option<u8>,
-    /// A commit position that was not yet applied at the last look, and the newest that came after it.
+    /// A commit position that was not applied yet at the last look; `None` if there was none.
     awaited: Option<CommitNotice>,
+    /// The newest commit position that came after `awaited`.
     newest: Option<CommitNotice>,
     as_of_ms: u64,
     /// The contents and the time of the last ack.

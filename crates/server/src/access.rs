@@ -109,7 +109,7 @@ impl Access {
         let is_changed = self.config.users().current().default_user().has_record();
         let settings = self.config.current();
         let admins = [("default", Key::Requirepass), (settings.text(Key::AdminUser), Key::AdminPassword)];
-        // A user with a record has the passwords of the record.
+        // If `default` has a record, the record has its passwords, and `requirepass` does not count.
         let admins = admins.into_iter().skip(usize::from(is_changed));
         let mut passwords = admins.filter(|(admin, _)| *admin == name).map(|(_, key)| settings.text(key));
         passwords.find(|password| !password.is_empty()).map(str::to_owned)
@@ -125,7 +125,8 @@ impl Access {
         (user.user.is_enabled && !self.lacks_certificate(&user)).then(|| account_of(&user))
     }
 
-    /// Whether anybody could be this user, while certificates say who one is: nobody is it over HTTP then.
+    /// Whether the user needs no password, and certificates say who a client is. Over HTTP nobody shows a
+    /// certificate, so nobody may be this user.
     fn lacks_certificate(&self, user: &Principal) -> bool {
         user.user.needs_no_password && self.config.users().settings().certificates_name_users
     }

@@ -98,8 +98,8 @@ impl Http {
         let _ = self.threads[turn].send(HttpOrder::Connect { stream, peer, permit });
     }
 
-    /// Returns when every thread has been between two tasks since the call: writes that were permitted before
-    /// the call are in the log then.
+    /// Returns when every thread has been between two tasks since the call, so that no write batch is half
+    /// made: changes that had passed their last check before the call are in the log.
     pub(crate) fn settle(&self) {
         let finished = self.tell_all(HttpOrder::Report);
         // A thread that has ended drops its sender.

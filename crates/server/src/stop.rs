@@ -32,7 +32,7 @@ impl Stop {
 
     /// Completes when the stop was requested.
     pub(crate) async fn requested(&self) {
-        // It fails only without a sender, and this is one.
+        // It fails only if there is no sender any more, and `self` has one.
         let _ = self.requested.subscribe().wait_for(|is_requested| *is_requested).await;
     }
 

@@ -93,7 +93,8 @@ impl Tunnels {
     }
 }
 
-/// Reading, writing, timeouts and shutting down are the same for all stream sockets.
+/// One end of a pair of sockets as a `TcpStream`: reading, writing, timeouts and shutting down are the same
+/// for all stream sockets.
 fn plain(end: UnixStream) -> TcpStream {
     TcpStream::from(std::os::fd::OwnedFd::from(end))
 }

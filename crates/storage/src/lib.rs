@@ -34,6 +34,7 @@ pub use log::retention::retain_snapshots;
 pub use log::salvage::{Hole, HoleKind};
 pub use log::{
     Admission, Appender, BatchInfo, Chains, Chunk, CopiedFile, CopyPlan, CursorRead, Durability, Flush,
-    FlushTime, Log, LogCursor, LogOptions, Mirror, MirrorError, Pending, Pin, Prepare, STALLED_US, batches_in,
+    FlushTime, Log, LogCursor, LogOptions, Mirror, MirrorError, Pending, Pin, Prepare, STALLED_US,
+    batches_in,
 };
 pub use stats::{Histogram, LogStats};

@@ -36,7 +36,7 @@ pub(crate) fn advice(text: &str) -> &'static str {
 
 /// An error reply, with advice if there is any.
 pub(crate) fn with_advice(text: &str, advice: &str) -> String {
-    // What Redis says to HELLO is advice for programs.
+    // Redis answers HELLO with advice for programs, which is left out.
     let text = if text.starts_with("NOAUTH ") { "NOAUTH Authentication required" } else { text };
     if advice.is_empty() { text.into() } else { format!("{}. {advice}", text.trim_end_matches(['.', ' '])) }
 }

@@ -1,4 +1,5 @@
-//! Certificates for clients of HTTP: what `tls` has read, as the HTTP client takes it.
+//! Converts the certificates that the crate `tls` has read into the configuration of the HTTP client
+//! (`ureq`).
 
 use std::{fs, path::Path};
 

@@ -53,7 +53,7 @@ impl Copied {
     }
 }
 
-/// Runs `put`, which stores a value at the key and may replace an existing one.
+/// Stores a value at the key with `put`. If that replaces a value, notifies `new`, too.
 fn put_at<'k>(cx: &mut Context<'_, 'k>, db: DbId, key: &[u8], put: impl FnOnce(&mut Context<'_, 'k>)) {
     let replaces = cx.unit.exists(db, key);
     put(cx);

@@ -50,7 +50,7 @@ impl SearchArea {
 
     /// The work of one call of [`Self::distance_m`], compared with that for a circle.
     pub(super) fn work(&self) -> usize {
-        /// Edges that take as long as the distance between two places.
+        /// The number of edges that are checked in about the time of one distance between two places.
         const EDGES_PER_DISTANCE: usize = 8;
         match &self.shape {
             Shape::Circle { .. } | Shape::Box { .. } => 1,

@@ -59,7 +59,7 @@ pub(crate) fn move_element(
     cx.reply.bulk(&element);
     let item: SmallVec<[u8; 64]> = SmallVec::from_slice(&element);
     let applied = if source == destination && len == 1 {
-        // Removing the only element would also remove the expiry of the list.
+        // The only element is set in place: removing it would remove the list with its deadline.
         cx.apply(source, KeyOp::ListSet { index: 0, item: &item })
     } else {
         let applied = cx.apply(source, KeyOp::ListPop { end: from, count: 1 });

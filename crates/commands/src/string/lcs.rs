@@ -14,7 +14,7 @@ use wire::{Args, number::parse_i64};
 
 use super::string;
 
-/// Cells of the table that take about as long as one element of a collection.
+/// The number of cells of the table that take about as long as one element of a collection.
 const CELLS_PER_ELEMENT: u64 = 64;
 
 /// The size of a number in the table of Redis.

@@ -31,7 +31,7 @@ pub(super) fn usage(args: Args<'_>) -> KeyUsage {
     if reads { KeyUsage::READ_UPDATE } else { KeyUsage::OVERWRITE }
 }
 
-/// Stores a string with this expiry, and notifies `set`.
+/// Stores a string with this deadline, and notifies `set`.
 #[inline]
 pub(super) fn put(cx: &mut Context<'_, '_>, key: &[u8], value: &[u8], expire_at_ms: Option<u64>) {
     cx.apply(key, KeyOp::Put { value: Value::String(value), expire_at_ms });

@@ -37,7 +37,7 @@ impl Histogram {
         self.0.iter_mut().zip(&buckets.0).for_each(|(sum, bucket)| *sum += bucket.load(Relaxed));
     }
 
-    /// The calls that were added after `before` was this distribution.
+    /// The calls that were added since the distribution was `before`.
     pub(super) fn since(mut self, before: &Histogram) -> Histogram {
         self.0.iter_mut().zip(before.0).for_each(|(sum, before)| *sum -= before);
         self

@@ -14,7 +14,7 @@ pub struct PackedLimits {
     pub list_bytes: u32,
     /// The maximum number of members of a set of integers in packed form.
     pub set_integers: u32,
-    /// The maximum number of members of a packed set.
+    /// The maximum number of members of a packed set that is not stored as integers.
     pub set_entries: u32,
     /// The maximum bytes of a member of a packed set.
     pub set_value_bytes: u32,

@@ -15,7 +15,7 @@ use keyspace::{DbId, Delivery, Effect, KeyOp, StreamHead, StreamId};
 use super::commands::Commands;
 use super::stream;
 
-/// The stream, as far as it is known. An empty one has been made already.
+/// The stream, as far as the record has told it. The commands that make it, empty, are rendered already.
 #[derive(Debug, Clone)]
 pub(super) struct Building {
     pub(super) db: DbId,

@@ -16,8 +16,8 @@ redis.call('LINSERT',k,'BEFORE',m,ARGV[2]) \
 if m~=p then redis.call('LSET',k,i+1,p) end";
 
 /// Sets fields, in pairs with their values, and keeps their deadlines. On a server without HSETEX (Redis
-/// before 8.0), HSET removes them, so they are set again. A deadline that has passed, which is possible on a
-/// replica that lags, is not told there: any other that has passed does the same.
+/// before 8.0), HSET removes the deadlines, so they are set again. HPEXPIRETIME does not find a field whose
+/// deadline has passed, as is possible on a replica that lags: such a field gets 1, which has passed, too.
 pub(super) const HASH_UPDATE: &str = "\
 local k,r=KEYS[1],redis.pcall('HSETEX',KEYS[1],'KEEPTTL','FIELDS',#ARGV/2,unpack(ARGV)) \
 if type(r)~='table' or not r.err then return end \

@@ -135,8 +135,8 @@ impl Local {
         true
     }
 
-    /// Keeps the memory of a batch that is delivered. The batch becomes that of this worker's own messages if
-    /// there are none.
+    /// Keeps the memory of a delivered batch for this worker's messages to itself, unless some of these wait
+    /// in a batch already; keeps the lists for the next delivery.
     pub(super) fn end_delivering(&mut self, mut current: Delivering) {
         current.batch.clear();
         let own = &mut self.outgoing[self.worker];

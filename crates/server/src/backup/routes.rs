@@ -89,8 +89,8 @@ async fn begin(backups: Arc<Backups>, query: Option<&str>) -> Reply {
             return refuse(StatusCode::BAD_REQUEST, "bad_request", &reason);
         }
     };
-    // A client that continues after a broken connection does not take up another place. The earlier session
-    // keeps its files pinned for as long as possible.
+    // A client that continues after a broken connection sends the same name. Its earlier session ends when
+    // the new one opens, and keeps its files pinned until then; without a free place, it ends now.
     let (sessions, now_us) = (&backups.sessions, backups.clock.monotonic_us());
     let give_way = || sessions.end(&name).then(|| sessions.place()).flatten();
     let unused_gives_way = || sessions.end_unused(now_us).then(|| sessions.place()).flatten();
@@ -138,7 +138,7 @@ async fn plan(backups: &Arc<Backups>, log: &Log, resume: Option<Lsn>) -> Result<
                 );
             }
             None => {
-                // Asked for again each time, because a client can cancel it.
+                // The snapshot is requested again each time, because a client can cancel it.
                 backups.snapshots.ask(false);
                 tokio::time::sleep(SNAPSHOT_POLL).await;
             }

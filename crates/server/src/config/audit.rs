@@ -35,7 +35,8 @@ impl Config {
     pub(crate) fn record_audit(&self, log: &Log) -> bool {
         let audit = &self.users.audit;
         while !audit.is_empty() {
-            // A leader that steps down holds the slot while its log becomes a mirror.
+            // A leader that steps down locks this slot while its log becomes a mirror. So a log that is no
+            // mirror below is none until the record is appended.
             let Some(slot) = self.keyspace.try_lock(LIBRARIES_SLOT) else { return false };
             let entries = audit.take(ENTRIES_MAX);
             if self.node.refuses_changes()

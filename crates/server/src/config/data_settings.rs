@@ -78,14 +78,14 @@ impl Config {
     pub(crate) fn record_given(&self, log: &Log) -> bool {
         let mut state = self.data.lock();
         if state.given.is_empty() {
-            // A CONFIG SET may have replaced them.
+            // A CONFIG SET may have replaced the given values, so nothing is owed any more.
             self.node.owe_settings(false);
             return false;
         }
         // A long unit may hold the slot.
         let Some(mut slot) = self.keyspace.try_lock(LIBRARIES_SLOT) else { return false };
-        // This is checked under the lock: a leader that steps down holds the slot while its log becomes a
-        // mirror.
+        // A leader that steps down locks this slot while its log becomes a mirror. So a log that is no mirror
+        // here is none until the record is appended.
         if self.node.refuses_changes() || log.is_mirror() || log.is_frozen() {
             return false;
         }

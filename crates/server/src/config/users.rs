@@ -23,7 +23,7 @@ use storage::Log;
 use super::Config;
 use crate::encryption::certificates_name_users;
 
-/// Nobody but the owner reads hashes of passwords.
+/// The mode of the file of users: it has hashes of passwords, which nobody but the owner may read.
 const MODE: u32 = 0o600;
 
 /// What these settings say about users.

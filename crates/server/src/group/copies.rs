@@ -2,10 +2,10 @@
 //!
 //! Invariants
 //! - A backup holds only changes that a majority has, and all that were acknowledged before it began. A
-//!   backup of a follower may lack acknowledged changes of which the follower has not heard yet: the same
-//!   rules hold for reads.
-//! - A server that copies everything to follow this one is served by a leader that may have committed nothing
-//!   yet: without that copy there might be no majority to commit anything.
+//!   backup of a follower, like a read from it, may lack acknowledged changes of which the follower has not
+//!   heard yet.
+//! - A leader that has committed nothing yet refuses backups, but not a server that copies everything to
+//!   follow it: without that copy there might be no majority to commit anything.
 
 use std::time::Duration;
 

@@ -140,8 +140,8 @@ impl Node {
         log.set_acked(self.leader.commit(log.shippable_lsn(), count));
     }
 
-    /// As [`Node::count_acks`], for a leader that begins: nothing is committed until replicas have a batch
-    /// that is written now.
+    /// As [`Node::count_acks`], for a leader that begins: it writes a batch, and nothing is committed until
+    /// replicas have that batch.
     pub(super) fn begin_to_count_acks(&self, log: &Log) {
         let acking = self.acking.lock();
         if self.votes.is_none() && self.options.read().ack_replicas > 0 {
@@ -152,8 +152,8 @@ impl Node {
         self.count_acks(log);
     }
 
-    /// Acknowledgements count from a batch on that is written now; until then, the log is committed up to
-    /// `committed`.
+    /// Writes a batch, and counts acknowledgements from its end on. Until enough replicas have it, the log is
+    /// committed up to `committed`.
     fn begin_at_epoch(&self, log: &Log, committed: Lsn) {
         match log.mark_epoch() {
             Ok(floor) => self.leader.begin_at(floor, committed),

@@ -30,8 +30,9 @@ impl Node {
     /// Why it cannot follow, in words; then it must restart as well.
     pub(crate) fn step_down(self: &Arc<Self>, gives_up: &dyn Fn() -> bool) -> Result<bool, String> {
         if self.is_witness() {
-            // A witness has no data in memory to keep, and must forget the members for which it kept its log
-            // as leader.
+            // A witness has no data in memory that is worth keeping. The restart also drops the pin by which
+            // it kept the log for its followers as leader (`Leader::keep_log`); else it could not forget that
+            // log.
             return Ok(false);
         }
         let _one_at_a_time = self.promotion.lock();
@@ -51,8 +52,8 @@ impl Node {
         let Some(mut mirror) = self.mirror.lock().take().filter(|_| is_committed) else { return Ok(false) };
         let is_mirror = mirror.resume(end).map_err(|error| error.to_string())?;
         drop(recording);
-        // The counter rises before replies may leave without a lease: replies that were begun under the lease
-        // must not.
+        // Replies that were begun under the lease must not leave without one, so the counter rises before any
+        // reply may.
         self.times_stepped_down.fetch_add(1, SeqCst);
         if !is_mirror || !votes.step_down() {
             return Ok(false);

@@ -195,7 +195,7 @@ impl LinkParts {
                 Step::Settled(verdict) => return Ok(Some((socket, verdict))),
             };
             if asked == 1 {
-                // The connection on which the logs were found to differ is over.
+                // The leader has closed the connection on which it found that the logs differ.
                 socket = connect(leader, own, |socket| self.following.begins(socket))?;
             }
             let words: Vec<String> = ["REPLICATE".to_string()].into_iter().chain(arguments).collect();
@@ -211,7 +211,7 @@ impl LinkParts {
                     self.node.copy_anew();
                     return Ok(None);
                 }
-                // It is of this server's own log.
+                // The error is one of this server's own log.
                 Err(JoinError::Log(error)) => return Err(error.to_string()),
                 Err(error) => return Err(format!("{leader} {error}")),
             };
