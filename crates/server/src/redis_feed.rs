@@ -182,17 +182,22 @@ impl Serving<'_> {
         let ticket = begun.ticket;
         self.replica.is_online.store(true, Relaxed);
         let ended = self.stream(begun);
+        self.leave(ticket);
+        ended
+    }
+
+    /// The replica of a stream has left, and may return.
+    fn leave(&self, ticket: Ticket) {
         self.node.redis.sessions.lock().leave(ticket, self.node.now_ms());
         self.node.hold_log_for_a_while(ticket.id);
-        ended
     }
 
     /// Continues the stream that the replica knows, if it can be.
     fn resumed(&self) -> Result<Option<Begun>, String> {
         let Some(known) = self.claim.known.as_ref().filter(|_| self.claim.is_psync) else { return Ok(None) };
-        let Some((ticket, feed)) = self.node.redis.sessions.lock().resume(&known.id, known.has_bytes) else {
-            return Ok(None);
-        };
+        let own = self.claim.replica.takes_new_id.then(|| self.node.new_stream());
+        let resumed = self.node.redis.sessions.lock().resume(&known.id, known.has_bytes, own);
+        let Some((ticket, feed)) = resumed else { return Ok(None) };
         if feed.lsn() < self.log.start_lsn() {
             self.node.redis.sessions.lock().leave(ticket, self.node.now_ms());
             return Ok(None);
@@ -201,7 +206,12 @@ impl Serving<'_> {
         self.node.hold_log(ticket.id, feed.lsn());
         self.replica.acks.lock().acknowledged(known.has_bytes);
         self.replica.set_has_file(self.node.now_ms());
-        self.write(b"+CONTINUE\r\n")?;
+        let told = match self.claim.replica.takes_new_id {
+            true => self.write(format!("+CONTINUE {}\r\n", ticket.id).as_bytes()),
+            false => self.write(b"+CONTINUE\r\n"),
+        };
+        // The stream that it knows stays known: it may not have heard of another one.
+        told.inspect_err(|_| self.leave(ticket))?;
         tracing::info!(target: "replication", replica = %self.replica.address, from = feed.lsn().get(), "a Redis replica goes on");
         Ok(Some(Begun { feed, ticket, loaded: None }))
     }

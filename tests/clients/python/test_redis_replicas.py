@@ -240,6 +240,26 @@ def test_a_replica_that_was_stopped_goes_on_where_it_was(server, new_replica):
     assert [figures[name] for name in ("sync_full", "sync_partial_ok", "sync_partial_err")] == [1, 1, 0]
 
 
+def test_two_replicas_in_one_stream_are_both_served(server, new_replica):
+    with redis.Redis(port=server.port) as client:
+        client.set("before", 1)
+        first = new_replica("redis-7.0", server.port)
+        wait_until_same(server, first)
+        second = new_replica("valkey-9.1", first.port)
+        wait_until_same(server, second)
+        # It has the stream of the first one.
+        with redis.Redis(port=second.port) as other:
+            other.execute_command("REPLICAOF", "127.0.0.1", server.port)
+        wait_until("both replicas", lambda: info(server)["connected_slaves"] == 2)
+        for number in range(20):
+            client.set("number", number)
+            for replica in (first, second):
+                wait_until_same(server, replica)
+    figures = info(server, "stats")
+    assert [figures[name] for name in ("sync_full", "sync_partial_ok", "sync_partial_err")] == [1, 1, 0]
+    assert "a Redis replica has left" not in server.log()
+
+
 def test_a_replica_of_a_server_that_restarts_copies_again(new_server, new_replica):
     server = new_server(port=free_port()).start()
     with redis.Redis(port=server.port) as client:

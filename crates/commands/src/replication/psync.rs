@@ -41,7 +41,10 @@ fn note(replica: &mut RedisReplica, options: Args<'_>) -> Result<bool, CommandEr
                 )));
             }
             b"ip-address" => replica.host = shown(value),
-            b"capa" => replica.takes_eof |= value.eq_ignore_ascii_case(b"eof"),
+            b"capa" => {
+                replica.takes_eof |= value.eq_ignore_ascii_case(b"eof");
+                replica.takes_new_id |= value.eq_ignore_ascii_case(b"psync2");
+            }
             b"version" if is_version(value) => {}
             b"version" => {
                 let value = shown(value);
@@ -159,8 +162,15 @@ mod tests {
                 other => panic!("{other:?}"),
             }
         };
-        let said = ["replconf listening-port 7000 ip-address h", "replconf capa eof", "psync abc 101"];
-        let replica = RedisReplica { port: 7000, host: "h".into(), takes_eof: true, ..Default::default() };
+        let said =
+            ["replconf listening-port 7000 ip-address h", "replconf capa eof capa psync2", "psync abc 101"];
+        let replica = RedisReplica {
+            port: 7000,
+            host: "h".into(),
+            takes_eof: true,
+            takes_new_id: true,
+            ..Default::default()
+        };
         let known = Some(KnownStream { id: b"abc"[..].into(), has_bytes: 100 });
         assert_eq!(claim_of(&said), RedisClaim { replica, known, is_psync: true });
         let functions = RedisReplica {

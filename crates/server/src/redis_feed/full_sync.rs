@@ -21,7 +21,7 @@ use env::RealDisk;
 use keyspace::{AccessClock, Effect, Item};
 use lsn::Lsn;
 use propagation::{
-    Feed,
+    Feed, Ticket,
     dump::{Parts, ReplicaFile, for_each_deadline},
 };
 use recovery::{Loaded, visit_runs};
@@ -48,12 +48,22 @@ impl Serving<'_> {
             let _ = self.write(format!("-ERR {}\r\n", reason.trim_start_matches("ERR ")).as_bytes());
         })?;
         let ticket = self.node.redis.sessions.lock().begin(self.node.new_stream());
+        tracing::info!(target: "replication", replica = %self.replica.address, begin_lsn = info.begin_lsn.get(), "a Redis replica gets a file of everything");
+        let begun = self.copy(ticket, &info);
+        if !matches!(begun, Ok(Some(_))) {
+            // It has nothing of the stream with which it could return.
+            self.node.forget_stream(ticket);
+        }
+        begun
+    }
+
+    /// Sends the file of a snapshot, and waits until the stream may follow.
+    fn copy(&self, ticket: Ticket, info: &SnapshotInfo) -> Result<Option<Begun>, String> {
         let replica = self.replica;
-        tracing::info!(target: "replication", replica = %replica.address, begin_lsn = info.begin_lsn.get(), "a Redis replica gets a file of everything");
         if self.claim.is_psync {
             self.write(format!("+FULLRESYNC {} 0\r\n", ticket.id).as_bytes())?;
         }
-        let (loaded, has_field_deadlines) = self.send_file(&info)?;
+        let (loaded, has_field_deadlines) = self.send_file(info)?;
         replica.set_has_file(self.node.now_ms());
         if self.claim.replica.wants_rdb_only {
             return Ok(None);
@@ -70,7 +80,7 @@ impl Serving<'_> {
         self.node.keep_log_now();
         let mut feed = Feed::new(info.begin_lsn);
         if has_field_deadlines {
-            self.send_field_deadlines(&info, &mut feed)?;
+            self.send_field_deadlines(info, &mut feed)?;
         }
         Ok(Some(Begun { feed, ticket, loaded: Some(loaded) }))
     }

@@ -21,7 +21,7 @@ use std::{
 use engine::replication::{Address, Replica};
 use lsn::Lsn;
 use parking_lot::Mutex;
-use propagation::{Acks, SESSIONS_MAX, SessionId, Sessions};
+use propagation::{Acks, SESSIONS_MAX, SessionId, Sessions, Ticket};
 use replication::ReplicaId;
 
 use super::Node;
@@ -159,6 +159,12 @@ impl Node {
     /// The replica of the stream has left: the log is kept for it for a while.
     pub(crate) fn hold_log_for_a_while(&self, stream: SessionId) {
         self.leader.leading.lock().left(ReplicaId::new(stream.first_bytes()), self.now_ms());
+    }
+
+    /// Nobody will return to the stream: neither it nor log is kept.
+    pub(crate) fn forget_stream(&self, ticket: Ticket) {
+        self.redis.sessions.lock().forget(ticket);
+        self.leader.leading.lock().forget(ReplicaId::new(ticket.id.first_bytes()));
     }
 
     /// 20 random bytes for the replication ID of a stream.
