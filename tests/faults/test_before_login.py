@@ -100,6 +100,26 @@ def test_strangers_that_guess_in_pipelines_are_disconnected(server):
         assert owner.call("AUTH", PASSWORD) == b"OK"
 
 
+def test_strangers_that_wait_for_one_guess_each_keep_nobody_out(new_server):
+    """Each of them would keep its place among the clients until its turn, half an hour from another machine."""
+    server = new_server(requirepass=PASSWORD, maxclients=100).start()
+    with contextlib.ExitStack() as stack:
+        strangers = [stack.enter_context(Connection(server.port)) for _ in range(95)]
+        for stranger in strangers:
+            stranger.send(encode("AUTH", "a guess"))
+        replies = [error_of(stranger.read()) for stranger in strangers]
+        turned_away = [reply for reply in replies if reply.startswith("ERR too many logins from this address wait")]
+        guesses = [reply for reply in replies if reply.startswith("WRONGPASS")]
+        assert turned_away and len(turned_away) + len(guesses) == len(strangers), replies
+
+        def owner_is_in() -> bool:
+            with Connection(server.port) as owner:
+                return owner.call("AUTH", PASSWORD) == b"OK"
+
+        wait_until("the owner to log in", owner_is_in)
+    assert figure(server, "login_timeouts") >= len(turned_away)
+
+
 def test_without_a_password_nobody_has_to_log_in(new_server):
     open_door = new_server().start()
     closed_door = new_server(requirepass=PASSWORD).start()

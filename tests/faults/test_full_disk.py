@@ -178,12 +178,11 @@ def test_a_script_that_grows_beyond_the_disk_is_refused_while_it_runs(on_volume)
 def test_a_replica_that_could_not_be_promoted_follows_again(new_server, volume):
     leader = new_server().start()
     volume.fill_leaving(LEFT_BYTES)
+    # The replica can keep no room for its promotion: the name of the file is taken.
+    (volume.root / "data" / "reserve").mkdir(parents=True)
     replica = follower_of(new_server, leader, directory=volume.root / "data")
     assert call(leader, "SET", "before", "1") == b"OK"
     wait_until("the replica to have it", lambda: call(replica, "GET", "before") == b"1")
-    volume.fill()
-    # Without the room that it keeps for a promotion.
-    (replica.directory / "reserve").unlink(missing_ok=True)
     volume.fill()
     for _ in range(2):
         assert "No space left" in error_of(call(replica, "REPLICAOF", "NO", "ONE"))

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from harness.certificates import Certificates, Encrypted
+from harness.couch import Couch
 from harness.importing import SourceOptions
 from harness.resp import Closed, Connection, ErrorReply, encode
 from harness.server import ANY_PORTS, Server, environment, free_port, run_sheaf, sheaf_binary
@@ -233,6 +234,24 @@ def test_a_certificate_logs_its_user_in(new_tls_server, certificates):
         with pytest.raises(REFUSED):
             while True:
                 alice.call("PING")
+
+
+def test_a_user_whom_only_a_certificate_names_has_no_session_over_http(new_tls_server):
+    server = new_tls_server("optional")
+    with server.connect() as control, Couch(server.http_port) as couch:
+        assert control.call("CONFIG", "SET", "admin-password", "pw") == b"OK"
+        cookies = {}
+        for name, rule in (("alice", "nopass"), ("bob", ">pw")):
+            assert control.call("ACL", "SETUSER", name, "on", rule) == b"OK"
+            answer = couch.send("POST", "/_session", {"name": name, "password": "pw"})
+            cookies[name] = answer.headers["Set-Cookie"].partition(";")[0]
+
+        def names() -> list[str | None]:
+            return [couch.get("/_session", Cookie=cookie).json["userCtx"]["name"] for cookie in cookies.values()]
+
+        assert names() == ["alice", "bob"]
+        assert control.call("CONFIG", "SET", "tls-auth-clients-user", "CN") == b"OK"
+        assert names() == [None, "bob"]
 
 
 def test_a_user_of_a_certificate_logs_in_although_the_data_were_loading(new_tls_server, certificates):

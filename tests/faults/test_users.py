@@ -598,13 +598,3 @@ def test_a_right_password_without_the_right_is_no_guess(new_server):
         assert couch.get("/_session").json["userCtx"]["name"] == "nobody", "its address need not wait"
     with server.connect() as client:
         assert b"acl_access_denied_auth:0" in client.call("INFO", "stats")
-
-
-def test_no_session_is_of_a_user_whom_only_a_certificate_names(server):
-    for name, password in (("anna", "nopass"), ("bob", f">{PASSWORD}")):
-        assert call(server, "ACL", "SETUSER", name, "on", password) == b"OK"
-    assert call(server, "CONFIG", "SET", "admin-password", PASSWORD) == b"OK"
-    cookies = {name: session_of(server, name) for name in ("anna", "bob")}
-    assert [name_of_session(server, cookie) for cookie in cookies.values()] == ["anna", "bob"]
-    assert call(server, "CONFIG", "SET", "tls-auth-clients-user", "CN") == b"OK"
-    assert [name_of_session(server, cookie) for cookie in cookies.values()] == [None, "bob"]

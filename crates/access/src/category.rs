@@ -1,6 +1,6 @@
 //! Categories of commands, by which a rule names many commands at once.
 
-/// A category: what its commands are about, or what they do.
+/// A category: the subject of its commands, or a kind of effect that they have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Category {

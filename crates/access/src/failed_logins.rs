@@ -1,13 +1,14 @@
 //! Failed logins by address: how long the next attempt from an address has to wait.
 //!
 //! ```text
-//! attempt -> wait, and attempt again | look at the password -> failed | succeeded
+//! ask -> wait, and ask again | look at the password, attempt -> failed | succeeded
 //! ```
 //!
 //! A bounded table in memory, which belongs to a server and not to the data. It has no clock. It locks no
 //! user: after the wait the right password is accepted, however many guesses have failed.
 //!
 //! Invariants
+//! - The attempts of an address that wait take turns in the order in which they came, see [`LoginQueue`].
 //! - The wait of the next attempt is set before an attempt learns whether its password is right. So an
 //!   address with many connections guesses no faster than with one.
 //! - A success forgets the failures of its own user alone. So the owner of one user cannot guess the password
@@ -19,6 +20,8 @@ use std::{
     collections::HashMap,
     net::{IpAddr, Ipv6Addr},
 };
+
+use crate::login_queue::{LoginQueue, Pacing, Turn, Waiter};
 
 /// The maximum number of addresses.
 pub const ADDRESSES_MAX: usize = 4096;
@@ -73,6 +76,7 @@ struct Entry {
     failed_ms: u64,
     next_ms: u64,
     logged_ms: Option<u64>,
+    waiting: LoginQueue,
 }
 
 impl Entry {
@@ -127,34 +131,46 @@ pub struct FailedLogins {
 }
 
 impl FailedLogins {
+    /// Asks for the turn of an attempt. If it has to wait, it has a place from now on, and asks again.
+    pub fn ask(&mut self, address: IpAddr, waiter: Waiter, now_ms: u64) -> Turn {
+        let Some(pacing) = self.pacing(address, now_ms) else { return Turn::Now };
+        let entry = self.entries.get_mut(&network_of(address));
+        entry.map_or(Turn::Now, |entry| entry.waiting.ask(waiter, pacing, now_ms))
+    }
+
+    /// Whether an attempt would not have to wait. It gets no place.
+    pub fn is_turn(&self, address: IpAddr, waiter: Waiter, now_ms: u64) -> bool {
+        let entry = self.entries.get(&network_of(address));
+        let waits = entry.zip(self.pacing(address, now_ms));
+        waits.is_none_or(|(entry, pacing)| entry.waiting.is_turn(waiter, pacing, now_ms))
+    }
+
     /// Begins an attempt, unless it has to wait.
-    ///
-    /// # Errors
-    /// Milliseconds to wait before the next try.
-    pub fn attempt(&mut self, address: IpAddr, now_ms: u64) -> Result<(), u64> {
-        match self.wait_ms(address, now_ms) {
-            0 => {}
-            wait_ms => return Err(wait_ms),
+    pub fn attempt(&mut self, address: IpAddr, waiter: Waiter, now_ms: u64) -> Turn {
+        let turn = self.ask(address, waiter, now_ms);
+        if turn != Turn::Now {
+            return turn;
         }
         let network = network_of(address);
-        let Some(entry) = self.entries.get_mut(&network) else { return Ok(()) };
+        let Some(entry) = self.entries.get_mut(&network) else { return Turn::Now };
         if now_ms.saturating_sub(entry.failed_ms) >= FORGOTTEN_AFTER_MS {
             self.entries.remove(&network);
         } else {
+            entry.waiting.leave(waiter);
             entry.next_ms = now_ms + Pace::of(network).wait_ms(entry.total());
         }
-        Ok(())
+        Turn::Now
     }
 
-    /// Milliseconds that an attempt from this address would have to wait now.
-    pub fn wait_ms(&self, address: IpAddr, now_ms: u64) -> u64 {
+    /// How attempts of this address follow each other; `None`: none has to wait.
+    fn pacing(&self, address: IpAddr, now_ms: u64) -> Option<Pacing> {
         let network = network_of(address);
-        let Some(entry) = self.entries.get(&network) else { return 0 };
-        if now_ms.saturating_sub(entry.failed_ms) >= FORGOTTEN_AFTER_MS {
-            return 0;
-        }
-        // Even after a step back of the clock, nobody waits longer than the wait for its failures.
-        entry.next_ms.saturating_sub(now_ms).min(Pace::of(network).wait_ms(entry.total()))
+        let entry = self.entries.get(&network)?;
+        let step_ms = Pace::of(network).wait_ms(entry.total());
+        let is_forgotten = now_ms.saturating_sub(entry.failed_ms) >= FORGOTTEN_AFTER_MS;
+        // Even after a step back of the clock, a turn takes no longer than the wait for the failures.
+        let next_in_ms = entry.next_ms.saturating_sub(now_ms).min(step_ms);
+        (step_ms > 0 && !is_forgotten).then_some(Pacing { next_in_ms, step_ms })
     }
 
     /// An attempt has failed. Returns what is to be logged, if anything is.
@@ -207,6 +223,7 @@ impl FailedLogins {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::login_queue::WAITING_MAX;
 
     const FAR: &str = "192.0.2.1";
 
@@ -214,15 +231,25 @@ mod tests {
         text.parse().unwrap()
     }
 
+    /// Milliseconds until the attempt of a lone client may be made; 0: it has begun.
+    fn attempt(logins: &mut FailedLogins, from: &str, now_ms: u64) -> u64 {
+        let (from, waiter) = (address(from), Waiter::Client(1));
+        let begun = logins.attempt(from, waiter, now_ms);
+        match begun {
+            Turn::Now => 0,
+            _ => logins.pacing(from, now_ms).map_or(0, |pacing| pacing.next_in_ms),
+        }
+    }
+
     /// Waits of so many attempts that fail, each made as soon as it may be.
     fn waits(from: &str, count: usize) -> Vec<u64> {
         let (mut logins, mut now_ms) = (FailedLogins::default(), 1_000);
         let mut waits = Vec::new();
         for _ in 0..count {
-            let wait_ms = logins.attempt(address(from), now_ms).err().unwrap_or(0);
+            let wait_ms = attempt(&mut logins, from, now_ms);
             now_ms += wait_ms;
             if wait_ms > 0 {
-                assert_eq!(logins.attempt(address(from), now_ms), Ok(()), "after the wait");
+                assert_eq!(attempt(&mut logins, from, now_ms), 0, "after the wait");
             }
             logins.failed(address(from), b"default", now_ms);
             waits.push(wait_ms);
@@ -251,10 +278,74 @@ mod tests {
         for _ in 0..20 {
             logins.failed(address(FAR), b"default", 0);
         }
-        assert_eq!(logins.attempt(address(FAR), 0), Err(10_000));
-        assert_eq!(logins.attempt(address(FAR), 10_000), Ok(()));
-        assert_eq!(logins.attempt(address(FAR), 10_000), Err(10_000), "though nobody has failed since");
-        assert_eq!(logins.attempt(address("192.0.2.2"), 10_000), Ok(()));
+        assert_eq!(attempt(&mut logins, FAR, 0), 10_000);
+        assert_eq!(attempt(&mut logins, FAR, 10_000), 0);
+        assert_eq!(attempt(&mut logins, FAR, 10_000), 10_000, "though nobody has failed since");
+        assert_eq!(attempt(&mut logins, "192.0.2.2", 10_000), 0);
+    }
+
+    /// A client that logs in, as it looks from outside.
+    struct Login {
+        waiter: Waiter,
+        asks_at_ms: u64,
+    }
+
+    #[test]
+    fn the_owner_gets_a_turn_though_many_strangers_of_the_address_came_first() {
+        let mut logins = FailedLogins::default();
+        (0..20).for_each(|_| _ = logins.failed(address(FAR), b"x", 0));
+        let mut waiting = Vec::new();
+        for id in 1..=230 {
+            let waiter = Waiter::Client(id);
+            match logins.ask(address(FAR), waiter, 0) {
+                Turn::Later { pause_ms } => waiting.push(Login { waiter, asks_at_ms: pause_ms }),
+                turn => assert_eq!(turn, Turn::TooMany),
+            }
+        }
+        assert_eq!(waiting.len(), WAITING_MAX);
+        // Every second stranger is gone, and leaves no trace.
+        let mut waiting: Vec<Login> = waiting.into_iter().step_by(2).collect();
+        let (owner, mut turns) = (Waiter::Client(1_000), Vec::new());
+        // The owner is turned away, and tries again every second, each time as another client would.
+        waiting.push(Login { waiter: owner, asks_at_ms: 1 });
+        while turns.iter().all(|(waiter, _)| *waiter != owner) {
+            let next = (0..waiting.len()).min_by_key(|at| waiting[*at].asks_at_ms).expect("the owner waits");
+            let Login { waiter, asks_at_ms: now_ms } = waiting[next];
+            match logins.attempt(address(FAR), waiter, now_ms) {
+                Turn::Now => {
+                    turns.push((waiter, now_ms));
+                    waiting.remove(next);
+                    if waiter != owner {
+                        logins.failed(address(FAR), b"x", now_ms);
+                    }
+                }
+                Turn::Later { pause_ms } => waiting[next].asks_at_ms = now_ms + pause_ms,
+                Turn::TooMany => waiting[next].asks_at_ms = now_ms + 1_000,
+            }
+        }
+        assert!(turns.len() <= WAITING_MAX, "{turns:?}");
+        assert!(
+            turns.windows(2).all(|two| two[1].1 - two[0].1 >= 10_000),
+            "no faster than before: {turns:?}"
+        );
+    }
+
+    #[test]
+    fn requests_over_http_have_a_turn_among_clients_that_wait() {
+        let mut logins = FailedLogins::default();
+        (0..20).for_each(|_| _ = logins.failed(address(FAR), b"x", 0));
+        let far = address(FAR);
+        assert_ne!(logins.ask(far, Waiter::Client(1), 9_500), Turn::Now);
+        assert_ne!(logins.ask(far, Waiter::Http, 9_500), Turn::Now);
+        assert_ne!(logins.ask(far, Waiter::Client(2), 9_500), Turn::Now);
+        assert!(logins.is_turn(far, Waiter::Client(1), 10_000) && !logins.is_turn(far, Waiter::Http, 10_000));
+        assert_eq!(logins.attempt(far, Waiter::Client(1), 10_000), Turn::Now);
+        for now_ms in (10_500..20_000).step_by(500) {
+            assert_ne!(logins.ask(far, Waiter::Http, now_ms), Turn::Now);
+            assert_ne!(logins.ask(far, Waiter::Client(2), now_ms), Turn::Now);
+        }
+        assert_ne!(logins.attempt(far, Waiter::Client(2), 20_000), Turn::Now);
+        assert_eq!(logins.attempt(far, Waiter::Http, 20_000), Turn::Now);
     }
 
     #[test]
@@ -265,7 +356,7 @@ mod tests {
             logins.failed(address(FAR), b"own", 0);
             logins.succeeded(address(FAR), b"own");
         }
-        assert_eq!(logins.attempt(address(FAR), 0), Err(1600));
+        assert_eq!(attempt(&mut logins, FAR, 0), 1600);
         logins.succeeded(address(FAR), b"default");
         assert!(logins.is_empty());
         for user in 0..100_u8 {
@@ -273,7 +364,7 @@ mod tests {
             logins.succeeded(address(FAR), b"");
         }
         (1..=100).for_each(|user| logins.succeeded(address(FAR), &[user]));
-        assert!(logins.attempt(address(FAR), 0).is_err(), "names beyond the first few are not told apart");
+        assert!(attempt(&mut logins, FAR, 0) > 0, "names beyond the first few are not told apart");
     }
 
     #[test]
@@ -294,8 +385,8 @@ mod tests {
         }
         assert_eq!(logins.len(), ADDRESSES_MAX);
         (0..20).for_each(|_| _ = logins.failed(address(FAR), b"a", 10_000));
-        assert!(logins.attempt(address(FAR), 10_000).is_err());
-        assert_eq!(logins.attempt(address(FAR), 10_000 + FORGOTTEN_AFTER_MS), Ok(()));
+        assert!(attempt(&mut logins, FAR, 10_000) > 0);
+        assert_eq!(attempt(&mut logins, FAR, 10_000 + FORGOTTEN_AFTER_MS), 0);
         assert_eq!(logins.len(), ADDRESSES_MAX - 1);
     }
 
@@ -305,8 +396,8 @@ mod tests {
         for host in 0..30 {
             logins.failed(address(&format!("2001:db8::{host}")), b"a", 0);
         }
-        assert_eq!((logins.len(), logins.attempt(address("2001:db8::ffff"), 0)), (1, Err(10_000)));
-        assert_eq!(logins.attempt(address("2001:db8:0:1::1"), 0), Ok(()));
+        assert_eq!((logins.len(), attempt(&mut logins, "2001:db8::ffff", 0)), (1, 10_000));
+        assert_eq!(attempt(&mut logins, "2001:db8:0:1::1", 0), 0);
     }
 
     #[test]

@@ -5,8 +5,9 @@
 //! ```
 //!
 //! The language is as in Redis 7.2 and later, with these differences. Each refuses something that Redis takes
-//! but cannot show as rules again: quotes within selectors; null bytes and spaces within names and first
-//! arguments (Redis 8.2.3 crashes on ACL LIST after `+select|a b`); patterns after `%RW~*`, which is `~*`.
+//! but cannot show as rules again: quotes within selectors, and words in them that end in `)`; null bytes and
+//! spaces within names and first arguments (Redis 8.2.3 crashes on ACL LIST after `+select|a b`); patterns
+//! after `%RW~*`, which is `~*`.
 //!
 //! Sheaf's own rules are `role:NAME` and `resetroles`, for document databases, and a hash that begins with
 //! `pbkdf2-`: the password of a document in `_users`.
@@ -95,6 +96,10 @@ impl Grammar<'_> {
     /// The selector with these rules.
     fn selector(&self, rules: &[u8]) -> Result<Selector, RuleError> {
         if rules.iter().any(|byte| matches!(byte, b'"' | b'\'')) {
+            return Err(RuleError::Syntax);
+        }
+        // In a line, such a word ends the selector.
+        if words(rules).any(|word| word.ends_with(b")")) {
             return Err(RuleError::Syntax);
         }
         let mut selector = Selector::initial(self.all_channels);

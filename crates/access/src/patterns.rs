@@ -22,7 +22,7 @@ impl KeyAccess {
     /// Reads and changes its value.
     pub const BOTH: KeyAccess = KeyAccess(3);
 
-    /// What at least one of the two has.
+    /// The accesses that at least one of the two has.
     #[must_use]
     pub const fn or(self, other: KeyAccess) -> KeyAccess {
         KeyAccess(self.0 | other.0)

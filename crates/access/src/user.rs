@@ -33,7 +33,7 @@ pub struct User {
     pub passwords: Vec<PasswordHash>,
     /// A further password, which takes long to check: that of the user's document in `_users`.
     pub derived_password: Option<DerivedPassword>,
-    /// The root selector: what the rules outside parentheses permit.
+    /// The root selector: the rights that the rules outside parentheses give.
     pub root: Selector,
     /// The other selectors, each of which permits calls by itself.
     pub selectors: Vec<Selector>,

@@ -85,7 +85,7 @@ fn gather<'s, 'a>(args: Args<'a>, slices: &'s mut Slices<'a>) -> Items<'s> {
 fn effect_bytes_max(args: Args<'_>) -> u64 {
     /// The opcode, the database, a deadline.
     const HEADER_BYTES: usize = 16;
-    /// The encoded length of an element, at most.
+    /// The bytes that the number with the length of an element takes, at most.
     const LENGTH_BYTES: usize = 5;
     (HEADER_BYTES + args.size_bytes() + (args.len() + 1) * LENGTH_BYTES) as u64
 }

@@ -58,9 +58,10 @@ pub(super) async fn admit_admin(
     thread: &HttpThread,
     peer: &SocketAddr,
     headers: &HeaderMap,
-) -> Result<(), Failure> {
+) -> Result<User, Failure> {
     admit(thread, peer, headers)?;
-    identify(thread, headers, peer).await?.require_admin()
+    let user = identify(thread, headers, peer).await?;
+    user.require_admin().map(|()| user)
 }
 
 /// Admits admins, and users with the right to this resource who give their name and password (Basic).
@@ -75,7 +76,7 @@ pub(super) async fn admit_to(
             admit(thread, peer, headers)?;
             log_in(thread.host(), peer, (&name, &password), Some(resource)).await.map(drop)
         }
-        None => admit_admin(thread, peer, headers).await,
+        None => admit_admin(thread, peer, headers).await.map(drop),
     }
 }
 

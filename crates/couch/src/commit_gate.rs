@@ -117,7 +117,8 @@ impl CommitGate {
         }
     }
 
-    /// Ends the waits whose positions are committed, and asks the log for a wake-up at the next position.
+    /// Ends the waits whose positions are committed, or all if the log has failed. Asks the log for the next
+    /// wake-up: at the lowest awaited position or, while a task waits for room, at any progress.
     fn release(&self) {
         self.release_unless_full(Appender::wait_for_room);
     }

@@ -238,11 +238,11 @@ pub trait Acks: Send + Sync {
 /// The server of the Redis protocol.
 pub trait Redis: Send + Sync {
     /// A non-blocking connection of a new client of the Redis protocol, which is not logged in and is shown
-    /// with the address `peer`.
+    /// with the address `peer`. The audit notes its commands as those of `user`.
     ///
     /// # Errors
     /// Why the client is not served, in words for it.
-    fn connect(&self, peer: SocketAddr) -> Result<UnixStream, String>;
+    fn connect(&self, peer: SocketAddr, user: Option<&str>) -> Result<UnixStream, String>;
     /// The table of its commands.
     fn commands(&self) -> &'static CommandTable;
 }

@@ -12,6 +12,7 @@
 //! - Only admins are served, and no pages of other origins: a page of another origin, also one that CORS
 //!   admits, can neither send a request nor read its reply. The media type must be JSON, which no page sends
 //!   to another origin without a preflight.
+//! - No message is shown to a user that has lost its rights since it began to wait.
 //! - A request is limited in time and in the bytes of its replies, and ends when its client leaves.
 //! - The n-th reply belongs to the n-th command.
 
@@ -39,6 +40,7 @@ use super::{
     request::only,
     request_body::RequestBody,
     thread::HttpThread,
+    user::User,
 };
 
 /// The first segment of the paths.
@@ -53,11 +55,19 @@ const VALUES_MAX: usize = 256 << 10;
 const RUN_TIME_MAX: Duration = Duration::from_secs(30);
 /// The longest time that a request waits for a message.
 const WAIT_MS_MAX: u64 = 25_000;
+/// How long a request waits before its user is judged again.
+const JUDGED_EVERY: Duration = Duration::from_millis(500);
 /// How long a request gathers further messages after the first.
 const GATHER_TIME: Duration = Duration::from_millis(20);
 /// Limit of the messages in one reply.
 const MESSAGES_MAX: usize = 500;
 const READ_BYTES: usize = 64 << 10;
+
+/// The admin that sends a request.
+struct Sender {
+    user: User,
+    peer: SocketAddr,
+}
 
 /// `/_redis` and the paths below it.
 pub(super) async fn answer(
@@ -69,7 +79,7 @@ pub(super) async fn answer(
 ) -> Result<Reply, Failure> {
     only(head, "POST")?;
     cross_site::require_own_page(&head.headers)?;
-    access::admit_admin(thread, &peer, &head.headers).await?;
+    let sender = Sender { user: access::admit_admin(thread, &peer, &head.headers).await?, peer };
     cross_site::require_json(&head.method, &head.headers)?;
     let body = match body.take() {
         Some(body) => {
@@ -79,14 +89,14 @@ pub(super) async fn answer(
         None => Bytes::new(),
     };
     match path {
-        [] => run(thread, &body, peer).await,
-        ["channel"] => follow(thread, &body, peer).await,
+        [] => run(thread, &body, &sender).await,
+        ["channel"] => follow(thread, &body, &sender).await,
         _ => Err(Failure::NotFound("missing")),
     }
 }
 
 /// `POST /_redis`
-async fn run(thread: &HttpThread, body: &Bytes, peer: SocketAddr) -> Result<Reply, Failure> {
+async fn run(thread: &HttpThread, body: &Bytes, sender: &Sender) -> Result<Reply, Failure> {
     let _permit = thread.front.redis_runs.try_acquire().map_err(|_| Broken::Busy)?;
     let commands = webconsole::parse(body).map_err(|error| Failure::bad_request(error.to_string()))?;
     let table = thread.host().redis.commands();
@@ -99,7 +109,7 @@ async fn run(thread: &HttpThread, body: &Bytes, peer: SocketAddr) -> Result<Repl
     }
     let deadline = Instant::now() + RUN_TIME_MAX;
     let replies = async {
-        let mut client = Client::connect(thread, peer).await?;
+        let mut client = Client::connect(thread, sender).await?;
         client.exchange(&request, count).await
     };
     let replies = timeout_at(deadline, replies).await.map_err(|_| Broken::Late)??;
@@ -116,19 +126,20 @@ async fn run(thread: &HttpThread, body: &Bytes, peer: SocketAddr) -> Result<Repl
 
 /// `POST /_redis/channel`: the messages after a position, at once if there are any, or when the first comes;
 /// none if the wait is over before.
-async fn follow(thread: &HttpThread, body: &Bytes, peer: SocketAddr) -> Result<Reply, Failure> {
+async fn follow(thread: &HttpThread, body: &Bytes, sender: &Sender) -> Result<Reply, Failure> {
     let malformed = "The body must be {\"channel\": name, \"from\": position, \"wait_ms\": milliseconds}.";
     let Follow { channel, from, wait_ms } = Follow::parse(body).ok_or(Failure::bad_request(malformed))?;
     let _permit = thread.front.redis_follows.try_acquire().map_err(|_| Broken::Busy)?;
     let deadline = Instant::now() + RUN_TIME_MAX;
     let subscribed = async {
-        let mut client = Client::connect(thread, peer).await?;
+        let mut client = Client::connect(thread, sender).await?;
         let mut request = Vec::new();
         wire::request::encode([&b"XSUBSCRIBE"[..], &channel, b"FROM", from.as_bytes()], &mut request);
         client.send(&request).await?;
         let confirmed = client.value().await?;
         Ok::<_, Broken>((client, confirmed))
     };
+    let follower = access::begin_follow(thread, &sender.user);
     let (mut client, confirmed) = timeout_at(deadline, subscribed).await.map_err(|_| Broken::Late)??;
     let (mut next, mut messages, mut lost) = match &confirmed {
         Value::Error(text) => return Ok(private(&json!({ "error": String::from_utf8_lossy(text) }))),
@@ -137,9 +148,12 @@ async fn follow(thread: &HttpThread, body: &Bytes, peer: SocketAddr) -> Result<R
     };
     let mut until = Instant::now() + Duration::from_millis(wait_ms.min(WAIT_MS_MAX));
     while messages.len() < MESSAGES_MAX && lost.is_none() {
-        let value = match timeout_at(until, client.value()).await {
+        let waited = timeout_at(until.min(Instant::now() + JUDGED_EVERY), client.value()).await;
+        require_still_admin(thread, &follower)?;
+        let value = match waited {
             Ok(Err(Broken::TooLong)) if !messages.is_empty() => break,
             Ok(value) => value?,
+            Err(_) if Instant::now() < until => continue,
             Err(_) => break,
         };
         if messages.is_empty() {
@@ -155,11 +169,22 @@ async fn follow(thread: &HttpThread, body: &Bytes, peer: SocketAddr) -> Result<R
             }
         }
     }
+    require_still_admin(thread, &follower)?;
     let messages: Vec<Message<'_>> = messages
         .iter()
         .map(|(position, message)| Message { position, message: JsonReply(message) })
         .collect();
     Ok(private(&json!({ "messages": messages, "next": next, "lost": lost })))
+}
+
+/// Judges a user again that waits for messages.
+///
+/// # Errors
+/// If it is no admin any more, or its credentials have expired.
+fn require_still_admin(thread: &HttpThread, user: &User) -> Result<(), Failure> {
+    let has_ended = access::time_left(thread, user).is_some_and(|left| left.is_zero());
+    let user = access::still(thread, user).filter(|_| !has_ended);
+    user.unwrap_or_else(|| User::anonymous(false)).require_admin()
 }
 
 #[derive(Serialize)]
@@ -203,10 +228,11 @@ struct Replies {
 }
 
 impl Client {
-    /// A connection in the name of `peer`, in RESP3.
-    async fn connect(thread: &HttpThread, peer: SocketAddr) -> Result<Client, Broken> {
+    /// A connection in the name of the sender, in RESP3.
+    async fn connect(thread: &HttpThread, sender: &Sender) -> Result<Client, Broken> {
         let host = thread.host();
-        let stream = host.redis.connect(peer).map_err(Broken::NotServed)?;
+        let stream =
+            host.redis.connect(sender.peer, sender.user.name.as_deref()).map_err(Broken::NotServed)?;
         let stream = UnixStream::from_std(stream).map_err(|_| Broken::Busy)?;
         let mut client = Client { stream, replies: Replies::new() };
         let mut words = vec!["HELLO".to_owned(), "3".to_owned()];

@@ -31,6 +31,7 @@ use std::{
 };
 
 use keyspace::DbId;
+use lsn::Lsn;
 use parking_lot::Mutex;
 use storage::Durability;
 use wire::Protocol;
@@ -180,6 +181,8 @@ pub struct Client {
     awaits_position: AtomicBool,
     /// Its place among the clients that a pause holds; 0: it is not held.
     pause_ticket: AtomicU64,
+    /// The position of the last unit of another client that has written and served a wait of this one.
+    served_at: AtomicU64,
 }
 
 impl Client {
@@ -223,6 +226,7 @@ impl Client {
             waiter: Mutex::default(),
             awaits_position: false.into(),
             pause_ticket: 0.into(),
+            served_at: 0.into(),
         }
     }
 
@@ -250,6 +254,16 @@ impl Client {
     /// The user of the operating system on the other side, if it came through a Unix socket.
     pub fn peer_uid(&self) -> Option<u32> {
         self.peer_uid
+    }
+
+    /// Notes that a unit of another client, which ends at `lsn` and has written, has served a wait of this
+    /// one. To be called before the client is answered.
+    pub(crate) fn note_served(&self, lsn: Lsn) {
+        self.served_at.fetch_max(lsn.get(), Relaxed);
+    }
+
+    pub(crate) fn served_at(&self) -> Lsn {
+        Lsn::new(self.served_at.load(Relaxed))
     }
 
     /// The address it connected to.

@@ -248,7 +248,8 @@ impl Context<'_, '_> {
     /// Notes an action of an administrator.
     #[cold]
     fn note_audited(&self, row: &'static Row, args: Args<'_>, succeeded: bool) {
-        let (user, client) = (self.session.login.name(), self.session.client.peer());
+        let user = self.session.on_behalf_of.as_deref().unwrap_or(self.session.login.name());
+        let client = self.session.client.peer();
         let name = row.name.as_bytes();
         let action = Action { name, user, client, succeeded, now_ms: self.host.clock.unix_ms() };
         let words_of_name = row.name.split('|').count();

@@ -85,6 +85,9 @@ pub struct Session {
     pub login: LogIn,
     /// The name in the certificate that it has shown, if such names say who clients are.
     pub certificate_name: Option<Box<[u8]>>,
+    /// The user over HTTP whose commands these are, if it is an HTTP request that runs them: the audit names
+    /// this user. Rights are those of `login`.
+    pub on_behalf_of: Option<Box<[u8]>>,
     /// Whether a login has failed since the last one that succeeded.
     pub has_failed_login: bool,
     /// How many checks of passwords were begun for the command that waits for them.
@@ -132,8 +135,7 @@ pub struct Session {
     pub granted: Vec<usize>,
     /// Set while the client is blocked: it runs no command until the wait is over.
     pub wait: Option<Wait>,
-    /// The position of the client's last write. A command that was blocked and served by another unit does
-    /// not count.
+    /// The position of the client's last write by a unit of its own; see [`Session::newest_write`].
     pub last_write: Lsn,
     /// Whether replies in RESP3 carry the position of a write (CLIENT LSN ON).
     pub tells_lsn: bool,
@@ -164,6 +166,7 @@ impl Session {
             authenticated,
             login: LogIn::default(),
             certificate_name: None,
+            on_behalf_of: None,
             has_failed_login: false,
             checks_begun: 0,
             place: Place::default(),
@@ -222,6 +225,12 @@ impl Session {
         self.login = LogIn::chosen_default();
         self.login.show(&self.client);
         self.authenticated = users.default_user().admits_everybody();
+    }
+
+    /// The position of the client's last write, also if another client's unit has made it: that by which a
+    /// blocked command was served.
+    pub fn newest_write(&self) -> Lsn {
+        self.last_write.max(self.client.served_at())
     }
 
     /// Whether the client has to log in before its next command, by these users. For when the data are

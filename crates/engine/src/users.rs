@@ -34,7 +34,7 @@ use std::{
 
 use access::{
     Category, CommandList, CommandRule, Context as DenialContext, Denial, DenialLog, Denied, FailedLoginLine,
-    FailedLogins, PasswordHash, Reason, Rights, User,
+    FailedLogins, PasswordHash, Reason, Rights, Turn, User, Waiter,
 };
 use keyspace::{DataSettings, Keyspace};
 use lsn::Lsn;
@@ -264,6 +264,8 @@ pub struct Users {
     pub audit: Audit,
     /// The numbers of denials, by reason.
     pub counts: DenialCounts,
+    /// Logins that were refused because too many of their address wait, since CONFIG RESETSTAT.
+    pub logins_turned_away: AtomicU64,
 }
 
 impl Users {
@@ -280,6 +282,7 @@ impl Users {
             password_checks: PasswordChecks::default(),
             audit: Audit::default(),
             counts: DenialCounts::default(),
+            logins_turned_away: AtomicU64::new(0),
         }
     }
 
@@ -411,17 +414,24 @@ impl Users {
         self.note((reason, object), context, session.login.name(), session, now_ms);
     }
 
-    /// Milliseconds that an attempt to log in from this address would have to wait.
-    pub fn login_wait_ms(&self, address: IpAddr, now_ms: u64) -> u64 {
-        self.failed_logins.lock().wait_ms(address, now_ms)
+    /// Asks whether a login may be judged now, or has to wait because others from its address have failed.
+    pub fn ask_login(&self, address: IpAddr, waiter: Waiter, now_ms: u64) -> Turn {
+        self.note_turn(self.failed_logins.lock().ask(address, waiter, now_ms))
+    }
+
+    /// Whether a login may be judged now. If not, it gets no place among those who wait.
+    pub fn may_log_in_now(&self, address: IpAddr, waiter: Waiter, now_ms: u64) -> bool {
+        self.failed_logins.lock().is_turn(address, waiter, now_ms)
     }
 
     /// Begins an attempt to log in from this address, unless it has to wait because others have failed.
-    ///
-    /// # Errors
-    /// Milliseconds to wait before the next try.
-    pub fn begin_login(&self, address: IpAddr, now_ms: u64) -> Result<(), u64> {
-        self.failed_logins.lock().attempt(address, now_ms)
+    pub fn begin_login(&self, address: IpAddr, waiter: Waiter, now_ms: u64) -> Turn {
+        self.note_turn(self.failed_logins.lock().attempt(address, waiter, now_ms))
+    }
+
+    fn note_turn(&self, turn: Turn) -> Turn {
+        self.logins_turned_away.fetch_add(u64::from(turn == Turn::TooMany), Ordering::Relaxed);
+        turn
     }
 
     /// The attempt has succeeded.

@@ -224,7 +224,8 @@ impl Votes {
         }
     }
 
-    /// Looks at the machine; `None` if this server takes part in no votes.
+    /// Looks at the machine; `None` before [`Votes::begin`] and after [`Votes::stop`]. A machine that is kept
+    /// silent, because its disk stalls or its ballot cannot be saved, is there.
     pub fn look<T>(&self, look: impl FnOnce(&Member) -> T) -> Option<T> {
         self.member.lock().as_ref().map(|(member, _)| look(member))
     }

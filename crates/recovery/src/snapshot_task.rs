@@ -44,7 +44,7 @@ pub struct SnapshotPlan<'a> {
     pub log: &'a Log,
     /// The batch boundary up to which the log is applied to memory, if that is not its end.
     pub begin_lsn: Option<Lsn>,
-    /// Number of parts, each of about as many slots; at most 256.
+    /// Number of parts, with about equal numbers of slots; at most 256.
     pub parts: u32,
     /// Approximate bytes captured per step.
     pub chunk_bytes_aim: usize,

@@ -13,7 +13,7 @@ use std::{
     },
 };
 
-use access::{PasswordHash, is_role};
+use access::{PasswordHash, Turn, Waiter, is_role};
 use couch::{Account, LogIn, Resource};
 use engine::{
     CommandError, Place,
@@ -139,14 +139,14 @@ impl Access {
         resource: Option<Resource>,
     ) -> LogIn {
         let (users, now_ms) = (self.config.users(), self.clock.unix_ms());
-        if users.login_wait_ms(address, now_ms) > 0 {
+        if users.ask_login(address, Waiter::Http, now_ms) != Turn::Now {
             return LogIn::TooEarly;
         }
         let judged = match self.judge(name, password, resource, now_ms) {
             Ok(judged) => judged,
             Err(unknown) => return unknown,
         };
-        if users.begin_login(address, now_ms).is_err() {
+        if users.begin_login(address, Waiter::Http, now_ms) != Turn::Now {
             return LogIn::TooEarly;
         }
         match judged {
@@ -261,7 +261,7 @@ impl Access {
     }
 }
 
-/// What a name and a password are worth.
+/// The judgement of a name and a password.
 enum Judged {
     MayUse(Account),
     /// They are right, and the user may not use the resource.

@@ -93,12 +93,12 @@ impl Connection {
     pub(crate) fn new(
         socket: Socket,
         client: Arc<Client>,
-        place: Place,
+        (place, on_behalf_of): (Place, Option<Box<[u8]>>),
         worker: Rc<Worker>,
     ) -> (Rc<Connection>, impl Future<Output = ()>) {
         let users = worker.host.users.current();
         let mut session = Session::new(client, users.default_user().admits_everybody());
-        session.place = place;
+        (session.place, session.on_behalf_of) = (place, on_behalf_of);
         if worker.host.users.settings().certificates_name_users {
             session.certificate_name = socket.certificate_name().map(|name| name.into_bytes().into());
             if worker.parts.progress.loading().is_none() {

@@ -119,7 +119,7 @@ impl Reception {
             Ok(place) => place,
             Err(error) => return turn_away(&mut stream, session, &error_line(&error)),
         };
-        let admitted = Admitted { stream, session, peer, local, unix, place };
+        let admitted = Admitted { stream, session, peer, local, unix, place, on_behalf_of: None };
         self.workers[self.next.take(self.workers.len())].send(WorkerOrder::Connect(admitted));
     }
 }

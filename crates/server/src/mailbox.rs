@@ -24,6 +24,8 @@ pub(crate) struct Admitted {
     /// The Unix socket from which it came, if any: `peer` and `local` are then addresses of this machine.
     pub(crate) unix: Option<UnixPeer>,
     pub(crate) place: Place,
+    /// The user over HTTP whose commands the connection carries.
+    pub(crate) on_behalf_of: Option<Box<[u8]>>,
 }
 
 /// The other side of a connection through a Unix socket.

@@ -262,15 +262,18 @@ impl Parts {
         self.log.get().is_some_and(Log::is_frozen)
     }
 
-    /// Clients of both ports that were disconnected because they had to log in and did not.
+    /// Clients of both ports that were disconnected because they had to log in and did not, or could not
+    /// because too many logins of their address waited.
     pub(crate) fn login_timeouts(&self) -> u64 {
-        self.counters.login_timeouts.load(Relaxed) + self.traffic.login_timeouts()
+        let turned_away = self.config.users().logins_turned_away.load(Relaxed);
+        self.counters.login_timeouts.load(Relaxed) + self.traffic.login_timeouts() + turned_away
     }
 
     /// Resets the counters of INFO.
     pub(crate) fn reset_counters(&self) {
         self.data.stats.reset();
         self.config.users().counts.reset();
+        self.config.users().logins_turned_away.store(0, Relaxed);
         self.access.rejected_connections.store(0, Relaxed);
         self.counters.slow_clients_cut.store(0, Relaxed);
         self.counters.login_timeouts.store(0, Relaxed);

@@ -454,7 +454,8 @@ impl Node {
         self.is_restarting.load(SeqCst)
     }
 
-    /// The position at which the log has to be cut before the restart; `None` if it need not be.
+    /// The position at which the next incarnation has to cut the log before it opens it; `None` if it need
+    /// not.
     pub(crate) fn diverged_at(&self) -> Option<Lsn> {
         *self.diverged_at.lock()
     }

@@ -22,7 +22,7 @@ fn tell(state: NotifyState<'_>) {
     }
 }
 
-/// Whether one has set `NOTIFY_SOCKET`.
+/// Whether a supervisor has set `NOTIFY_SOCKET`.
 pub(crate) fn is_there() -> bool {
     std::env::var_os("NOTIFY_SOCKET").is_some()
 }

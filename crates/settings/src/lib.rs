@@ -46,6 +46,9 @@ pub use redis_values::{appendfsync_of, in_our_words};
 pub use table::{ALIASES, Group, Key, OPTIONS, Setting};
 pub use value::{Kind, Value};
 
+/// A pseudo-setting of CONFIG SET, so that stock clients can confirm a forced recovery.
+pub const FORCE_RECOVERY: &str = "force-recovery";
+
 /// Why a configuration was refused; the message says how to correct it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ConfigError {
@@ -383,6 +386,18 @@ pub fn setting_named(name: &[u8]) -> Option<&'static Setting> {
     find(std::str::from_utf8(name).ok()?).ok().map(|(_, setting)| setting)
 }
 
+/// Whether a value that somebody gives for this name may be shown to others. Not if it may be a password: of
+/// a setting, of one that other servers have, or of one whose name is mistyped.
+pub fn may_show_value(name: &[u8]) -> bool {
+    let Ok(name) = std::str::from_utf8(name) else { return false };
+    let is_known = match find(name) {
+        Ok((_, setting)) => !setting.is_secret(),
+        Err(_) => inert_named(name).is_some() || name.eq_ignore_ascii_case(FORCE_RECOVERY),
+    };
+    let lower = name.to_ascii_lowercase();
+    is_known && !["pass", "auth", "password", "secret"].iter().any(|ending| lower.ends_with(ending))
+}
+
 fn find(name: &str) -> Result<(usize, &'static Setting), ConfigError> {
     let alias = ALIASES.iter().find(|(alias, _)| alias.eq_ignore_ascii_case(name));
     let name = alias.map_or(name, |(_, key)| OPTIONS[*key as usize].name);
@@ -400,6 +415,19 @@ mod tests {
         for (option, text) in settings.iter() {
             assert_eq!(option.parse(&text), option.parse(option.default), "{}", option.name);
         }
+    }
+
+    #[test]
+    fn values_that_may_be_passwords_are_not_shown() {
+        for shown in ["maxmemory", "MaxClients", "slaveof", "force-recovery", "tls-port", "requirepass-file"]
+        {
+            assert!(may_show_value(shown.as_bytes()), "{shown}");
+        }
+        let hidden = ["requirepass", "MASTERAUTH", "primaryauth", "admin-password", "tls-key-file-pass"];
+        for hidden in [&hidden[..], &["sentinel-pass", "masterauht", "\"masterauth\"", ""]].concat() {
+            assert!(!may_show_value(hidden.as_bytes()), "{hidden}");
+        }
+        assert!(!may_show_value(b"\xff"));
     }
 
     #[test]

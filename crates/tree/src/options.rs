@@ -22,7 +22,8 @@ pub struct Options {
     pub cache: NodeCache,
     /// Counters of appended bytes and writes.
     pub written: Written,
-    /// The size in bytes above which a leaf is split.
+    /// The size in bytes above which a leaf of more than one entry is split. A beginning that all its keys
+    /// share does not count if it takes half of this size or more.
     pub leaf_bytes: usize,
     /// The size in bytes above which an inner node is split.
     pub inner_bytes: usize,

@@ -139,6 +139,28 @@ def test_messages_of_a_durable_channel_are_waited_for(couch, server):
     assert couch.send("POST", "/_redis/channel", {"channel": "x"}).status == 400
 
 
+@pytest.mark.parametrize("end", ["ACL SETUSER adm -@admin", "ACL SETUSER adm off", "ACL DELUSER adm"])
+def test_who_loses_the_right_gets_no_message(new_server, end):
+    server = new_server(requirepass="secret").start()
+    answers = []
+    request = {"channel": "orders.new", "from": "$", "wait_ms": 25_000}
+    with redis.Redis(port=server.port, password="secret") as client:
+        client.config_set("durable-channels", "orders.*")
+        client.execute_command("ACL SETUSER adm on >pw ~* &* +@all")
+
+        def follow() -> None:
+            with Couch(server.http_port, ("adm", "pw")) as adm:
+                answers.append(adm.send("POST", "/_redis/channel", request).status)
+
+        following = threading.Thread(target=follow)
+        following.start()
+        wait_until("the request to wait", lambda: any(it["cmd"] == "xsubscribe" for it in client.client_list()))
+        client.execute_command(end)
+        client.publish("orders.new", "not for adm")
+        following.join()
+    assert answers == [401]
+
+
 def test_browsers_get_the_page_and_other_clients_the_greeting_as_before(couch):
     page = couch.get("/", Accept=BROWSER)
     assert page.headers["Content-Type"] == "text/html; charset=utf-8"

@@ -54,6 +54,7 @@ fn rule() -> impl Strategy<Value = String> {
         6 => (sign.clone(), command).prop_map(|(sign, name)| format!("{sign}{name}")),
         3 => (sign, category).prop_map(|(sign, name)| format!("{sign}@{name}")),
         4 => (access, "[ab]{0,2}[*?]?[ab]?").prop_map(|(access, pattern)| format!("{access}{pattern}")),
+        1 => "[~&][ab()]{1,3}",
         2 => "&[ab]{0,2}[*?]?",
         1 => other.prop_map(str::to_owned),
     ]

@@ -275,8 +275,8 @@ fn rules_are_refused_with_the_texts_of_redis() {
 }
 
 #[test]
-fn what_redis_takes_and_cannot_show_again_is_refused() {
-    for rule in ["+select|a b", "(\"+get\" ~b)", "(~\"a)", "('+get')"] {
+fn a_rule_that_redis_takes_and_cannot_show_again_is_refused() {
+    for rule in ["+select|a b", "(\"+get\" ~b)", "(~\"a)", "('+get')", "(+get ~a) &x)", "(&x))"] {
         assert_eq!(
             after(&[rule.as_bytes()]),
             format!("ERR Error in ACL SETUSER modifier '{rule}': {SYNTAX}")

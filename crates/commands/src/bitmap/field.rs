@@ -114,7 +114,7 @@ fn get_all(cx: &mut Context<'_, '_>, key: &[u8], operations: &[Operation]) -> Re
     Ok(())
 }
 
-/// What an operation of a BITFIELD has done to its field.
+/// The outcome of an operation of BITFIELD for its field.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Stored {
     /// The operation has only read the field.

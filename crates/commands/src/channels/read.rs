@@ -1,6 +1,6 @@
 //! XSUBSCRIBE and XUNSUBSCRIBE: durable channels from the log.
 //!
-//! What it is: the requests to the thread that reads the log.
+//! What it is: the requests of these commands to the thread that reads the log.
 //! What it is not: the reading (see [`pubsub::durable`]), nor the changes and replies that follow from the
 //! thread's answers (see [`engine::channel_reader`]).
 //!

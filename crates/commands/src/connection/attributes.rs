@@ -74,7 +74,7 @@ pub(super) fn no_touch(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), C
 /// as a RESP3 attribute.
 pub(super) fn lsn(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
     let Some(text) = args.get(2) else {
-        cx.reply.integer(cx.session.last_write.get() as i64);
+        cx.reply.integer(cx.session.newest_write().get() as i64);
         return Ok(());
     };
     cx.session.tells_lsn = switch(text)?;

@@ -1,6 +1,8 @@
 //! The session: HELLO, AUTH, SELECT, PING, ECHO, ASKING, READONLY, READWRITE, QUIT, RESET.
 
-use access::User;
+use std::net::IpAddr;
+
+use access::{Turn, User, Waiter};
 use engine::{
     CommandError, Context, ReplyMode, Session, Transaction,
     clients::{DEFAULT_USER, Label, Labels},
@@ -20,6 +22,9 @@ const HELLO_BEFORE_AUTH: CommandError = CommandError::Text(
     "NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO <proto> AUTH <user> \
      <pass> option can be used to authenticate the client and select the RESP protocol version at the same time",
 );
+
+const TOO_MANY_LOGINS: CommandError =
+    CommandError::Text("ERR too many logins from this address wait after failed ones, try again later");
 
 /// The arguments of HELLO.
 #[derive(Default)]
@@ -141,15 +146,12 @@ fn authenticate(
     if cx.host.process.loading().is_some() {
         return authenticate_while_loading(cx, command, user, password);
     }
-    let (address, now_ms) = (cx.session.client.address(), cx.now_ms());
-    let later = |pause_ms, in_transaction| match in_transaction {
-        true => Err(CommandError::WrongPass),
-        false => Err(CommandError::Later { pause_ms }),
-    };
-    let wait_ms = cx.host.users.login_wait_ms(address, now_ms);
-    if wait_ms > 0 {
-        return later(wait_ms, cx.in_transaction);
+    let (address, waiter, now_ms) = login_of(cx);
+    if cx.in_transaction && !cx.host.users.may_log_in_now(address, waiter, now_ms) {
+        return Err(CommandError::WrongPass);
     }
+    let turn = cx.host.users.ask_login(address, waiter, now_ms);
+    require_turn(cx, turn)?;
     let users = cx.host.users.current();
     let known = users.get(user);
     if !known.is_some_and(|principal| principal.may_be_server) {
@@ -160,12 +162,11 @@ fn authenticate(
     let nobody = User::initial(false);
     let known_user = known.map_or(&nobody, |it| &it.user);
     let Some(accepts) = accepts(cx, known_user, password) else {
-        return later(PAUSE_MS, cx.in_transaction);
+        return require_turn(cx, Turn::Later { pause_ms: PAUSE_MS });
     };
     cx.session.checks_begun = 0;
-    if let Err(wait_ms) = cx.host.users.begin_login(address, now_ms) {
-        return later(wait_ms, cx.in_transaction);
-    }
+    let turn = cx.host.users.begin_login(address, waiter, now_ms);
+    require_turn(cx, turn)?;
     let lacks_certificate = known.is_some_and(|it| {
         it.user.needs_no_password
             && user != DEFAULT_USER.as_bytes()
@@ -189,6 +190,32 @@ fn authenticate(
     }
 }
 
+/// From where a login comes, which one it is, and when.
+fn login_of(cx: &Context<'_, '_>) -> (IpAddr, Waiter, u64) {
+    let client = &cx.session.client;
+    (client.address(), Waiter::Client(client.id()), cx.now_ms())
+}
+
+/// Goes on if the login may be judged now.
+///
+/// # Errors
+/// It runs again later, or too many logins of its address wait. Then the client is disconnected, unless it
+/// is logged in already: clients that wait in vain would keep the places of others.
+fn require_turn(cx: &mut Context<'_, '_>, turn: Turn) -> Result<(), CommandError> {
+    match turn {
+        Turn::Now => Ok(()),
+        _ if cx.in_transaction => Err(CommandError::WrongPass),
+        Turn::Later { pause_ms } => Err(CommandError::Later { pause_ms }),
+        Turn::TooMany => {
+            if !cx.session.authenticated {
+                cx.session.closing = true;
+                cx.session.client.set_closing();
+            }
+            Err(TOO_MANY_LOGINS)
+        }
+    }
+}
+
 /// Logs the client in before the users are known: the records replayed so far are those of an earlier moment.
 /// So only users that the settings make can log in yet.
 fn authenticate_while_loading(
@@ -197,10 +224,12 @@ fn authenticate_while_loading(
     user: &[u8],
     password: &[u8],
 ) -> Result<(), CommandError> {
-    let (address, now_ms) = (cx.session.client.address(), cx.now_ms());
-    if let Err(pause_ms) = cx.host.users.begin_login(address, now_ms) {
-        return Err(if cx.in_transaction { CommandError::Loading } else { CommandError::Later { pause_ms } });
+    let (address, waiter, now_ms) = login_of(cx);
+    if cx.in_transaction && !cx.host.users.may_log_in_now(address, waiter, now_ms) {
+        return Err(CommandError::Loading);
     }
+    let turn = cx.host.users.begin_login(address, waiter, now_ms);
+    require_turn(cx, turn)?;
     let users = cx.host.users.current();
     let Some(known) = cx.host.users.of_settings(user) else { return Err(CommandError::Loading) };
     if known.is_enabled && known.needs_no_password {
@@ -249,8 +278,8 @@ fn are_passwords_known(cx: &mut Context<'_, '_>, transaction: &Transaction) -> b
         }
     });
     let Some(first) = logins.next() else { return true };
-    let (address, now_ms) = (cx.session.client.address(), cx.now_ms());
-    if cx.host.process.loading().is_some() || cx.host.users.login_wait_ms(address, now_ms) > 0 {
+    let (address, waiter, now_ms) = login_of(cx);
+    if cx.host.process.loading().is_some() || !cx.host.users.may_log_in_now(address, waiter, now_ms) {
         return true;
     }
     let users = cx.host.users.current();
@@ -386,11 +415,13 @@ fn set_protocol(cx: &mut Context<'_, '_>, protocol: Protocol) {
 
 #[cfg(test)]
 mod tests {
-    use access::DerivedPassword;
+    use std::sync::atomic::Ordering::Relaxed;
+
+    use access::{DerivedPassword, WAITING_MAX};
     use engine::users::UserSettings;
 
     use super::*;
-    use crate::testing::{TestServer, check};
+    use crate::testing::{START_MS, TestServer, check};
 
     fn server_with_password() -> TestServer {
         let mut server = TestServer::new();
@@ -538,6 +569,30 @@ mod tests {
         // Its password has changed during each check.
         server.session.checks_begun = CHECKS_PER_LOGIN_MAX;
         server.check(&[("auth u pw", WRONG), ("auth u pw", "+OK")]);
+    }
+
+    #[test]
+    fn few_logins_of_an_address_wait_and_further_clients_are_disconnected() {
+        let mut server = server_with_password();
+        let address = server.session.client.address();
+        let now_ms = START_MS;
+        (0..50).for_each(|_| server.host.users.note_failed_http_login(address, b"x", now_ms));
+        for id in 1..=WAITING_MAX as u64 {
+            let turn = server.host.users.ask_login(address, Waiter::Client(1_000 + id), now_ms);
+            assert!(matches!(turn, Turn::Later { .. }), "{turn:?}");
+        }
+        server.check(&[(
+            "auth secret",
+            "-ERR too many logins from this address wait after failed ones, try again later",
+        )]);
+        assert!(server.session.closing && !server.session.authenticated);
+        assert_eq!(server.host.users.logins_turned_away.load(Relaxed), 1);
+        (server.session.closing, server.session.authenticated) = (false, true);
+        server.check(&[(
+            "auth secret",
+            "-ERR too many logins from this address wait after failed ones, try again later",
+        )]);
+        assert!(!server.session.closing, "a client that is logged in goes on");
     }
 
     #[test]

@@ -140,6 +140,19 @@ fn a_push_and_the_pop_that_it_serves_are_one_record() {
 }
 
 #[test]
+fn a_write_by_which_a_waiter_is_served_is_its_last_one() {
+    let mut clients = Clients::new(1);
+    clients.check(&[("SET other 1", "+OK")]);
+    assert_eq!(clients.run(0, "CLIENT LSN"), ":0");
+    clients.block(0, "BLMOVE l taken LEFT LEFT 0");
+    clients.check(&[("RPUSH l a", ":1")]);
+    let (_, gate) = clients.answer(0);
+    assert_eq!(clients.run(0, "CLIENT LSN"), format!(":{gate}"), "WAIT counts from there");
+    clients.run(0, "GET other");
+    assert_eq!(clients.run(0, "CLIENT LSN"), format!(":{gate}"));
+}
+
+#[test]
 fn waiters_are_served_in_the_order_of_their_arrival() {
     let mut clients = Clients::new(4);
     clients.block(0, "BLPOP l 0");

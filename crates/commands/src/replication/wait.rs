@@ -21,7 +21,7 @@ pub(super) fn wait(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Comma
     // For a negative number, any number of replicas is enough.
     let replicas = usize::try_from(replicas).unwrap_or(0);
     let timeout_ms = parse_timeout(args.at(2))?;
-    let lsn = cx.session.last_write;
+    let lsn = cx.session.newest_write();
     let flushed = replication.count_flushed(lsn);
     if flushed >= replicas || cx.in_transaction {
         cx.reply.integer(flushed as i64);
@@ -50,7 +50,7 @@ pub(super) fn waitaof(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Co
              are not propagated.",
         ));
     }
-    let lsn = cx.session.last_write;
+    let lsn = cx.session.newest_write();
     let is_local = lsn <= replication.durable_lsn();
     let flushed = replication.count_flushed(lsn);
     if (is_local || !local) && flushed >= replicas || cx.in_transaction {

@@ -8,13 +8,11 @@ use engine::{
     users::{REQUIREPASS, setting_of},
 };
 use keyspace::Effect;
+use settings::{FORCE_RECOVERY, may_show_value};
 use wire::Args;
 
 use super::{ADMIN, HELP, ROW};
 use crate::acl::{UserChanges, user_after, user_changes};
-
-/// Settings whose values are secret, by all their names.
-const PASSWORDS: [&[u8]; 4] = [b"requirepass", b"masterauth", b"primaryauth", b"admin-password"];
 
 pub(super) const ROWS: [Row; 5] = [
     Row {
@@ -96,7 +94,7 @@ fn set(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
             )));
         }
     }
-    if pairs.iter().any(|(name, _)| name.eq_ignore_ascii_case(FORCE_RECOVERY)) {
+    if pairs.iter().any(|(name, _)| name.eq_ignore_ascii_case(FORCE_RECOVERY.as_bytes())) {
         return confirm_recovery(cx, &pairs);
     }
     let default_user = default_user_with(cx, &pairs)?;
@@ -146,8 +144,6 @@ fn default_user_with(
 
 /// The setting, and its value, that begins the audit.
 const AUDIT_ON: (&str, &str) = ("audit", "yes");
-/// A pseudo-setting of CONFIG SET, so that stock clients can confirm a forced recovery.
-const FORCE_RECOVERY: &[u8] = b"force-recovery";
 
 /// `CONFIG SET force-recovery confirmed`: the reply comes when the server takes writes again.
 fn confirm_recovery(cx: &mut Context<'_, '_>, pairs: &[(&[u8], &[u8])]) -> Result<(), CommandError> {
@@ -175,10 +171,9 @@ fn rewrite(cx: &mut Context<'_, '_>, _args: Args<'_>) -> Result<(), CommandError
     Ok(())
 }
 
-/// `CONFIG SET parameter value ...`: whether the argument is the value of a password.
+/// `CONFIG SET parameter value ...`: whether the argument is a value that may be a password.
 fn is_password(args: Args<'_>, index: usize) -> bool {
-    let is_secret = |name: &[u8]| PASSWORDS.iter().any(|password| name.eq_ignore_ascii_case(password));
-    index >= 3 && index % 2 == 1 && is_secret(args.at(index - 1))
+    index >= 3 && index % 2 == 1 && !may_show_value(args.at(index - 1))
 }
 
 #[cfg(test)]

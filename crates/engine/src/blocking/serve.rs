@@ -123,6 +123,9 @@ impl<'k> Surroundings<'_, 'k> {
         }
         let (seen, wrote) = unit.commit(appender, flushing);
         for (waiter, reply) in replies {
+            if wrote && seen != Lsn::MAX {
+                waiter.client.note_served(seen);
+            }
             let durability = waiter.durability.map_or(self.durability, |wish| wish.min(self.durability));
             waiter.client.answer(reply.into(), gate(durability, wrote, seen));
         }

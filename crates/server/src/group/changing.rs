@@ -305,8 +305,8 @@ impl Group {
         }
     }
 
-    /// Closes the connections of removed members that connected while this server had no lease, and so could
-    /// not be sure of their removal. They connect again, and are told that they were removed.
+    /// Closes the connections of removed members that connected while this server had no lease: it could not
+    /// be sure then that they were removed, so it did not refuse them. They connect again, and are told.
     pub(super) fn close_removed(&self) {
         let Some(peers) = self.peers.get() else { return };
         peers.unlisted().into_iter().filter(|&id| self.has_removed(id)).for_each(|id| peers.close_of(id));

@@ -537,7 +537,7 @@ impl Peer {
     }
 }
 
-/// Whether the connection is still open at the other end, which never sends anything.
+/// Whether the connection is still open at the other end, which sends nothing after it has accepted.
 fn is_alive(socket: &TcpStream) -> bool {
     let mut byte = [0];
     matches!(socket.peek(&mut byte), Err(error) if error.kind() == io::ErrorKind::WouldBlock)

@@ -30,7 +30,7 @@ impl RedisClients {
 }
 
 impl couch::Redis for RedisClients {
-    fn connect(&self, peer: SocketAddr) -> Result<UnixStream, String> {
+    fn connect(&self, peer: SocketAddr, user: Option<&str>) -> Result<UnixStream, String> {
         let words = |error: &dyn std::fmt::Display| format!("cannot connect to the own server: {error}");
         let admitted = self.parts.access.admit(&peer).and_then(|place| match place {
             Place::Client => Ok(place),
@@ -49,7 +49,8 @@ impl couch::Redis for RedisClients {
         }
         // A worker reads, writes and shuts down; these calls are the same for all stream sockets.
         let stream = TcpStream::from(OwnedFd::from(served));
-        let admitted = Admitted { stream, session: None, peer, local: peer, unix: None, place };
+        let on_behalf_of = user.map(|user| user.as_bytes().into());
+        let admitted = Admitted { stream, session: None, peer, local: peer, unix: None, place, on_behalf_of };
         workers[self.turns.take(workers.len())].send(WorkerOrder::Connect(admitted));
         Ok(own)
     }

@@ -101,7 +101,6 @@ pub(super) fn begin(node: &Arc<Node>, failover: Failover) -> Result<(), String> 
         return Err("ERR FAILOVER target HOST and PORT is not a replica.".into());
     };
     let handover = Arc::new(Running::default());
-    *node.unanswered.lock() = None;
     {
         let mut current = node.handover.lock();
         if current.is_some() {
@@ -116,6 +115,8 @@ pub(super) fn begin(node: &Arc<Node>, failover: Failover) -> Result<(), String> 
         }
         *current = Some(handover.clone());
     }
+    // Not before this call is accepted: the replica of an earlier one may yet prove that it has not led.
+    *node.unanswered.lock() = None;
     let thread = std::thread::Builder::new().name("failover".into());
     let running = node.clone();
     let started = thread.spawn(move || {

@@ -395,7 +395,8 @@ fn converse(
 /// The reason if the other side has closed the connection.
 const CLOSED: &str = "the connection was closed";
 
-/// Ships the log until the connection ends; returns the reason.
+/// Ships the log until this server stops or something fails; returns the reason. The connection may still be
+/// open.
 fn ship(node: &Node, log: &Log, socket: &TcpStream, relay: &Mutex<Relay>) -> String {
     let mut tail = Tail(log.cursor(relay.lock().position()));
     let mut out = Vec::new();

@@ -31,8 +31,8 @@ impl Node {
     }
 
     /// Whether a reply that shows data may leave now: no other member can have been elected (see
-    /// [`Node::has_lease`]), or old data may be shown. This is besides the gate of the reply: under the
-    /// durability `strict`, a reply waits until what it shows is committed.
+    /// [`Node::has_lease`]), or old data may be shown. The data of the reply is committed in any case: the
+    /// reply waits for that.
     #[inline]
     pub(crate) fn may_answer(&self) -> bool {
         self.has_lease() || self.shows_old_data()

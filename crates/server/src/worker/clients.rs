@@ -26,7 +26,7 @@ const RESERVED_PERIOD: Duration = Duration::from_secs(1);
 impl Worker {
     /// Serves a client until its connection ends.
     pub(super) fn connect(self: &Rc<Self>, admitted: Admitted) {
-        let Admitted { stream, session, peer, local, unix, place } = admitted;
+        let Admitted { stream, session, peer, local, unix, place, on_behalf_of } = admitted;
         let stream = match TcpStream::from_std(stream) {
             Ok(stream) => stream,
             Err(error) => {
@@ -37,7 +37,7 @@ impl Worker {
         let client = self.register_client(&stream, (peer, local), unix);
         let (id, worker) = (client.id(), self.clone());
         let (connection, serving) =
-            Connection::new(Socket::new(stream, session), client, place, worker.clone());
+            Connection::new(Socket::new(stream, session), client, (place, on_behalf_of), worker.clone());
         self.connections.borrow_mut().insert(id, connection);
         if place == Place::Reserve {
             tokio::task::spawn_local(self.clone().vacate(id));

@@ -73,7 +73,7 @@ fn foreign(error: &clap::Error, arguments: &[String], tools: &[String]) -> Optio
         .find_map(|kind| error.get(kind))
         .and_then(|value| if let ContextValue::String(text) = value { Some(&**text) } else { None })?;
     let serves = arguments.get(1).is_some_and(|first| first == "serve");
-    if let Some(answer) = file(unknown).or_else(|| directory(unknown, serves)) {
+    if let Some(answer) = file(unknown) {
         return Some(vec![answer]);
     }
     let name = |argument: &str| Some(argument.strip_prefix("--")?.split('=').next()?.to_owned());
@@ -91,7 +91,8 @@ fn foreign(error: &clap::Error, arguments: &[String], tools: &[String]) -> Optio
     match lines.is_empty() {
         // The argument does not begin with `--`: `-couch_ini`, `admins`.
         true => {
-            instead_of(&unknown_name).map(|answer| vec![format!("{unknown} is not known here: {answer}")])
+            let answer = instead_of(&unknown_name).map(|it| format!("{unknown} is not known here: {it}"));
+            answer.or_else(|| directory(unknown, serves)).map(|answer| vec![answer])
         }
         false => Some(lines),
     }

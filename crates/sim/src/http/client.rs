@@ -109,7 +109,7 @@ impl HttpClient {
         self.answered(pending, reply, ledger)
     }
 
-    /// Chooses the next request.
+    /// Begins the next request: chooses and encodes it, and tells the ledger which versions it sends.
     fn begin(&mut self, ledger: &mut Ledger, prng: &mut Prng) {
         let request = if self.cookie.is_none() && self.ended_cookie.is_some() {
             Request::WhoAmI

@@ -146,7 +146,7 @@ impl Acks for Rest {
 }
 
 impl Redis for Rest {
-    fn connect(&self, _peer: SocketAddr) -> Result<UnixStream, String> {
+    fn connect(&self, _peer: SocketAddr, _user: Option<&str>) -> Result<UnixStream, String> {
         Err("a simulation has no workers".into())
     }
 

@@ -46,7 +46,7 @@ impl Durability {
     }
 }
 
-/// The options of a log.
+/// What a log is opened with. Only the durability can change while it is open.
 #[derive(Debug, Clone, Copy)]
 pub struct LogOptions {
     /// When the log is synced. Can be changed while running.

@@ -40,9 +40,10 @@ const READ_BYTES: usize = if cfg!(miri) { 8 << 10 } else { 4 << 20 };
 /// The end of a log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Tail {
-    /// The end of the last complete batch.
+    /// The end of the last batch that was read; if there was none, the position at which reading began.
+    /// Complete batches may follow behind a missing one: they are no part of the log.
     pub end: Lsn,
-    /// Pieces of later batches extend up to this position; `None` if there are none.
+    /// Later batches, or pieces of them, extend up to this position; `None` if there are none.
     pub torn_end: Option<Lsn>,
     /// The reason why no batch starts at `end`.
     pub reason: String,

@@ -15,7 +15,7 @@ use crate::{
 
 /// Keys of a run; each case draws from all of them.
 const KEYS: u64 = 10_000;
-/// Bytes of a value.
+/// The size of every value that a run writes, and so of those that GET reads.
 const VALUE_BYTES: usize = 100;
 /// Keys that one pipeline writes before a case of GET, or removes at the end.
 const AT_ONCE: u64 = 500;

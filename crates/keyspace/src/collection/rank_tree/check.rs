@@ -12,8 +12,11 @@ struct Subtree<M> {
 }
 
 impl<M: Member> RankTree<M> {
+    /// Checks those invariants of the module documentation that one state of the tree can show: order,
+    /// depths, first items, counts and fill.
+    ///
     /// # Panics
-    /// If an invariant of the module documentation does not hold.
+    /// If one of them does not hold.
     pub(crate) fn check(&self) {
         let found = check_node(&self.root, true);
         assert_eq!((found.count, found.bytes), (self.len, self.bytes));

@@ -1,0 +1,170 @@
+//! The logins of one address that wait for their turn, in the order in which they came.
+//!
+//! ```text
+//! ask -> its turn | after a pause, and ask again | too many wait
+//! ```
+//!
+//! It has no clock, and nobody tells it of clients that disconnect. Each login that waits asks again after a
+//! short pause: one that is late is passed by those behind it, and one that does not come back loses its
+//! place.
+//!
+//! Invariants
+//! - At most [`WAITING_MAX`] clients wait, and all requests over HTTP together have one more place: a request
+//!   is answered at once, and a later one takes its turn.
+//! - A login that asks in time is passed by no other one.
+
+/// The maximum number of clients of an address whose logins wait.
+pub const WAITING_MAX: usize = 16;
+
+/// The longest pause after which a login asks again.
+const PAUSE_MS_MAX: u64 = 1_000;
+
+/// How late a login may be before others pass it.
+const LATE_MS: u64 = 100;
+
+/// How late a login may be before it loses its place.
+const LOST_MS: u64 = 2_000;
+
+/// A login that waits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Waiter {
+    /// The client with this number.
+    Client(u64),
+    /// A request over HTTP.
+    Http,
+}
+
+/// Whether an attempt may be made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Turn {
+    /// It may.
+    Now,
+    /// It has a place in the queue, and asks again after this time.
+    Later {
+        /// Milliseconds.
+        pause_ms: u64,
+    },
+    /// Too many wait already.
+    TooMany,
+}
+
+/// How fast turns follow each other.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Pacing {
+    /// Milliseconds until the next turn.
+    pub next_in_ms: u64,
+    /// Milliseconds from one turn to the following one.
+    pub step_ms: u64,
+}
+
+#[derive(Debug)]
+struct Place {
+    waiter: Waiter,
+    asks_at_ms: u64,
+}
+
+/// The places of the logins that wait, the first one first.
+#[derive(Debug, Default)]
+pub(crate) struct LoginQueue(Vec<Place>);
+
+impl LoginQueue {
+    /// Whether it is the turn of this login; otherwise it has a place from now on, if there is one.
+    pub(crate) fn ask(&mut self, waiter: Waiter, pacing: Pacing, now_ms: u64) -> Turn {
+        // A place from before a step back of the clock is lost, too.
+        self.0.retain(|it| now_ms < it.asks_at_ms + LOST_MS && it.asks_at_ms <= now_ms + PAUSE_MS_MAX);
+        if self.is_turn(waiter, pacing, now_ms) {
+            // The place is kept while its password is looked at, which may take several calls.
+            if let Some(place) = self.0.iter_mut().find(|it| it.waiter == waiter) {
+                place.asks_at_ms = now_ms;
+            }
+            return Turn::Now;
+        }
+        let ahead = match self.0.iter().position(|it| it.waiter == waiter) {
+            Some(ahead) => ahead,
+            None if waiter != Waiter::Http && self.clients() >= WAITING_MAX => return Turn::TooMany,
+            None => {
+                self.0.push(Place { waiter, asks_at_ms: now_ms });
+                self.0.len() - 1
+            }
+        };
+        let turn_in_ms = pacing.next_in_ms.saturating_add(pacing.step_ms.saturating_mul(ahead as u64));
+        let pause_ms = turn_in_ms.clamp(1, PAUSE_MS_MAX);
+        self.0[ahead].asks_at_ms = now_ms + pause_ms;
+        Turn::Later { pause_ms }
+    }
+
+    /// Whether it is the turn of this login: time for one, and nobody before it comes in time.
+    pub(crate) fn is_turn(&self, waiter: Waiter, pacing: Pacing, now_ms: u64) -> bool {
+        let mut ahead = self.0.iter().take_while(|it| it.waiter != waiter);
+        pacing.next_in_ms == 0 && ahead.all(|it| now_ms >= it.asks_at_ms + LATE_MS)
+    }
+
+    /// The login has had its turn.
+    pub(crate) fn leave(&mut self, waiter: Waiter) {
+        self.0.retain(|it| it.waiter != waiter);
+    }
+
+    fn clients(&self) -> usize {
+        self.0.iter().filter(|it| it.waiter != Waiter::Http).count()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DUE: Pacing = Pacing { next_in_ms: 0, step_ms: 10_000 };
+    const IN_300_MS: Pacing = Pacing { next_in_ms: 300, step_ms: 400 };
+
+    fn later(pause_ms: u64) -> Turn {
+        Turn::Later { pause_ms }
+    }
+
+    #[test]
+    fn turns_come_in_the_order_of_arrival() {
+        let mut queue = LoginQueue::default();
+        let pauses: Vec<_> = (0..4).map(|id| queue.ask(Waiter::Client(id), IN_300_MS, 0)).collect();
+        assert_eq!(pauses, [later(300), later(700), later(1000), later(1000)]);
+        assert_eq!(queue.ask(Waiter::Client(1), DUE, 300), later(1000), "the first one is not late yet");
+        assert_eq!(queue.ask(Waiter::Client(9), DUE, 300), later(1000));
+        assert_eq!(queue.ask(Waiter::Client(0), DUE, 301), Turn::Now);
+        queue.leave(Waiter::Client(0));
+        assert_eq!(queue.ask(Waiter::Client(1), DUE, 302), Turn::Now);
+    }
+
+    #[test]
+    fn a_late_login_is_passed_and_then_forgotten() {
+        let mut queue = LoginQueue::default();
+        assert_eq!(queue.ask(Waiter::Client(0), IN_300_MS, 0), later(300));
+        assert_eq!(queue.ask(Waiter::Client(1), IN_300_MS, 0), later(700));
+        assert_eq!(queue.ask(Waiter::Client(1), DUE, 300 + LATE_MS), Turn::Now);
+        queue.leave(Waiter::Client(1));
+        assert_eq!(
+            queue.ask(Waiter::Client(1), IN_300_MS, 400),
+            later(700),
+            "the first one still has its place"
+        );
+        assert_eq!(queue.ask(Waiter::Client(1), IN_300_MS, 300 + LOST_MS - 1000), later(700));
+        assert_eq!(queue.ask(Waiter::Client(1), IN_300_MS, 300 + LOST_MS), later(300), "it has none now");
+    }
+
+    #[test]
+    fn places_are_few_and_come_back() {
+        let mut queue = LoginQueue::default();
+        let clients = WAITING_MAX as u64;
+        assert!((0..clients).all(|id| queue.ask(Waiter::Client(id), IN_300_MS, 0) != Turn::TooMany));
+        assert_eq!(queue.ask(Waiter::Client(clients), IN_300_MS, 0), Turn::TooMany);
+        assert_eq!(queue.ask(Waiter::Http, IN_300_MS, 0), later(1000));
+        assert_eq!(queue.ask(Waiter::Client(3), IN_300_MS, 0), later(1000), "a client with a place keeps it");
+        let gone_ms = PAUSE_MS_MAX + LOST_MS;
+        assert_eq!(queue.ask(Waiter::Client(clients), IN_300_MS, gone_ms), later(300));
+        assert_eq!(queue.0.len(), 1);
+    }
+
+    #[test]
+    fn a_step_back_of_the_clock_blocks_nobody() {
+        let mut queue = LoginQueue::default();
+        assert_eq!(queue.ask(Waiter::Client(0), IN_300_MS, 1_000_000), later(300));
+        assert_eq!(queue.ask(Waiter::Client(1), DUE, 5), Turn::Now);
+    }
+}
