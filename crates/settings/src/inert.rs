@@ -195,7 +195,6 @@ pub static INERT: &[InertSetting] = &[
     renamed("replica-announce-port", "slave-announce-port", Integer(0, 65535), "0"),
     mutable("replica-announced", Switch, "yes"),
     mutable("replica-ignore-disk-write-errors", Switch, "no"),
-    renamed("repl-ping-replica-period", "repl-ping-slave-period", Integer(1, INT_MAX), "10"),
     mutable("repl-timeout", Integer(1, INT_MAX), "60"),
     mutable("repl-disable-tcp-nodelay", Switch, "no"),
     mutable("repl-diskless-sync", Switch, "yes"),

@@ -283,6 +283,7 @@ settings! {
     RelayFlushSize "relay-flush-size" Replication "BYTES" Kind::Bytes { min: 1, max: 1 << 20 }, "64kb", Mutable, "Approximate bytes of log sent to a replica at once.";
     ReplicaRetentionBytes "replica-retention-bytes" Replication "BYTES" BYTES_ANY, "16gb", Mutable, "Maximum bytes of log kept for replicas that are behind or disconnected; a replica further behind copies everything again.";
     ReplicaRetentionSeconds "replica-retention-seconds" Replication "SECONDS" SECONDS_ANY, "3600", Mutable, "Seconds for which log is kept for a disconnected replica.";
+    ReplPingReplicaPeriod "repl-ping-replica-period" Replication "SECONDS" Kind::Integer { min: 1, max: i32::MAX as u64 }, "10", Mutable, "Seconds after which a replica that is a Redis or Valkey server gets a ping, if nothing else was sent to it: less than the repl-timeout of the replica.";
     TrackingTableMaxKeys "tracking-table-max-keys" Limits "KEYS" Kind::Integer { min: 0, max: u32::MAX as u64 }, "1000000", Mutable, "Maximum keys remembered for CLIENT TRACKING; 0 for no limit.";
     Databases "databases" Fixed "16" Kind::Integer { min: 16, max: 16 }, "16", Fixed, "Number of databases.";
     Save "save" Fixed "\"\"" Kind::Choice(&[""]), "", Fixed, "Always empty: the log is the persistence.";
@@ -295,6 +296,7 @@ pub static ALIASES: &[(&str, Key)] = &[
     ("slaveof", Key::ReplicaOf),
     ("min-slaves-to-write", Key::MinReplicasToWrite),
     ("min-slaves-max-lag", Key::MinReplicasMaxLag),
+    ("repl-ping-slave-period", Key::ReplPingReplicaPeriod),
     ("hash-max-ziplist-entries", Key::HashMaxListpackEntries),
     ("hash-max-ziplist-value", Key::HashMaxListpackValue),
     ("list-max-ziplist-size", Key::ListMaxListpackSize),

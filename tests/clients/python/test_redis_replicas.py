@@ -26,6 +26,8 @@ pytestmark = pytest.mark.sheaf_only
 COMMANDS = 150
 # Between two pipelines of the writer, so that replicas keep up on two cores.
 PAUSE_S = 0.02
+# As it stands in the stream.
+PING = b"*1\r\n$4\r\nPING\r\n"
 # Makes Redis 8.2 one that has deadlines of fields, but not the command that sets a field and keeps its deadline: like
 # Redis 7.4.
 WITHOUT_HSETEX = ("--rename-command", "HSETEX", "")
@@ -217,9 +219,9 @@ def test_a_replica_whose_connection_is_cut_goes_on(server, new_replica, pytestco
             wait_until("more of the stream", lambda: info(server).get("slave0", {}).get("offset", 0) > acknowledged)
             acknowledged = info(server)["slave0"]["offset"]
             proxy.cut()
-            wait_until("the return", lambda count=number: server.log().count("a Redis replica goes on") >= count)
+            wait_until("the return", lambda count=number: info(server, "stats")["sync_partial_ok"] >= count)
     wait_until_same(server, replica)
-    assert server.log().count("gets a file of everything") == 1
+    assert info(server, "stats")["sync_full"] == 1
 
 
 def test_a_replica_that_was_stopped_goes_on_where_it_was(server, new_replica):
@@ -240,23 +242,31 @@ def test_a_replica_that_was_stopped_goes_on_where_it_was(server, new_replica):
     assert [figures[name] for name in ("sync_full", "sync_partial_ok", "sync_partial_err")] == [1, 1, 0]
 
 
-def test_two_replicas_in_one_stream_are_both_served(server, new_replica):
+def test_all_replicas_in_one_stream_are_served(server, new_replica, pytestconfig):
+    first = new_replica("redis-7.0", server.port)
     with redis.Redis(port=server.port) as client:
         client.set("before", 1)
-        first = new_replica("redis-7.0", server.port)
-        wait_until_same(server, first)
-        second = new_replica("valkey-9.1", first.port)
-        wait_until_same(server, second)
-        # It has the stream of the first one.
-        with redis.Redis(port=second.port) as other:
-            other.execute_command("REPLICAOF", "127.0.0.1", server.port)
-        wait_until("both replicas", lambda: info(server)["connected_slaves"] == 2)
-        for number in range(20):
-            client.set("number", number)
-            for replica in (first, second):
-                wait_until_same(server, replica)
+    wait_until_same(server, first)
+    # They have the stream of the first one.
+    others = [new_replica(kind, first.port) for kind in BINARIES]
+    for replica in others:
+        wait_until_same(server, replica)
+    with writing(server.port, pytestconfig.getoption("seed")):
+        for replica in others:
+            with redis.Redis(port=replica.port) as other:
+                other.execute_command("REPLICAOF", "127.0.0.1", server.port)
+        names = [f"slave{number}" for number in range(1 + len(others))]
+        begun = info(server)["master_repl_offset"]
+
+        def have_some() -> bool:
+            shown = info(server)
+            return all(name in shown and shown[name]["offset"] > begun for name in names)
+
+        wait_until("all to get what is written", have_some)
+    for replica in (first, *others):
+        wait_until_same(server, replica)
     figures = info(server, "stats")
-    assert [figures[name] for name in ("sync_full", "sync_partial_ok", "sync_partial_err")] == [1, 1, 0]
+    assert [figures[name] for name in ("sync_full", "sync_partial_ok", "sync_partial_err")] == [1, len(others), 0]
     assert "a Redis replica has left" not in server.log()
 
 
@@ -297,7 +307,7 @@ def test_a_slow_replica_is_served_from_the_log_and_copies_again_once_that_is_cut
             for number in range(30):
                 client.set("text", text + b"%d" % number)
         wait_until_same(master, replica)
-        assert master.log().count("gets a file of everything") == 1
+        assert info(master, "stats")["sync_full"] == 1
         with replica.frozen():
             for number in range(150):
                 client.set("text", text + b"%d" % number)
@@ -305,6 +315,41 @@ def test_a_slow_replica_is_served_from_the_log_and_copies_again_once_that_is_cut
                 client.set("text", text)
                 wait_until("a snapshot", lambda: try_to_save(client))
     wait_until_same(master, replica)
+
+
+def test_pings_come_as_often_as_is_set(server, new_replica):
+    with redis.Redis(port=server.port) as client:
+        client.set("key", 1)
+        replica = new_replica("redis-7.0", server.port)
+        wait_until_same(server, replica)
+        client.config_set("repl-ping-replica-period", 1)
+        assert client.config_get("repl-ping-slave-period") == {"repl-ping-slave-period": "1"}
+
+        def offset() -> int:
+            return info(replica)["master_repl_offset"]
+
+        wait_until("signs of life", lambda before=offset(): offset() >= before + 3 * len(PING))
+        # They are not longer apart than the replica is patient.
+        with redis.Redis(port=replica.port) as other:
+            other.config_set("repl-timeout", 3)
+            wait_until("signs of life", lambda before=offset(): offset() >= before + 6 * len(PING))
+            assert other.info("replication")["master_link_status"] == "up"
+    assert info(server, "stats")["sync_partial_ok"] == 0
+
+
+def test_client_list_shows_what_a_replica_does(server, new_replica):
+    with redis.Redis(port=server.port) as client:
+        replica = new_replica("valkey-9.1", server.port)
+        client.set("key", "x" * 10_000)
+        wait_until_same(server, replica)
+
+        def is_true() -> bool:
+            [shown] = client.client_list(_type="replica")
+            moved = int(shown["tot-net-out"]) > 10_000 and int(shown["tot-net-in"]) > 0
+            # It acknowledges every second.
+            return shown["cmd"] == "replconf" and int(shown["age"]) > int(shown["idle"]) + 1 and moved
+
+        wait_until("figures of the replica", is_true)
 
 
 def test_redis_cli_takes_files_of_keys_and_of_functions(server, new_replica, tmp_path):
