@@ -577,10 +577,7 @@ impl Node {
             (Some(mut session), None) => {
                 let line =
                     b"-ERR replicas and servers connect to this one without TLS (tls-replication is off)\r\n";
-                // As far as the socket takes it at once: a worker calls this.
-                let _ = session.encrypt(&[io::IoSlice::new(line)]);
-                session.close();
-                let _ = session.write_to(&mut &socket);
+                session.dismiss(&mut &socket, line);
                 Err("it comes over TLS, and tls-replication is off here".into())
             }
         }

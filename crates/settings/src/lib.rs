@@ -470,8 +470,8 @@ mod tests {
             assert_eq!(option.key as usize, index, "{}", option.name);
         }
         // Tokens, a proxy and public members of users need five, as in CouchDB, a Unix socket two of Redis',
-        // the audit one, and the files of lines two, one of them Redis' own.
-        assert!(OPTIONS.len() < 112, "the budget for settings");
+        // the audit one, the files of lines two, one of them Redis' own, and impatient replicas one of Redis'.
+        assert!(OPTIONS.len() < 113, "the budget for settings");
     }
 
     #[test]

@@ -177,7 +177,7 @@ const EVICTION_POLICIES: &[&str] = &[
 
 settings! {
     Dir "dir" Start "DIR" Kind::Text, "data", Fixed, "Directory of the data; created if missing.";
-    Bind "bind" Network "ADDRESSES" Kind::Text, "127.0.0.1 ::1", Fixed, "Addresses to listen on. Spaces separate several. Without a password, clients of other machines are refused (protected-mode).";
+    Bind "bind" Network "ADDRESSES" Kind::Text, "127.0.0.1 ::1", Fixed, "Addresses to listen on. Spaces separate several; one behind a `-` may be missing. Without a password, clients of other machines are refused (protected-mode).";
     Port "port" Network "PORT" Kind::Integer { min: 0, max: 65535 }, "6379", Fixed, "Port of the Redis protocol; 0 for any free port, or, with tls-port or unixsocket, for none.";
     HttpPort "http-port" Network "PORT" Kind::Integer { min: 0, max: 65535 }, "5984", Fixed, "Port of HTTP: documents as in CouchDB, /_up, /metrics and backups; 0 for any free port, or, with http-tls-port, for none.";
     Workers "workers" Start "THREADS" Kind::Integer { min: 0, max: 128 }, "0", Fixed, "Threads that serve connections; 0 for one per core and at least 2.";

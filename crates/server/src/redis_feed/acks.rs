@@ -105,7 +105,8 @@ mod tests {
     fn said(text: &str) -> Said {
         let (mut parser, mut batch) = (RequestParser::new(), RequestBatch::default());
         let line = format!("{text}\r\n");
-        parser.parse(line.as_bytes(), &Limits::DEFAULT, &mut batch, COMMANDS_MAX);
+        let parsed = parser.parse(line.as_bytes(), &Limits::DEFAULT, &mut batch, COMMANDS_MAX);
+        assert_eq!(parsed.consumed, line.len());
         Said::of(batch.command(0, line.as_bytes()))
     }
 
