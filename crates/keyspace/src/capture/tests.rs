@@ -337,8 +337,9 @@ fn a_row_of_a_key_that_is_there_is_refused() {
         guard.set_last_lsn(Lsn::new(1));
     }
     let slot = crate::slot_of(&key(1));
-    let (mut capture, mut piece) = (Capture::new(&captured, slot, slot), Vec::new());
-    while capture.fill(&mut piece, 4096, 1 << 20).is_some() {}
+    let mut piece = Vec::new();
+    let captured_at_once = Capture::new(&captured, slot, slot).fill(&mut piece, 4096, 1 << 20);
+    assert!(captured_at_once.is_some_and(|captured| captured.keys == 2));
     let rows = &piece[super::HEAD_BYTES..];
     let mut rest = rows;
     while !rest.is_empty() {
