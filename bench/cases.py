@@ -1,5 +1,6 @@
 """The cases and their targets: the measurements, and the required figures. For messages, jobs, replicas and
-documents, see message_cases.py, job_cases.py, replica_cases.py and document_cases.py.
+documents, users and TLS, see message_cases.py, job_cases.py, replica_cases.py, document_cases.py and
+door_cases.py.
 
 Operation counts are chosen so that one run of Redis takes about four seconds on two cores; `--quick` divides
 them.
@@ -12,8 +13,9 @@ import endless
 import ranges
 import stall
 from document_cases import DOCUMENT_CASES, DocumentCase
+from door_cases import DOOR_CASES, DoorCase, HandshakeCase
 from driver import Load
-from figures import ALL, CLIENT_SHARE, P50_MS, P99_MS, Metric, Target, at_least, at_most
+from figures import ALL, CLIENT_SHARE, CPU, LONGEST_MS, OPS_S, P50_MS, P99_MS, Metric, Target, at_least, at_most
 from fill import Fill
 from job_cases import JOB_CASES
 from message_cases import MESSAGE_CASES, MessageCase
@@ -29,8 +31,6 @@ UNMERGED = "sheaf-unmerged"
 # An older build, for measurements before and after a change.
 BEFORE = "sheaf-before"
 
-OPS_S = Metric("ops_s", "ops/s", "{:,.0f}")
-CPU = Metric("cpu_s_per_1m", "CPU s/1M", "{:.2f}")
 WRITES_PER_SYNC = Metric("writes_per_sync", "writes/sync", "{:.1f}")
 BYTES_PER_KEY = Metric("bytes_per_key", "bytes/key", "{:.1f}")
 RSS_EMPTY = Metric("rss_empty_mb", "RSS empty MB", "{:,.1f}")
@@ -40,7 +40,6 @@ PING_MS = Metric("ping_ms", "longest PING ms", "{:.2f}")
 CALL_CPU_MS = Metric("call_cpu_ms", "CPU ms of one", "{:.2f}")
 SERVER_MS = Metric("server_ms", "by its own clock ms", "{:.2f}")
 P999_MS = Metric("p999_ms", "p99.9 ms", "{:.3f}")
-LONGEST_MS = Metric("longest_ms", "longest ms", "{:.1f}")
 READY_S = Metric("ready_s", "ready s", "{:.2f}")
 READY_MS = Metric("ready_ms", "ready ms", "{:.1f}")
 ROWS_S = Metric("rows_s", "rows/s", "{:,.0f}")
@@ -168,7 +167,12 @@ class BesideCase:
     ratios = (P99_MS,)
 
 
-Case = LoadCase | MemoryCase | StartCase | SnapshotCase | StallCase | BesideCase | MessageCase | ReplicaCase | GroupCase | DocumentCase
+# fmt: off
+Case = (
+    LoadCase | MemoryCase | StartCase | SnapshotCase | StallCase | BesideCase
+    | MessageCase | ReplicaCase | GroupCase | DocumentCase | DoorCase | HandshakeCase
+)
+# fmt: on
 
 
 def during(op: str) -> str:
@@ -412,5 +416,6 @@ CASES: tuple[Case, ...] = (
     *MESSAGE_CASES,
     *REPLICA_CASES,
     *GROUP_CASES,
+    *DOOR_CASES,
     *DOCUMENT_CASES,
 )

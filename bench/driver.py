@@ -83,9 +83,13 @@ class Figures:
     client_share: float  # CPU of the client / elapsed time; 1.0 = one core, the maximum
 
 
-def drive(program: str, load: Load, port: int, op: str, ops: int, timeout_s: float = 900.0) -> Figures:
-    """Sends `ops` operations of the kind `op` ("GET", "SET" or one of COMMANDS). Raises DriverFailed."""
-    arguments = [program, *load.arguments(port, op, ops)]
+def drive(
+    program: str, load: Load, port: int, op: str, ops: int, through: tuple[str, ...] = (), timeout_s: float = 900.0
+) -> Figures:
+    """Sends `ops` operations of the kind `op` ("GET", "SET" or one of COMMANDS); `through` has arguments about
+    the user and TLS. Raises DriverFailed.
+    """
+    arguments = [program, *through, *load.arguments(port, op, ops)]
     cpu_before, started = _children_cpu_s(), time.monotonic()
     try:
         done = subprocess.run(

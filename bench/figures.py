@@ -54,8 +54,11 @@ def at_most(metric: Metric, bound: float, against: str | None, *ops: str) -> tup
     return tuple(Target(op, metric, False, bound, against) for op in ops)
 
 
+OPS_S = Metric("ops_s", "ops/s", "{:,.0f}")
+CPU = Metric("cpu_s_per_1m", "CPU s/1M", "{:.2f}")
 P50_MS = Metric("p50_ms", "p50 ms", "{:.3f}")
 P99_MS = Metric("p99_ms", "p99 ms", "{:.3f}")
+LONGEST_MS = Metric("longest_ms", "longest ms", "{:.1f}")
 CLIENT_SHARE = Metric("client_share", "client busy", "{:.0%}")
 
 # The servers that take part in most cases.

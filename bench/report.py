@@ -6,8 +6,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
+import doors
 from cases import Case, LoadCase, MemoryCase, SnapshotCase, StallCase, baseline
 from document_cases import DocumentCase
+from door_cases import DoorCase, HandshakeCase
 from figures import Metric, Target
 from message_cases import MessageCase
 from replica_cases import ReplicaCase, Work
@@ -147,6 +149,8 @@ def command_lines(result: Result, context: Context) -> list[str]:
         servers = [server.with_one_worker() for server in servers]
     if isinstance(case, MessageCase):
         servers = [server.with_flags(case.flags) for server in servers]
+    if isinstance(case, DoorCase | HandshakeCase):
+        servers = [server.with_certificates(Path("CERTIFICATES")) for server in servers]
     if isinstance(case, ReplicaCase):
         servers = [server.for_replication() for server in servers]
         servers += [server.following(Ports("LEADER_PORT", "LEADER_PORT")) for server in servers]
@@ -155,6 +159,11 @@ def command_lines(result: Result, context: Context) -> list[str]:
         ops = max(case.ops // context.scale, 1)
         sent = case.operations if isinstance(case, LoadCase) else (case.op,)
         lines += [" ".join(["redis-benchmark", *case.load.arguments("PORT", op, ops)]) for op in sent]
+    if isinstance(case, DoorCase):
+        for op in case.operations:
+            kind, door = case.sent(op)
+            port, through = doors.through(door, servers[0], Ports("PORT", "HTTP_PORT"))
+            lines.append(" ".join(["redis-benchmark", *through, *case.load.arguments(port, kind, case.ops // context.scale)]))
     if isinstance(case, ReplicaCase) and any(step.work is not Work.TRANSACTIONS for step in case.steps):
         lines.append(" ".join(["redis-benchmark", *case.load.arguments("PORT", "SET", case.rows // context.scale)]))
     if isinstance(case, MessageCase):

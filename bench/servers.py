@@ -56,12 +56,13 @@ class Persistence(enum.Enum):
 
 @dataclass(frozen=True)
 class Ports:
-    """The address of a server (Tarantool: of its console and for replicas); the words PORT and HTTP_PORT when
-    a command line is only displayed.
+    """The address of a server (Tarantool: of its console and for replicas); the words PORT, HTTP_PORT and
+    TLS_PORT when a command line is only displayed.
     """
 
     resp: int | str
     http: int | str
+    tls: int | str = "TLS_PORT"
 
 
 @dataclass(frozen=True)
@@ -72,6 +73,8 @@ class Program:
     path: str
     extra: tuple[str, ...] = ()
     preload: str | None = None
+    # The files of a server that serves TLS as well.
+    certificates: Path | None = None
 
     @property
     def is_sheaf(self) -> bool:
@@ -97,7 +100,7 @@ class Program:
                 *("--http-port", str(ports.http)),
                 # Like the peers: none in the middle of a measurement.
                 *("--snapshot-log-bytes", "0", "--snapshot-interval-seconds", "0"),
-                *("--durability", durability, *self.extra),
+                *("--durability", durability, *self._tls(ports), *self.extra),
             ]
         if self.is_tarantool:
             wal_mode = "none" if persistence is Persistence.OFF else "write"
@@ -114,8 +117,16 @@ class Program:
         }[persistence]
         return [
             *("--dir", str(directory), "--bind", "127.0.0.1", "--port", str(ports.resp), "--save", ""),
-            *(*log, "--auto-aof-rewrite-percentage", "0", "--io-threads", "1", *self.extra),
+            *(*log, "--auto-aof-rewrite-percentage", "0", "--io-threads", "1", *self._tls(ports), *self.extra),
         ]
+
+    def _tls(self, ports: Ports) -> tuple[str, ...]:
+        """The flags that open a port of TLS; Sheaf, Redis and Valkey have the same."""
+        if self.certificates is None:
+            return ()
+        files = {"cert": "server.crt", "key": "server.key", "ca-cert": "ca.crt"}
+        named = (word for name, file in files.items() for word in (f"--tls-{name}-file", str(self.certificates / file)))
+        return ("--tls-port", str(ports.tls), *named, "--tls-auth-clients", "no")
 
     def shown(self, persistence: Persistence) -> str:
         """The command line for a report, without the parts that differ from run to run."""
@@ -137,6 +148,10 @@ class Program:
     def with_flags(self, flags: tuple[str, ...]) -> "Program":
         """The same with more flags, for Sheaf only."""
         return replace(self, extra=(*self.extra, *flags)) if self.is_sheaf else self
+
+    def with_certificates(self, directory: Path) -> "Program":
+        """The same with a port of TLS, and the certificate in this directory."""
+        return replace(self, certificates=directory)
 
     def for_replication(self) -> "Program":
         """The same with the flags that peers need for a replica that is stopped for a while; the others need
@@ -236,7 +251,7 @@ class Server:
         its data is loaded.
         """
         self.directory.mkdir(parents=True, exist_ok=True)
-        self.ports = Ports(*_free_ports(2))
+        self.ports = Ports(*_free_ports(3))
         arguments = self.program.arguments(self.directory.resolve(), self.ports, self.persistence)
         with self._log.open("ab") as log:
             started = time.monotonic()

@@ -16,6 +16,7 @@ from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
+import doors
 import driver
 import messages
 import resp
@@ -23,6 +24,7 @@ import stall
 import starts
 from cases import BesideCase, Case, LoadCase, MemoryCase, SnapshotCase, StallCase, StartCase
 from document_cases import DocumentCase, DocumentRun
+from door_cases import DoorCase, HandshakeCase
 from fill import Fill
 from group_cases import GroupCase
 from groups import IDLE_S, Three
@@ -114,6 +116,10 @@ class Suite:
         if isinstance(case, LoadCase):
             measured_s = self._run_s(case) * len(case.operations)
             return servers * (self._prepare_s(case) + measured_s * self.reps)
+        if isinstance(case, DoorCase):
+            return servers * (4 + self.reps * self._run_s(case) * len(case.operations))
+        if isinstance(case, HandshakeCase):
+            return servers * self.reps * self._handshake_s(case)
         if isinstance(case, StallCase):
             return servers * self.reps * self._stall_s(case)
         if isinstance(case, BesideCase):
@@ -139,6 +145,10 @@ class Suite:
         try:
             if isinstance(case, LoadCase):
                 self._run_load(case, result, progress)
+            elif isinstance(case, DoorCase):
+                self._run_doors(case, result, progress)
+            elif isinstance(case, HandshakeCase):
+                self._run_handshakes(case, result, progress)
             elif isinstance(case, MemoryCase):
                 self._run_memory(case, result, progress)
             elif isinstance(case, BesideCase):
@@ -186,7 +196,7 @@ class Suite:
         fill_s = case.load.keys / LOAD_KEYS_S if "GET" in case.operations else 0
         return fill_s + self._run_s(case) * len(case.operations) / 10 + 1
 
-    def _run_s(self, case: LoadCase | SnapshotCase) -> float:
+    def _run_s(self, case: LoadCase | SnapshotCase | DoorCase) -> float:
         """Full-size runs take about four seconds each (cases.py)."""
         return 4 / self.scale + 0.3
 
@@ -220,6 +230,66 @@ class Suite:
     def _log_counters(self, case: LoadCase, server: Server) -> tuple[float, float] | None:
         """Only if writes are synced: otherwise the ratio says nothing."""
         return server.log_counters() if case.persistence is Persistence.SYNCED else None
+
+    # Users and TLS
+
+    def _certified_fleet(self, case: DoorCase | HandshakeCase) -> Fleet:
+        base = self.directory / case.name
+        doors.make_certificates(self.programs["sheaf"].path, base / "certificates")
+        programs = [program.with_certificates((base / "certificates").resolve()) for program in self.contenders(case)]
+        return Fleet([_server(program, base / program.name, case.persistence) for program in programs])
+
+    def _run_doors(self, case: DoorCase, result: Result, progress: Progress) -> None:
+        with self._certified_fleet(case) as fleet:
+            for server in fleet.servers:
+                words = f"{case.name}: {server.program.name}: fill and warm up"
+                progress.step(words, 4, partial(self._open_doors, case, server))
+            for rep in range(1, self.reps + 1):
+                for server in fleet.servers:
+                    for op in case.operations:
+                        words = f"{case.name}: {server.program.name}: {op}, repetition {rep} of {self.reps}"
+                        progress.step(words, self._run_s(case), partial(self._enter, case, server, op, result))
+
+    def _open_doors(self, case: DoorCase, server: Server) -> None:
+        server.start()
+        with Running(server):
+            _fill(server, b"key:%012d", case.load.keys, case.load.value_bytes)
+            with server.client() as client:
+                doors.add_users(client, case.doors)
+            for op in case.operations:
+                self._send(case, server, op, self._count(case.ops // 10))
+
+    def _send(self, case: DoorCase, server: Server, op: str, ops: int) -> driver.Figures:
+        kind, door = case.sent(op)
+        port, through = doors.through(door, server.program, server.ports)
+        return driver.drive(self.benchmark, case.load, int(port), kind, ops, through)
+
+    def _enter(self, case: DoorCase, server: Server, op: str, result: Result) -> None:
+        ops = self._count(case.ops)
+        with Running(server):
+            cpu_before = server.cpu_s()
+            figures = self._send(case, server, op, ops)
+            cpu_s = server.cpu_s() - cpu_before
+        result.add(server.program.name, op, {**asdict(figures), "cpu_s_per_1m": cpu_s / ops * 1e6})
+
+    def _run_handshakes(self, case: HandshakeCase, result: Result, progress: Progress) -> None:
+        with self._certified_fleet(case) as fleet:
+            for server in fleet.servers:
+                server.start()
+                server.pause()
+            for rep in range(1, self.reps + 1):
+                for server in fleet.servers:
+                    words = f"{case.name}: {server.program.name}: repetition {rep} of {self.reps}"
+                    progress.step(words, self._handshake_s(case), partial(self._shake_hands, case, server, result))
+
+    def _handshake_s(self, case: HandshakeCase) -> float:
+        return 2 + 2 * self._count(case.requests) / 1_000
+
+    def _shake_hands(self, case: HandshakeCase, server: Server, result: Result) -> None:
+        with Running(server):
+            measured = doors.measure_handshakes(server, case.rate, self._count(case.requests))
+        for op, sample in measured.items():
+            result.add(server.program.name, op, sample)
 
     # Memory
 

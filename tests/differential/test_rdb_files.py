@@ -182,7 +182,7 @@ def test_an_import_reports_expired_keys_and_libraries(peer, new_server):
         client.save()
     server = new_server()
     said = succeed("import", str(peer.directory / "dump.rdb"), "--dir", str(server.directory))
-    assert "expired      1 keys, left out" in said and "functions    1 libraries" in said
+    assert "expired      1 key, left out" in said and "functions    1 library\n" in said
     server.start()
     with redis.Redis(port=server.port) as client:
         assert client.keys() == [b"stays"] and client.fcall("f", 0) == 1

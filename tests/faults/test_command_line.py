@@ -165,7 +165,10 @@ def test_doctor_says_what_to_change(tmp_path):
     settings = tmp_path / "sheaf.toml"
     settings.write_text("maxmemroy = 1\n")
     status, checks = examined("--dir", str(tmp_path / "data"), "--config", str(settings))
-    assert status == 1 and "did you mean 'maxmemory'?" in checks["settings"]["text"]
+    assert status == 1 and f"would refuse them: {settings}, line 1: " in checks["settings"]["text"]
+    assert "did you mean 'maxmemory'?" in checks["settings"]["text"]
+    # Nothing is said of a directory and limits that a server would not have.
+    assert checks["directory"]["state"] == "unseen" and not {"disk space", "open files", "memory"} & set(checks)
 
     in_memory = run_sheaf("doctor", "--dir", "/dev/shm/no-such-directory")
     assert in_memory.returncode == 1 and in_memory.stdout.rstrip().endswith("to change")

@@ -138,11 +138,16 @@ def test_lines_name_users_and_clients_that_leave(new_server, tmp_path):
     server = new_server(extra=extra).start()
     with Couch(server.http_port, ("admin", "s3cret")) as couch:
         couch.send("PUT", "/db")
+        cookie = couch.send("POST", "/_session", {"name": "admin", "password": "s3cret"}).headers["Set-Cookie"].partition(";")[0]
     with Couch(server.http_port, ("ad min\n", "wrong")) as couch:
         assert couch.send("GET", "/db").status == 401
-    wait_until("two lines", lambda: len(text(log).splitlines()) == 2)
+    requests = [("GET", "/db", None), ("POST", "/_redis", [["PING"]]), ("GET", "/metrics", None)]
+    with Couch(server.http_port) as couch:
+        assert [couch.send(*request, Cookie=cookie).status for request in requests] == [200] * 3
+    wait_until("six lines", lambda: len(text(log).splitlines()) == 6)
     shown = [json.loads(line) for line in text(log).splitlines()]
-    assert [(line["user"], line["status"]) for line in shown] == [("admin", 201), ("ad min\n", 401)]
+    users = [(line["user"], line["status"]) for line in shown]
+    assert users == [("admin", 201), ("admin", 200), ("ad min\n", 401), *[("admin", 200)] * 3]
     assert "s3cret" not in text(log) and "wrong" not in text(log)
 
 

@@ -26,8 +26,7 @@
 //!
 //! The name of the user is not part of the payload. A user has exactly one encoding: a payload that can be
 //! decoded is encoded to the same bytes again; a user without a birth, which an earlier version has made, is
-//! encoded as by that version. Decoding does not check that no rule or pattern occurs twice,
-//! because users are made only by rules.
+//! encoded as by that version. Decoding does not check that no rule or pattern occurs twice.
 
 use std::fmt;
 
@@ -39,7 +38,7 @@ use crate::selector::Selector;
 use crate::user::User;
 use crate::words::is_word;
 
-/// The version that this code writes. It is never 0, so zeroed memory does not decode.
+/// The version of users with a birth. It is not 0, so zeroed memory does not decode.
 pub const VERSION: u8 = 2;
 /// The version of users without a birth.
 const VERSION_WITHOUT_BIRTH: u8 = 1;
@@ -95,8 +94,7 @@ impl User {
     }
 
     /// A digest that changes with the passwords, with whether one is needed, and with the birth, but with
-    /// nothing else: a signature over it becomes invalid when one of them changes, and does not become valid
-    /// again with another user of the same name and password.
+    /// nothing else.
     pub fn login_digest(&self) -> [u8; 32] {
         let mut digested = vec![mark(self.needs_no_password, NEEDS_NO_PASSWORD)];
         self.put_passwords(&mut digested);

@@ -1,9 +1,8 @@
 //! The commands that rules can name, with what this crate needs to know about them.
 //!
 //! Invariants
-//! - The subcommands (`container|sub`) of a container follow it directly in the list.
-//! - The position of a command in the list is its [`CommandId`]. The list has the order of the table of
-//!   commands, so this is also the index of the command's row there.
+//! - The position of a command in the list is its [`CommandId`].
+//! - Only commands that directly follow a container in the list are its subcommands (`container|sub`).
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -21,8 +20,7 @@ pub struct Command {
     pub name: &'static str,
     /// Its categories.
     pub categories: Categories,
-    /// Whether every client may run the command, whatever the rules of its user. This is true for AUTH,
-    /// HELLO, QUIT and RESET.
+    /// Whether every client may run the command, whatever the rules of its user.
     pub is_for_all: bool,
 }
 

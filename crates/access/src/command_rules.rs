@@ -6,7 +6,7 @@
 //! all that it covered.
 //!
 //! Invariants
-//! - Targets are words in lower case, each at most once.
+//! - [`CommandRules::add`] leaves at most one rule about a target.
 //! - A rule may name commands that this version does not know: [`Grammar`](crate::Grammar) has checked names
 //!   against the commands of the version that took the rule, and [`Rights`](crate::Rights) defines the
 //!   meaning of unknown names.

@@ -7,8 +7,6 @@
 //!
 //! Invariants
 //! - After each denial, the log has at most as many entries as its limit; a limit of 0 turns it off.
-//! - The log has no password that was given as one: the object of a failed login is the command (`AUTH`,
-//!   `HELLO`).
 
 use std::collections::VecDeque;
 

@@ -1,7 +1,7 @@
 //! Passwords as documents of `_users` keep them: a key that PBKDF2 derives from the password and a salt.
 //!
 //! What it is not: quick. At the 600,000 iterations of CouchDB 3.5, one check takes a few hundred
-//! milliseconds, so it is never made on a thread that serves clients: see [`User::accepts_at_once`].
+//! milliseconds; [`User::accepts_at_once`] makes none.
 //!
 //! Invariants
 //! - A comparison takes the same time wherever two keys differ.

@@ -9,12 +9,11 @@
 //!
 //! Invariants
 //! - The attempts of an address that wait take turns in the order in which they came, see [`LoginQueue`].
-//! - The wait of the next attempt is set before an attempt learns whether its password is right. So an
-//!   address with many connections guesses no faster than with one.
-//! - A success forgets the failures of its own user alone. So the owner of one user cannot guess the password
-//!   of another one without waiting.
+//! - Once failures are counted, the wait of the next attempt is set when an attempt begins, before its
+//!   password is looked at.
+//! - A success forgets the count of its own user alone.
 //! - At most [`ADDRESSES_MAX`] addresses are known; the one that has failed longest ago is forgotten first.
-//! - No name and no password is in a line of the log: people type passwords in the place of names.
+//! - A [`FailedLoginLine`] has neither a name nor a password: people type passwords in the place of names.
 
 use std::{
     collections::HashMap,
@@ -36,7 +35,7 @@ const NAME_BYTES_MAX: usize = 64;
 /// How long after its last failure an address counts as one that has never failed.
 pub const FORGOTTEN_AFTER_MS: u64 = 10 * 60_000;
 
-/// The period in which at most one line about an address is logged, and at most [`LINES_MAX`] about all.
+/// The period in which at most [`LINES_MAX`] lines are logged, and one about an address that stays known.
 const LINES_PERIOD_MS: u64 = 60_000;
 
 /// The maximum number of lines in a period.
@@ -131,7 +130,7 @@ pub struct FailedLogins {
 }
 
 impl FailedLogins {
-    /// Asks for the turn of an attempt. If it has to wait, it has a place from now on, and asks again.
+    /// Asks for the turn of an attempt.
     pub fn ask(&mut self, address: IpAddr, waiter: Waiter, now_ms: u64) -> Turn {
         let Some(pacing) = self.pacing(address, now_ms) else { return Turn::Now };
         let entry = self.entries.get_mut(&network_of(address));
@@ -331,21 +330,23 @@ mod tests {
     }
 
     #[test]
-    fn requests_over_http_have_a_turn_among_clients_that_wait() {
+    fn a_login_over_http_has_a_turn_among_clients_that_wait() {
         let mut logins = FailedLogins::default();
         (0..20).for_each(|_| _ = logins.failed(address(FAR), b"x", 0));
         let far = address(FAR);
         assert_ne!(logins.ask(far, Waiter::Client(1), 9_500), Turn::Now);
-        assert_ne!(logins.ask(far, Waiter::Http, 9_500), Turn::Now);
+        assert_ne!(logins.ask(far, Waiter::Http(1), 9_500), Turn::Now);
         assert_ne!(logins.ask(far, Waiter::Client(2), 9_500), Turn::Now);
-        assert!(logins.is_turn(far, Waiter::Client(1), 10_000) && !logins.is_turn(far, Waiter::Http, 10_000));
+        assert!(
+            logins.is_turn(far, Waiter::Client(1), 10_000) && !logins.is_turn(far, Waiter::Http(1), 10_000)
+        );
         assert_eq!(logins.attempt(far, Waiter::Client(1), 10_000), Turn::Now);
         for now_ms in (10_500..20_000).step_by(500) {
-            assert_ne!(logins.ask(far, Waiter::Http, now_ms), Turn::Now);
+            assert_ne!(logins.ask(far, Waiter::Http(1), now_ms), Turn::Now);
             assert_ne!(logins.ask(far, Waiter::Client(2), now_ms), Turn::Now);
         }
         assert_ne!(logins.attempt(far, Waiter::Client(2), 20_000), Turn::Now);
-        assert_eq!(logins.attempt(far, Waiter::Http, 20_000), Turn::Now);
+        assert_eq!(logins.attempt(far, Waiter::Http(1), 20_000), Turn::Now);
     }
 
     #[test]

@@ -12,10 +12,10 @@
 //! arguments.
 //!
 //! Invariants
-//! - A user is declared by names, not by numbers of commands. So a record means the same to every version of
-//!   the server; only [`Rights`] depend on one table of commands ([`CommandList`]).
+//! - A user is declared by names, not by numbers of commands: only [`Rights`] depend on one table of commands
+//!   ([`CommandList`]).
 //! - Either all rules of a list are applied, or none.
-//! - [`User::line`] is a text that [`Grammar`] reads as an equal user.
+//! - [`User::line`] is a text that [`Grammar`] reads as a user that is equal but for its birth.
 //! - One selector must allow all of a call: command, keys and channels. What no selector allows is denied,
 //!   except the commands that every client may run ([`Command::is_for_all`]).
 //! - Passwords exist only as hashes: SHA-256, as Redis keeps them, and at most one that was derived (PBKDF2),

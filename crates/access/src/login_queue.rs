@@ -9,11 +9,13 @@
 //! place.
 //!
 //! Invariants
-//! - At most [`WAITING_MAX`] clients wait, and all requests over HTTP together have one more place: a request
-//!   is answered at once, and a later one takes its turn.
-//! - A login that asks in time is passed by no other one.
+//! - At most [`WAITING_MAX`] logins of each protocol wait, so clients of one leave places for those of the
+//!   other.
+//! - While the clock does not step back, a login that asks in time is passed by no other one.
 
-/// The maximum number of clients of an address whose logins wait.
+use std::mem;
+
+/// The maximum number of logins of an address that wait, for each protocol.
 pub const WAITING_MAX: usize = 16;
 
 /// The longest pause after which a login asks again.
@@ -28,10 +30,10 @@ const LOST_MS: u64 = 2_000;
 /// A login that waits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Waiter {
-    /// The client with this number.
+    /// That of the client with this number, on the Redis port.
     Client(u64),
-    /// A request over HTTP.
-    Http,
+    /// The one with this number over HTTP.
+    Http(u64),
 }
 
 /// Whether an attempt may be made.
@@ -73,7 +75,7 @@ impl LoginQueue {
         // A place from before a step back of the clock is lost, too.
         self.0.retain(|it| now_ms < it.asks_at_ms + LOST_MS && it.asks_at_ms <= now_ms + PAUSE_MS_MAX);
         if self.is_turn(waiter, pacing, now_ms) {
-            // The place is kept while its password is looked at, which may take several calls.
+            // The login keeps its place until `leave`.
             if let Some(place) = self.0.iter_mut().find(|it| it.waiter == waiter) {
                 place.asks_at_ms = now_ms;
             }
@@ -81,7 +83,7 @@ impl LoginQueue {
         }
         let ahead = match self.0.iter().position(|it| it.waiter == waiter) {
             Some(ahead) => ahead,
-            None if waiter != Waiter::Http && self.clients() >= WAITING_MAX => return Turn::TooMany,
+            None if self.as_many_as(waiter) >= WAITING_MAX => return Turn::TooMany,
             None => {
                 self.0.push(Place { waiter, asks_at_ms: now_ms });
                 self.0.len() - 1
@@ -93,7 +95,7 @@ impl LoginQueue {
         Turn::Later { pause_ms }
     }
 
-    /// Whether it is the turn of this login: time for one, and nobody before it comes in time.
+    /// Whether it is the turn of this login: it is time for one, and all logins before it are late.
     pub(crate) fn is_turn(&self, waiter: Waiter, pacing: Pacing, now_ms: u64) -> bool {
         let mut ahead = self.0.iter().take_while(|it| it.waiter != waiter);
         pacing.next_in_ms == 0 && ahead.all(|it| now_ms >= it.asks_at_ms + LATE_MS)
@@ -104,8 +106,10 @@ impl LoginQueue {
         self.0.retain(|it| it.waiter != waiter);
     }
 
-    fn clients(&self) -> usize {
-        self.0.iter().filter(|it| it.waiter != Waiter::Http).count()
+    /// How many logins of the same protocol wait.
+    fn as_many_as(&self, waiter: Waiter) -> usize {
+        let is_like = |it: &&Place| mem::discriminant(&it.waiter) == mem::discriminant(&waiter);
+        self.0.iter().filter(is_like).count()
     }
 }
 
@@ -154,7 +158,8 @@ mod tests {
         let clients = WAITING_MAX as u64;
         assert!((0..clients).all(|id| queue.ask(Waiter::Client(id), IN_300_MS, 0) != Turn::TooMany));
         assert_eq!(queue.ask(Waiter::Client(clients), IN_300_MS, 0), Turn::TooMany);
-        assert_eq!(queue.ask(Waiter::Http, IN_300_MS, 0), later(1000));
+        assert!((0..clients).all(|number| queue.ask(Waiter::Http(number), IN_300_MS, 0) == later(1000)));
+        assert_eq!(queue.ask(Waiter::Http(clients), IN_300_MS, 0), Turn::TooMany);
         assert_eq!(queue.ask(Waiter::Client(3), IN_300_MS, 0), later(1000), "a client with a place keeps it");
         let gone_ms = PAUSE_MS_MAX + LOST_MS;
         assert_eq!(queue.ask(Waiter::Client(clients), IN_300_MS, gone_ms), later(300));

@@ -1,7 +1,7 @@
 //! The keys and the channels of a selector: glob patterns in the order in which they were given.
 //!
 //! Invariants
-//! - A pattern is a word, and occurs once in its list. A pattern for keys has at least one kind of access.
+//! - A pattern is a word. A pattern for keys has at least one kind of access.
 //! - `All` has no patterns beside it, because they would have no effect; adding one is refused, as in Redis.
 
 use crate::rule_error::RuleError;

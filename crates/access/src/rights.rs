@@ -10,7 +10,7 @@
 //! category may have commands that are known here.
 //!
 //! Invariants
-//! - `Rights` never change. If a user is changed, new ones are made.
+//! - `Rights` never change.
 //! - A command in `free` may run whatever its arguments are.
 
 use crate::category::Category;
@@ -92,8 +92,7 @@ impl Rights {
         self.is_unrestricted
     }
 
-    /// Whether a command is permitted whatever its arguments are. For most calls, this load and test are the
-    /// whole check.
+    /// Whether a command is permitted whatever its arguments are.
     #[inline]
     pub fn allow_freely(&self, command: CommandId) -> bool {
         self.free.has(command)

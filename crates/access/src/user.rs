@@ -31,7 +31,7 @@ pub struct User {
     pub skips_sanitizing: bool,
     /// The passwords of the user, each of which is accepted.
     pub passwords: Vec<PasswordHash>,
-    /// A further password, which takes long to check: that of the user's document in `_users`.
+    /// A further password, which takes long to check.
     pub derived_password: Option<DerivedPassword>,
     /// The root selector: the rights that the rules outside parentheses give.
     pub root: Selector,
@@ -39,8 +39,8 @@ pub struct User {
     pub selectors: Vec<Selector>,
     /// The roles of the user for document databases, in the order in which they were given.
     pub roles: Vec<Box<[u8]>>,
-    /// Tells this user from earlier and later ones of the same name: a random number, drawn when the user was
-    /// made. 0 if an earlier version has made it. Rules do not change it.
+    /// Tells this user from earlier and later ones of the same name: a random number, which
+    /// [`User::succeeding`] gives to a new user. 0 before that, and if an earlier version has made the user.
     pub birth: u64,
 }
 

@@ -34,7 +34,7 @@ pub(crate) fn user_after<'r>(
     changed.map_err(|error| CommandError::Composed(String::from_utf8_lossy(&error.reply()).into_owned()))
 }
 
-/// The language of rules.
+/// The grammar of rules, with the commands and the settings of this server.
 fn grammar(cx: &Context<'_, '_>) -> Grammar<'static> {
     let users = &cx.host.users;
     Grammar { commands: users.commands(), all_channels: users.settings().all_channels }

@@ -11,7 +11,7 @@
 //! In Redis, numbers below about -2^63 + 2^(bits - 1) overflow internally and store the largest one.
 //!
 //! Invariants
-//! - The log gets the changed bytes, never the whole string, except for BITOP, whose result is new.
+//! - The log gets the bytes that change, except for BITOP, whose result is logged whole.
 //! - No string grows beyond `bulk_bytes_max`. Redis lets BITFIELD exceed it by up to 8 bytes.
 
 mod bit;

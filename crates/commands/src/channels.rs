@@ -3,8 +3,9 @@
 //! What it is: the commands. What it is not: the register of subscribers, nor delivery (see [`pubsub`]).
 //!
 //! Invariants
-//! - Outside of transactions, a confirmation is written after all messages that were delivered to the client
-//!   before it, so no message follows the confirmation that ends its subscription.
+//! - Outside of transactions, SUBSCRIBE, UNSUBSCRIBE and their like write the messages that were delivered to
+//!   the client ahead of each confirmation. So no message follows the confirmation that ends its
+//!   subscription.
 //! - A message is delivered at once, unless it is published in a transaction or script, or its channel is
 //!   durable. Then it is a notice of its unit (see [`engine::Notice`]), and so are all later messages of the
 //!   same client, so that they do not overtake it.

@@ -1,6 +1,6 @@
 //! Keys of any type: their existence, expiry and names, and walks over all of them.
 //!
-//! Only DUMP, RESTORE and OBJECT look inside a value. Eviction and active expiry are in `engine`.
+//! Eviction and active expiry are in `engine`.
 //!
 //! Invariants
 //! - An expired key is absent for every command here, whether or not its memory was freed, unless the client

@@ -3,7 +3,7 @@
 //! ```text
 //! MEMBERS, INFO               from this member's view, at once
 //! JOIN, REMOVE                to the group; it replies once the change is committed, or refused
-//! TRANSFER                    to the group; it replies once the new leader is being elected, or refused
+//! TRANSFER                    to the group; it replies when the election is about to begin, or refused
 //! PEER                        the connection becomes one between members, and speaks RESP no longer
 //! ```
 //!

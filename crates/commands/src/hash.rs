@@ -3,8 +3,8 @@
 //! The memory layout of hashes is in `keyspace`.
 //!
 //! Invariants
-//! - An expired field is absent for every command, whether or not it has been removed, unless the client is
-//!   an import source (CLIENT IMPORT-SOURCE). Only HLEN counts it until it is removed.
+//! - An expired field is absent for the commands here, whether or not it has been removed, unless the client
+//!   is an import source (CLIENT IMPORT-SOURCE). The exception is HLEN, which counts it until it is removed.
 
 mod expiry;
 mod get;

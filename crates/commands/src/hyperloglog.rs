@@ -8,9 +8,9 @@
 //! uses such a cached cardinality but does not store one: read commands never write.
 //!
 //! Invariants
-//! - A handler works on a copy; the log gets the bytes that differ, or the whole string if it became
-//!   shorter or its key is new.
-//! - For any content of a string, the commands end in an error or a number.
+//! - A handler changes a copy of the sketch; the log gets the ranges that differ, or the whole string if it
+//!   became shorter or its key is new (see `store`).
+//! - For any content of a string, the commands end in an error or a reply, never in a panic.
 
 mod add;
 mod count;
@@ -31,7 +31,7 @@ use sketch::{Corrupted, SketchRef};
 use crate::string::string;
 pub(crate) use rows::ROWS;
 
-/// The maximum length of a string with the sparse encoding; Redis' `hll-sparse-max-bytes`.
+/// A string with the sparse encoding does not grow beyond this length; Redis' `hll-sparse-max-bytes`.
 const SPARSE_BYTES_MAX: usize = 3000;
 
 impl From<Corrupted> for CommandError {

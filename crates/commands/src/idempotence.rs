@@ -10,8 +10,8 @@
 //! What it is not: a queue or a history: one key, one command, one reply, for as long as the key lives.
 //!
 //! Invariants
-//! - The reply and the effects are one record, so there is never one without the other: not after a crash,
-//!   not on a replica.
+//! - A reply that is kept is in the record of the effects, so after a crash, and on a replica, there are both
+//!   or neither.
 //! - Two commands under one key that are sent at the same time run one after the other, because both lock the
 //!   slot of the key.
 //! - A command that fails and has changed nothing is not kept: sent again, it runs again.
@@ -170,9 +170,8 @@ fn has_room(record_bytes: usize, key: &[u8], reply: &[u8]) -> bool {
 const NUMBER_BYTES_MAX: usize = 24;
 
 /// Whether the reply of a command can be too long to be kept: it can be about as long as the data that the
-/// command reads, or there are very many arguments. A command for which this is `false` replies with a
-/// status, an id, or numbers, at most one for each argument, so IDEMP need not prepare to undo it for its
-/// reply.
+/// command reads, or there are very many arguments. Otherwise IDEMP need not prepare to undo the command for
+/// its reply.
 fn replies_at_length(row: &Row, call: Args<'_>) -> bool {
     if call.len() >= REPLY_BYTES_MAX / NUMBER_BYTES_MAX {
         return true;

@@ -1,5 +1,5 @@
-//! LEASE and UNLEASE: a leased key belongs to its owner until the owner gives it back, its deadline passes,
-//! or the connection that leased it last closes.
+//! LEASE and UNLEASE: a leased key names its owner until the owner gives it back, its deadline passes, the
+//! connection that leased it last closes, or another command changes the key.
 //!
 //! What it is: the commands. The leases of a connection, and their end when it closes, are in
 //! `engine::leases`.

@@ -12,7 +12,7 @@
 //!
 //! Invariants
 //! - A handler that returns an error has changed no data.
-//! - The keyspace changes through [`engine::Unit::apply`] only.
+//! - A handler changes keys by effects only ([`engine::Unit::apply`]).
 
 #![forbid(unsafe_code)]
 

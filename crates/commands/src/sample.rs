@@ -84,8 +84,7 @@ impl Drawn {
     pub(super) fn work(self, len: usize) -> usize {
         match self {
             // For more than an eighth of a sorted set, [`distinct`] goes through all ranks. A hash or set is
-            // walked whole for a quarter or more of it, or if it is packed, but then it is short. For other
-            // draws the estimate is above the real number.
+            // walked whole for a quarter or more of it, or if it is packed, but then it is short.
             Drawn::Distinct(count) => count.saturating_mul(8).min(len),
             Drawn::Repeated(count) => count,
         }

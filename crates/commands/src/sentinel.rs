@@ -11,7 +11,7 @@
 //! refused. Messages such as `+switch-master` are published by the server, from [`events`].
 //!
 //! Invariants
-//! - No member is called the master but the leader that this member knows: without one there is no master.
+//! - No reply calls a member the master but the leader that this member knows; without one, no member is.
 
 mod events;
 mod instance;

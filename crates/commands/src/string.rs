@@ -3,7 +3,7 @@
 //! Commands on keys of any type are in `generic`.
 //!
 //! Invariants
-//! - A command that replaces a value does so with one Put, which also states the expiry.
+//! - A command that replaces a value logs a Put, which also states the expiry.
 //! - No string grows beyond `bulk_bytes_max`.
 
 mod compare;
@@ -19,7 +19,10 @@ use engine::CommandError;
 use keyspace::EntryRef;
 pub(crate) use rows::ROWS;
 
-/// The bytes of a string.
+/// The string in an entry.
+///
+/// # Errors
+/// The entry holds another type.
 #[inline]
 pub(super) fn string(entry: EntryRef<'_>) -> Result<&[u8], CommandError> {
     entry.string().ok_or(CommandError::WrongType)

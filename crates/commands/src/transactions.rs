@@ -1,8 +1,8 @@
 //! Transactions: several commands as one unit, on the condition that no watched key has changed.
 //!
 //! What it is: MULTI, EXEC, DISCARD, WATCH, UNWATCH.
-//! What it is not: queueing, which happens before a command gets to its family (see `queueing`), nor the
-//! detection of changes to watched keys (see `interest`).
+//! What it is not: queueing, which happens before a command gets to its family (see `engine::queueing`), nor
+//! the detection of changes to watched keys (see `engine::interest`).
 //!
 //! Invariants
 //! - EXEC locks the slots of all keys of all its commands and of all watched keys at once, and all its

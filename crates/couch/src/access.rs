@@ -14,6 +14,7 @@
 
 use std::{
     net::{Ipv4Addr, Ipv6Addr, SocketAddr},
+    sync::atomic::{AtomicU64, Ordering::Relaxed},
     time::Duration,
 };
 
@@ -26,12 +27,18 @@ use tokio::task::JoinHandle;
 use super::{
     cookie,
     failure::Failure,
-    host::{Account, Host, LogIn, Resource},
+    host::{Account, Attempt, Host, LogIn, Resource},
     proxy_auth::WrongToken,
     refusal::Refusal,
     thread::HttpThread,
     user::{LACKS_RIGHT, Shown, TOO_EARLY, User, WRONG_PASSWORD},
 };
+
+/// How long a login waits for its turn after others of its address have failed, in milliseconds.
+const TURN_WAIT_MS_MAX: u64 = 30_000;
+
+/// The number of the next login.
+static LOGINS: AtomicU64 = AtomicU64::new(0);
 
 /// Checks that `peer` may send requests with these headers at all.
 pub(super) fn admit(thread: &HttpThread, peer: &SocketAddr, headers: &HeaderMap) -> Result<(), Failure> {
@@ -70,13 +77,14 @@ pub(super) async fn admit_to(
     peer: &SocketAddr,
     headers: &HeaderMap,
     resource: Resource,
-) -> Result<(), Failure> {
+) -> Result<User, Failure> {
     match credentials(headers)?.filter(|_| thread.host().access.has_admins()) {
         Some((name, password)) => {
             admit(thread, peer, headers)?;
-            log_in(thread.host(), peer, (&name, &password), Some(resource)).await.map(drop)
+            let account = log_in(thread.host(), peer, (&name, &password), Some(resource)).await?;
+            Ok(User::known(&name, account, Shown::Password))
         }
-        None => admit_admin(thread, peer, headers).await.map(drop),
+        None => admit_admin(thread, peer, headers).await,
     }
 }
 
@@ -152,29 +160,40 @@ fn bearer_token(headers: &HeaderMap) -> Option<&str> {
 /// that takes long to check is checked on a thread that serves no clients.
 ///
 /// # Errors
-/// There is no such user, the address has to wait, or the server loads its data.
+/// There is no such user, too many logins of the address wait or this one has waited too long, or the server
+/// loads its data.
 pub(super) async fn log_in(
     host: &Host,
     peer: &SocketAddr,
     (name, password): (&str, &str),
     resource: Option<Resource>,
 ) -> Result<Account, Failure> {
-    judged(|| host.access.log_in(peer.ip(), name, password, resource)).await
+    let number = LOGINS.fetch_add(1, Relaxed);
+    let attempt = Attempt { number, address: peer.ip(), name, password, resource };
+    judged(|| host.access.log_in(&attempt)).await
 }
 
-/// Asks until there is a judgement. While a check runs, it is asked again and again: a user who is disabled
-/// or deleted meanwhile is refused at once.
+/// Asks until there is a judgement. It asks again while a check runs, because the user may be disabled or
+/// deleted meanwhile. After [`CHECKS_PER_LOGIN_MAX`] checks, the password counts as wrong.
 async fn judged(mut ask: impl FnMut() -> LogIn) -> Result<Account, Failure> {
-    let (mut begun, mut running) = (0, None);
+    let (mut begun, mut running, mut waited_ms) = (0, None, 0);
     loop {
+        let mut next_in_ms = PAUSE_MS;
         match ask() {
             LogIn::Accepted(account) => return Ok(account),
             LogIn::LacksRight => return Err(Failure::Unauthorized(LACKS_RIGHT)),
             LogIn::Wrong => return Err(Failure::Unauthorized(WRONG_PASSWORD)),
             LogIn::Loading => return Err(Refusal::Loading.into()),
-            LogIn::TooEarly => return Err(Failure::Forbidden(TOO_EARLY)),
+            LogIn::TooMany => return Err(Failure::Forbidden(TOO_EARLY)),
+            LogIn::NotYet { pause_ms } => {
+                waited_ms += pause_ms;
+                if waited_ms > TURN_WAIT_MS_MAX {
+                    return Err(Failure::Forbidden(TOO_EARLY));
+                }
+                next_in_ms = pause_ms;
+            }
             LogIn::Begins(work) => {
-                // It ends in any case, for the next login.
+                // The check goes on to its end, even if nobody waits for it any more.
                 running = Some(tokio::task::spawn_blocking(work));
                 if begun == CHECKS_PER_LOGIN_MAX {
                     return Err(Failure::Unauthorized(WRONG_PASSWORD));
@@ -185,7 +204,7 @@ async fn judged(mut ask: impl FnMut() -> LogIn) -> Result<Account, Failure> {
         }
         tokio::select! {
             () = ended(&mut running) => {}
-            () = tokio::time::sleep(Duration::from_millis(PAUSE_MS)) => {}
+            () = tokio::time::sleep(Duration::from_millis(next_in_ms)) => {}
         }
     }
 }
@@ -307,6 +326,21 @@ mod tests {
         let refused = judged(|| answers.pop().expect("no further question")).await;
         assert_eq!(refused, Err(Failure::Unauthorized(WRONG_PASSWORD)));
         drop(end);
+    }
+
+    #[tokio::test]
+    async fn a_login_waits_for_its_turn_but_not_for_ever() {
+        let account = Account { roles: Vec::new(), is_admin: true, login_digest: [1; 32] };
+        let mut answers = vec![LogIn::Accepted(account.clone()), LogIn::NotYet { pause_ms: 1 }];
+        assert_eq!(judged(|| answers.pop().expect("no further question")).await, Ok(account));
+        let mut asked = 0;
+        let refused = judged(|| {
+            asked += 1;
+            LogIn::NotYet { pause_ms: if asked < 3 { 1 } else { TURN_WAIT_MS_MAX } }
+        });
+        assert_eq!(refused.await, Err(Failure::Forbidden(TOO_EARLY)));
+        assert_eq!(asked, 3, "it does not wait for longer than that");
+        assert_eq!(judged(|| LogIn::TooMany).await, Err(Failure::Forbidden(TOO_EARLY)));
     }
 
     #[tokio::test]

@@ -5,8 +5,8 @@
 //!
 //! Invariants
 //! - Every request that begins while the log is on has one entry, also if its client leaves early.
-//! - An entry holds no password: no body, of the headers only the name of the user, and of the query only the
-//!   values of harmless parameters.
+//! - An entry holds no body, of the headers only the name of the user, and of the values in the query only
+//!   those of harmless parameters.
 
 use std::{
     borrow::Cow,
@@ -15,7 +15,9 @@ use std::{
 };
 
 use env::Clock;
-use http::{Method, StatusCode, Uri};
+use http::{Extensions, Method, StatusCode, Uri};
+
+use super::user::User;
 
 /// The maximum bytes of a target in the log.
 const TARGET_BYTES_MAX: usize = 1024;
@@ -67,7 +69,8 @@ pub struct NotedRequest<'a> {
     pub began_unix_ms: u64,
     /// The address of the client.
     pub client: SocketAddr,
-    /// The user that was logged in, or else the name that the request gave with a password; empty for none.
+    /// The user as whom the request was served, if that was noted, or else the name that it gave with a
+    /// password; empty for none.
     pub user: &'a str,
     /// Its method.
     pub method: &'a str,
@@ -86,9 +89,11 @@ pub struct NotedRequest<'a> {
 pub(super) struct ServedUser(Arc<OnceLock<String>>);
 
 impl ServedUser {
-    /// Notes the user.
-    pub(super) fn set(&self, name: &str) {
-        let _ = self.0.set(name.into());
+    /// The request with these extensions is served as this user.
+    pub(super) fn note(extensions: &Extensions, user: &User) {
+        if let (Some(served), Some(name)) = (extensions.get::<ServedUser>(), &user.name) {
+            let _ = served.0.set(name.clone());
+        }
     }
 }
 
@@ -108,7 +113,8 @@ pub(super) struct Entry {
 }
 
 impl Entry {
-    /// The entry of a request that has just begun, and gives this name with a password, or an empty one.
+    /// The entry of a request that has just begun. `given_name` is the name that it gives with a password, or
+    /// empty.
     pub(super) fn new(
         log: Arc<dyn AccessLog>,
         clock: Arc<dyn Clock>,
@@ -131,7 +137,7 @@ impl Entry {
         }
     }
 
-    /// Takes the user of the request.
+    /// The place in which the name of the user is to be put.
     pub(super) fn served_user(&self) -> ServedUser {
         self.served_user.clone()
     }

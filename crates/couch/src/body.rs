@@ -17,7 +17,7 @@ use super::{access_log::Entry, failure::Failure, idle_timer::IdleTimer};
 
 /// Approximate size of the chunks of a reply.
 pub(super) const CHUNK_BYTES: usize = 64 << 10;
-/// Finished chunks in memory, beside the one that is being rendered.
+/// Finished chunks that wait in the channel of a reply.
 const CHUNKS_AHEAD: usize = 1;
 
 /// The client has left, or the server has aborted the reply.
@@ -69,7 +69,7 @@ enum Content {
         /// The connection is not idle until the body is dropped.
         idle_timer: Rc<IdleTimer>,
     },
-    /// The body of a reply from another part of the server (`/_backup`).
+    /// A body that another part of the server renders: see [`Body::boxed`].
     Other(Pin<Box<dyn HttpBody<Data = Bytes, Error = io::Error>>>),
 }
 
@@ -220,7 +220,6 @@ impl ChunkWriter {
         Ok(())
     }
 
-    /// Appends a text.
     pub(super) fn put(&mut self, text: fmt::Arguments<'_>) {
         self.buffer.write_fmt(text).expect("memory takes all");
     }

@@ -1,10 +1,10 @@
 //! Memory for request bodies: one limit for all of them together.
 //!
 //! Invariants
-//! - Bodies that are received and not answered yet take no more than [`BODIES_BYTES_MAX`], or one body of the
-//!   largest permitted size, if that is more. The small buffer of each connection is not counted.
-//! - Clients that have not authenticated share [`ANONYMOUS_BODIES_BYTES_MAX`]: they cannot crowd out the
-//!   others.
+//! - All claims together are at most [`BODIES_BYTES_MAX`], or one body of the largest permitted size, if that
+//!   is more. The small buffer of each connection is not counted.
+//! - The claims of clients that have not authenticated are at most [`ANONYMOUS_BODIES_BYTES_MAX`] together:
+//!   they cannot crowd out the others.
 //! - No request waits for memory: without memory it is refused with [`Failure::Busy`], and gives up its
 //!   claim.
 

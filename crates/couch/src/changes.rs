@@ -6,9 +6,9 @@
 //!
 //! Invariants
 //! - A row is sent only when replies may show its change.
-//! - Whether the user still has the right to the database is checked after each wait, and again every
-//!   [`ROWS_PER_CHECK`] rows; without the right, the feed ends. A feed that waits is woken for that: by
-//!   changes of users and rights, and when the token or the session of its user is over.
+//! - Whether the user still has the right to the database is checked before each read of it, and again every
+//!   [`ROWS_PER_CHECK`] rows; without the right, the feed ends. A feed that waits for a change is woken for
+//!   that: by changes of users and rights, and when the token or the session of its user is over.
 //! - A client of an ascending feed that continues from `last_seq` misses nothing: the feed subscribes before
 //!   it reads.
 
@@ -82,10 +82,9 @@ impl Since {
 }
 
 /// The sequence after which a feed begins. A `since` above `update_seq` refers to writes that this server
-/// does not have. Mostly a crash has lost them (with the durability `interval` or `none`), or they were read
-/// from a server of another log: other edits may get their numbers, so the feed restarts from 0. But a member
-/// of a group that follows (`may_lag`) gets these writes later, with the same numbers, if another member has
-/// shown them.
+/// does not have: other edits may get their numbers, so the feed restarts from 0. But a member of a group
+/// that follows (`may_lag`) may get these writes later, with the same numbers: there, a `since` that names
+/// the database is kept.
 fn begin(since: Since, update_seq: u64, may_lag: bool) -> u64 {
     match since {
         Since::Now => update_seq,

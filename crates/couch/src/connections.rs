@@ -37,7 +37,7 @@ pub enum HttpOrder<S> {
         /// Its permit among the connections that are allowed.
         permit: ConnectionPermit,
     },
-    /// Report, by dropping the sender, that all changes begun before are in the log.
+    /// Report, by dropping the sender, that every change which was permitted before is in the log.
     Report(std::sync::mpsc::Sender<()>),
     /// Close all connections, without waiting for replies.
     HangUp,

@@ -110,7 +110,7 @@ impl Token {
         format!("{name}:{session:X}:{begun_s:X}")
     }
 
-    /// The cookie.
+    /// The text of the cookie, with its signature.
     fn sign(&self, key: &SigningKey, account: &Account) -> String {
         let mut token = self.signed_text().into_bytes();
         let signature = mac(key, &token, account).finalize().into_bytes();
@@ -170,8 +170,7 @@ impl Sessions {
         Sessions { own_key: random_key(host), key_of_data: OnceLock::new(), logged_out: Mutex::default() }
     }
 
-    /// Writes a key into the data if they have none and this server may write. Called before a session
-    /// begins.
+    /// Writes a key into the data if they have none and this server may write.
     pub(super) async fn prepare(&self, thread: &HttpThread) {
         if self.key(thread.host()) == self.own_key {
             // Without it, the session holds at this server alone, until it stops.
@@ -233,7 +232,7 @@ impl Sessions {
         }
     }
 
-    /// Ends the session of the cookie among these headers, if any.
+    /// Ends the session of the cookie among these headers, if it is valid.
     pub(super) fn log_out(&self, host: &Host, headers: &HeaderMap) {
         if let Some((token, _)) = self.token_of(host, headers) {
             self.logged_out.lock().add(token.session, now_s(host), timeout_s(host));

@@ -4,7 +4,8 @@
 //! author of a page why its request was refused, so the log of the server names the setting.
 //!
 //! Invariants
-//! - At most [`REFUSALS_MAX`] refusals are logged: pages that make up origins fill neither memory nor disk.
+//! - At most [`REFUSALS_MAX`] refusals are kept in one [`Refusals`] and logged: pages that make up origins
+//!   fill neither memory nor disk.
 
 use std::collections::HashSet;
 

@@ -1,12 +1,11 @@
 //! Wake-ups for changes feeds, which wait for changes of databases on the threads that serve HTTP.
 //!
 //! There is a wake-up per database, one for all of them, and one for changes of users and of what gives
-//! them rights. A wake-up carries no changes: a woken feed reads the database, and waits until replies may
-//! show what it has read; and it looks whether its user may still follow the database.
+//! them rights. A wake-up carries no changes: a woken feed reads the database again, and looks whether its
+//! user may still follow it.
 //!
-//! Invariants
-//! - A feed that subscribes and then reads misses nothing: a change is in memory before its notice is sent.
-//! - A change of a database without feeds costs one look-up in a map.
+//! A feed that subscribes and then reads misses nothing, because [`Feeds::notify`] is called when the change
+//! is in memory. An update of a database without feeds costs one look-up in a map.
 
 use std::collections::HashMap;
 
@@ -41,8 +40,8 @@ impl Default for Feeds {
 }
 
 impl Feeds {
-    /// A receiver that changes with each change of the database or its security object, and is closed when
-    /// the database is deleted.
+    /// A receiver that changes with each change of the database or its security object, and is closed by the
+    /// deletion of the database.
     pub(crate) fn subscribe(&self, db: DbId) -> watch::Receiver<()> {
         let mut subscriptions = self.by_database.write();
         let Subscriptions { senders, sweep_at } = &mut *subscriptions;

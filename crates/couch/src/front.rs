@@ -19,7 +19,6 @@ use crate::Host;
 /// The state of the front; one for all threads.
 pub struct Front {
     pub(super) host: Host,
-    /// The sessions.
     pub(super) sessions: Sessions,
     /// The memory of request bodies.
     pub(super) bodies: Arc<BodyMemory>,

@@ -108,13 +108,11 @@ pub trait Accounts: Send + Sync {
     fn trusts_this_machine(&self) -> bool;
     /// Whether clients have to authenticate to be admins. Otherwise every client is an admin.
     fn has_admins(&self) -> bool;
-    /// The password of the user `default`, if it comes from a setting.
-    fn default_password(&self) -> Option<String>;
     /// The user of this name, if it may log in: for one who has logged in before. While the server loads its
     /// data, only admins of the settings are known.
     fn account(&self, name: &str) -> Option<Account>;
-    /// Judges a name and a password which a client at this address gives, for this resource if any.
-    fn log_in(&self, address: IpAddr, name: &str, password: &str, resource: Option<Resource>) -> LogIn;
+    /// Judges a login.
+    fn log_in(&self, attempt: &Attempt<'_>) -> LogIn;
     /// The other servers whose word about users is trusted.
     fn trusted_issuers(&self) -> TrustedIssuers {
         TrustedIssuers::default()
@@ -149,6 +147,21 @@ pub struct Account {
 /// Work for a thread that serves no clients.
 pub type Work = Box<dyn FnOnce() + Send>;
 
+/// A login by name and password.
+#[derive(Debug, Clone, Copy)]
+pub struct Attempt<'a> {
+    /// It is the same when this login asks again, and that of no other one.
+    pub number: u64,
+    /// The address of the client.
+    pub address: IpAddr,
+    /// The name of the user.
+    pub name: &'a str,
+    /// The password.
+    pub password: &'a str,
+    /// What the user must have a right to, if anything.
+    pub resource: Option<Resource>,
+}
+
 /// A judgement about a name and a password.
 pub enum LogIn {
     /// The name and the password are those of a user who may log in and use the resource.
@@ -157,8 +170,13 @@ pub enum LogIn {
     LacksRight,
     /// They are not those of a user who may log in.
     Wrong,
-    /// Log-ins from this address have failed: the client has to wait.
-    TooEarly,
+    /// Logins from this address have failed: ask again after this time.
+    NotYet {
+        /// Milliseconds.
+        pause_ms: u64,
+    },
+    /// Logins from this address have failed, and too many others wait.
+    TooMany,
     /// The server loads its data, and does not know the user.
     Loading,
     /// The check of the password takes long: run this work, then ask again.
@@ -237,8 +255,9 @@ pub trait Acks: Send + Sync {
 
 /// The server of the Redis protocol.
 pub trait Redis: Send + Sync {
-    /// A non-blocking connection of a new client of the Redis protocol, which is not logged in and is shown
-    /// with the address `peer`. The audit notes its commands as those of `user`.
+    /// A non-blocking connection of a new client of the Redis protocol, which is shown with the address
+    /// `peer`. It is logged in as `user` if the Redis protocol has this user and it is an admin, otherwise as
+    /// the default user. The audit notes its commands as those of `user`.
     ///
     /// # Errors
     /// Why the client is not served, in words for it.

@@ -77,7 +77,7 @@ pub(super) struct IdleTimer {
     now_s: Rc<Cell<u32>>,
     phase: Cell<Phase>,
     since_s: Cell<u32>,
-    /// Whether the client has to log in, and its last request was that of nobody.
+    /// Whether the client has to log in, and has not.
     is_stranger: Cell<bool>,
     stall: RefCell<Option<Stall>>,
     /// The memory claim of the request's body, until it is answered.
@@ -179,7 +179,7 @@ impl IdleTimer {
         matches!(self.phase.get(), Phase::New | Phase::Idle)
     }
 
-    /// Whether the server began to read the body and has not reached its end.
+    /// Whether the server has begun to read the body, and has not reached its end.
     pub(super) fn is_in_body(&self) -> bool {
         matches!(self.phase.get(), Phase::Body { .. })
     }

@@ -12,7 +12,7 @@
 //!   secret of HMAC, and nothing is accepted without a signature.
 //! - No claim counts before the signature is verified.
 //! - `exp` and `nbf` are checked wherever they are given, and demanded if the setting says so.
-//! - A token with a member that is given twice says nothing: its issuer may have meant the other one.
+//! - A token with a member that is given twice is refused: its issuer may have meant either.
 
 use base64::{Engine, prelude::BASE64_URL_SAFE_NO_PAD};
 use serde_json::{Map, Value};

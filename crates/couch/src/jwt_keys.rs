@@ -98,7 +98,6 @@ enum Kind {
     Ec,
 }
 
-/// A key.
 pub(super) enum VerifyingKey {
     Secret(Vec<u8>),
     Rsa(Vec<u8>),
@@ -135,7 +134,7 @@ impl VerifyingKey {
     }
 }
 
-/// The keys.
+/// The keys of a file, each under its kind and name.
 #[derive(Debug)]
 pub(super) struct JwtKeys(HashMap<(Kind, Box<str>), VerifyingKey>);
 

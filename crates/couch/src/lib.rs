@@ -13,8 +13,8 @@
 //! Invariants
 //! - Redis clients are served by other threads: a document that must be read from a disk holds up HTTP
 //!   clients only.
-//! - A connection takes bounded memory, however large a body or a result: bodies have limits, each and all
-//!   together (`body_memory`), results are rendered in chunks and only as fast as they are taken.
+//! - Bodies of requests have limits, each and all together (`body_memory`). Documents, lists and feeds are
+//!   sent in chunks, which are rendered only as fast as the client takes them.
 //! - A reply leaves only when the log has committed all that it shows, unless replies wait neither for the
 //!   disk nor for replicas (durability `interval` or `none`).
 //! - Nothing is changed for pages of other origins that CORS does not permit: see `cross_site`.
@@ -84,8 +84,8 @@ pub use self::{
     feeds::Feeds,
     front::{ConnectionPermit, Front},
     host::{
-        Account, Accounts, Acks, Answer, Compaction, Fault, Host, HttpSettings, LogDriver, LogIn, Progress,
-        Redis, Resource, Running, Status, Store, Tools, TrustedIssuers, Work,
+        Account, Accounts, Acks, Answer, Attempt, Compaction, Fault, Host, HttpSettings, LogDriver, LogIn,
+        Progress, Redis, Resource, Running, Status, Store, Tools, TrustedIssuers, Work,
     },
     jwt::{Jwt, JwtError, is_jwt},
     proxy_auth::ProxySecret,

@@ -32,6 +32,7 @@ use wire::{DecodeLimits, Decoder, Value};
 
 use super::{
     access,
+    access_log::ServedUser,
     body_memory::Claim,
     cross_site,
     failure::Failure,
@@ -80,6 +81,7 @@ pub(super) async fn answer(
     only(head, "POST")?;
     cross_site::require_own_page(&head.headers)?;
     let sender = Sender { user: access::admit_admin(thread, &peer, &head.headers).await?, peer };
+    ServedUser::note(&head.extensions, &sender.user);
     cross_site::require_json(&head.method, &head.headers)?;
     let body = match body.take() {
         Some(body) => {
@@ -230,18 +232,12 @@ struct Replies {
 impl Client {
     /// A connection in the name of the sender, in RESP3.
     async fn connect(thread: &HttpThread, sender: &Sender) -> Result<Client, Broken> {
-        let host = thread.host();
-        let stream =
-            host.redis.connect(sender.peer, sender.user.name.as_deref()).map_err(Broken::NotServed)?;
+        let redis = &thread.host().redis;
+        let stream = redis.connect(sender.peer, sender.user.name.as_deref()).map_err(Broken::NotServed)?;
         let stream = UnixStream::from_std(stream).map_err(|_| Broken::Busy)?;
         let mut client = Client { stream, replies: Replies::new() };
-        let mut words = vec!["HELLO".to_owned(), "3".to_owned()];
-        if let Some(password) = host.access.default_password() {
-            words.extend(["AUTH".to_owned(), "default".to_owned(), password]);
-        }
-        words.extend(["SETNAME".to_owned(), "http".to_owned()]);
         let mut hello = Vec::new();
-        wire::request::encode(&words, &mut hello);
+        wire::request::encode(&["HELLO", "3", "SETNAME", "http"], &mut hello);
         client.send(&hello).await?;
         match client.value().await? {
             Value::Error(text) => Err(Broken::NotServed(String::from_utf8_lossy(&text).into_owned())),

@@ -63,8 +63,7 @@ pub(super) struct RequestBody {
     incoming: Incoming,
     idle_timer: Rc<IdleTimer>,
     bytes_max: usize,
-    /// Memory of the received bytes. Once the body is complete, the connection keeps the claim until the
-    /// reply.
+    /// The claim for the memory of the received bytes.
     claim: Claim,
 }
 

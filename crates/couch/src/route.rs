@@ -101,22 +101,27 @@ async fn by_tools(
     (resource, idle_timer): (Resource, &IdleTimer),
 ) -> Reply {
     idle_timer.set_stranger(thread.host().access.has_admins());
-    if let Err(failure) = admit_to_tools(thread, request.method(), request.headers(), peer, resource).await {
-        let mut reply = reply::failed(failure);
-        if reply.status() == StatusCode::UNAUTHORIZED {
-            reply::set_header(&mut reply, header::WWW_AUTHENTICATE, "Basic realm=\"sheaf\"");
+    let admitted = admit_to_tools(thread, request.method(), request.headers(), peer, resource).await;
+    let user = match admitted {
+        Ok(user) => user,
+        Err(failure) => {
+            let mut reply = reply::failed(failure);
+            if reply.status() == StatusCode::UNAUTHORIZED {
+                reply::set_header(&mut reply, header::WWW_AUTHENTICATE, "Basic realm=\"sheaf\"");
+            }
+            return reply;
         }
-        return reply;
-    }
+    };
+    ServedUser::note(request.extensions(), &user);
     idle_timer.set_stranger(false);
     *request.uri_mut() = without_empty_segments(request.uri());
     let begins_backup = resource == Resource::Backup && request.method() == Method::POST;
-    let user = access::named(request.headers());
     let (method, path) = (request.method().clone(), request.uri().path().to_owned());
     let reply = thread.host().tools.answer(request).await;
     if begins_backup {
         let succeeded = reply.status().is_success();
-        thread.host().access.note_request(peer, &user, (method.as_str(), &path), succeeded);
+        let user = user.name.as_deref().unwrap_or_default();
+        thread.host().access.note_request(peer, user, (method.as_str(), &path), succeeded);
     }
     reply
 }
@@ -127,10 +132,10 @@ async fn admit_to_tools(
     headers: &HeaderMap,
     peer: SocketAddr,
     resource: Resource,
-) -> Result<(), Failure> {
+) -> Result<User, Failure> {
     cross_site::check(&thread.host().settings(), method, headers)?;
-    access::admit_to(thread, &peer, headers, resource).await?;
-    cross_site::require_json(method, headers)
+    let user = access::admit_to(thread, &peer, headers, resource).await?;
+    cross_site::require_json(method, headers).map(|()| user)
 }
 
 /// The URI without empty segments, as [`segments`] reads the path: for a router that compares the path as it
@@ -281,9 +286,7 @@ async fn admit_and_route(
         Ok(user) => user,
         Err(failure) => return (Err(failure), Some(body)),
     };
-    if let (Some(name), Some(served)) = (&user.name, head.extensions.get::<ServedUser>()) {
-        served.set(name);
-    }
+    ServedUser::note(&head.extensions, &user);
     let is_known = user.name.is_some() || user.is_admin;
     idle_timer.set_stranger(!is_known);
     let body = if is_known {

@@ -5,7 +5,6 @@
 //! the log, applying it fails only if files or the log are damaged, or a file cannot be read.
 //!
 //! Invariants
-//! - A record has at most one change per database.
 //! - Decoding arbitrary bytes never panics, and allocates no more than the size of the input justifies. Every
 //!   change has exactly one encoding.
 //!

@@ -14,8 +14,8 @@
 //! ([`Rules`](crate::rules::Rules)).
 //!
 //! Invariants
-//! - Nothing changes data that was not admitted in the round in which it runs: neither queued commands nor
-//!   those of waiting clients rely on an earlier admission.
+//! - EXEC, and the service of a waiting client, ask the log and the memory again: no command relies on an
+//!   admission of an earlier round.
 //! - Commands that free memory, or only read, are never refused for want of memory, unless they are in one
 //!   transaction with commands that add data. Those that only read are not refused for want of disk space
 //!   either, unless they are in one transaction with commands that write.

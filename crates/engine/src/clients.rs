@@ -72,7 +72,7 @@ pub struct Connected {
     pub fd: i32,
     /// The time of the connection, unix milliseconds.
     pub now_ms: u64,
-    /// Takes signals from other threads to the worker of the connection.
+    /// Takes signals to the thread that serves the connection.
     pub signaller: Signaller,
 }
 
@@ -83,7 +83,7 @@ pub enum ClientKind {
     Normal,
     /// The server that this one replicates.
     Master,
-    /// A replica of this server.
+    /// A Redis replica of this server.
     Replica,
     /// A client with a subscription of any kind.
     PubSub,
@@ -155,7 +155,7 @@ pub struct Client {
     import_source: AtomicBool,
     /// CLIENT CAPA REDIRECT.
     handles_redirects: AtomicBool,
-    /// It is a replica that is a Redis server.
+    /// It is a Redis replica.
     is_replica: AtomicBool,
     monitoring: AtomicBool,
     /// Subscriptions to channels, patterns, shard channels and durable channels.
@@ -171,7 +171,7 @@ pub struct Client {
     output_bytes: AtomicU64,
     query_buffer_bytes: AtomicU64,
     output_buffer_bytes: AtomicU64,
-    /// Bytes pushed by other threads that the client has not taken.
+    /// Pushed bytes that are not sent yet.
     pushed_bytes: AtomicU64,
     labels: Mutex<Labels>,
     /// The name of its user.
@@ -182,7 +182,7 @@ pub struct Client {
     awaits_position: AtomicBool,
     /// Its place among the clients that a pause holds; 0: it is not held.
     pause_ticket: AtomicU64,
-    /// The position of the last unit of another client that has written and served a wait of this one.
+    /// The position of the last unit that has written and served a wait of this client.
     served_at: AtomicU64,
 }
 
@@ -257,8 +257,8 @@ impl Client {
         self.peer_uid
     }
 
-    /// Notes that a unit of another client, which ends at `lsn` and has written, has served a wait of this
-    /// one. To be called before the client is answered.
+    /// Notes that a unit, which ends at `lsn` and has written, has served a wait of this client. To be called
+    /// before the client is answered.
     pub(crate) fn note_served(&self, lsn: Lsn) {
         self.served_at.fetch_max(lsn.get(), Relaxed);
     }
@@ -277,7 +277,7 @@ impl Client {
         self.created_ms
     }
 
-    /// Notes that the connection is that of a replica.
+    /// Notes that the client is a Redis replica.
     pub fn set_replica(&self) {
         self.is_replica.store(true, Relaxed);
     }

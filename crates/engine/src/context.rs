@@ -37,8 +37,8 @@ pub const EFFECT_BYTES_BESIDE_ARGS: usize = 64 << 10;
 /// the workers contend for its positions.
 pub(crate) const ADMITTED_BYTES: u64 = 16 << 10;
 
-/// Above this size of a record, each further write of a unit first makes sure that the log has room for the
-/// whole record.
+/// Above this size of its record, a unit that runs several commands makes sure before each write that the log
+/// has room for the whole record.
 const ROOM_CHECKED_BYTES: usize = 1 << 20;
 
 /// The admitted bytes of a command that cannot wait for room; see [`Context::begin_inner`].
@@ -107,7 +107,7 @@ pub struct Context<'a, 'k> {
     pub channels: Option<&'a mut Local>,
     /// The script machine of the worker; `None` for served waiters.
     pub scripting: Option<&'a mut Scripting>,
-    /// The lines for the monitors; `None` if there are no monitors.
+    /// The lines for the monitors; `None` if there are none, and for merged commands and served waiters.
     pub monitor: Option<&'a mut Vec<u8>>,
 }
 
@@ -311,9 +311,9 @@ impl Context<'_, '_> {
 
     /// From now on runs several commands as one, with [`Context::run_inner`].
     ///
-    /// From here on no command waits for room in the log, because earlier changes cannot be taken back. The
-    /// caller has asked for the room that they usually need ([`Context::require_room`]). If they need more,
-    /// room is made while the locks are held; a command for whose record the disk has no room is refused.
+    /// From here on no command waits for room in the log, because earlier changes cannot be taken back. If a
+    /// record gets large, room is made for it while the locks are held; a command for whose record the disk
+    /// has no room is refused.
     pub fn begin_inner(&mut self) {
         self.in_transaction = true;
         self.admitted_bytes = EVERYTHING_ADMITTED;

@@ -102,8 +102,8 @@ pub enum CommandError {
     /// Too few replicas have acknowledged within `ack-timeout` what the command wrote or would show. It is in
     /// this server's log.
     NotReplicated,
-    /// Not for clients: the record will have this many bytes, which the log must admit first. The executor
-    /// requests them.
+    /// Not for clients: the log must admit a record of this many bytes first. The executor asks it, and runs
+    /// the command again.
     NeedsRoom(u64),
     /// Not for clients: the command needs slots that its arguments do not name. The executor runs it again
     /// with all slots.

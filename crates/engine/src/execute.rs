@@ -64,7 +64,7 @@ pub enum Outcome {
 pub struct Executor {
     pub(crate) table: &'static CommandTable,
     pub(crate) keyspace: Arc<Keyspace>,
-    /// `None` while the log is still being recovered.
+    /// `None` before [`Executor::attach`] and after [`Executor::detach`].
     pub(crate) appender: Option<Appender>,
     channels: Local,
     pub(crate) scratch: Scratch,
@@ -91,8 +91,7 @@ pub struct Executor {
     pub(crate) bulk_bytes_max: usize,
     /// The Lua machine and the libraries of this worker.
     pub scripting: Scripting,
-    /// Keys whose blocked clients are still to be served. Between rounds it is empty, unless the first key
-    /// cannot be served at the moment: a long unit holds a slot that is needed, or the server is read-only.
+    /// Keys whose blocked clients are still to be served.
     pub later: VecDeque<PendingServe>,
 }
 
@@ -171,7 +170,7 @@ impl Executor {
         }
     }
 
-    /// The gate of all replies to the session's user.
+    /// The position that a change of users makes all replies to the session's user wait for.
     #[inline]
     fn user_gate(&self, session: &Session) -> Lsn {
         if self.users_changed == Lsn::ZERO {
@@ -202,7 +201,7 @@ impl Executor {
         &self.scratch.interests
     }
 
-    /// Attaches the log: from now on all commands can run.
+    /// Attaches the log.
     pub fn attach(&mut self, appender: Appender) {
         self.appender = Some(appender);
     }
@@ -212,7 +211,7 @@ impl Executor {
         self.appender.take()
     }
 
-    /// The access to the log; `None` while loading.
+    /// The access to the log; `None` if none is attached.
     #[inline]
     pub fn appender(&self) -> Option<&Appender> {
         self.appender.as_ref()

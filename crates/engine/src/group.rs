@@ -67,11 +67,11 @@ pub struct MemberView {
     /// The member's term; that of another member only if it was heard within a second. The leader's batches
     /// have its term as their epoch.
     pub epoch: Option<u64>,
-    /// The end of the member's durable log, as far as the server that is asked knows: a leader knows it of
-    /// all members, the others only of themselves.
+    /// The end of the member's durable log, if the server that is asked knows it: one that does not lead
+    /// knows only its own.
     pub durable: Option<Lsn>,
-    /// The committed position that the member knows, as far as the server that is asked knows: a leader knows
-    /// it of all members, the others only of themselves.
+    /// The committed position that the member knows, if the server that is asked knows it: one that does not
+    /// lead knows only its own.
     pub committed: Option<Lsn>,
     /// Bytes of the leader's log that the member's durable log lacks; only if the leader is asked.
     pub lag_bytes: Option<u64>,
@@ -148,18 +148,18 @@ pub trait Group: Send + Sync {
     fn view(&self) -> Option<GroupView>;
 
     /// Adds a member, as a learner at first, or records the new address of a member. Answers `responder` with
-    /// the group's id as a simple string once the change is committed, or with an error. Where this server
-    /// does not lead, the error begins with `NOTLEADER`, followed by the leader's address if it is known.
+    /// the group's id as a simple string once the change is committed, or with an error. The error that this
+    /// server does not lead begins with `NOTLEADER`, followed by the leader's address if it is known.
     fn join(&self, request: JoinRequest, responder: Responder);
 
     /// Removes the member with this id; answers `responder` with OK once the change is committed, or with an
     /// error. Unless `by_force`, a removal after which no majority answers is refused.
     fn remove(&self, id: &str, by_force: bool, responder: Responder);
 
-    /// Hands the lead over to the member with this id, or to the voter with the most log; gives up after
-    /// `timeout_ms`, if that is given, unless the election has begun. Answers `responder`
-    /// with OK when that member has everything and its election is about to begin, because no reply leaves
-    /// this server after that; or with an error.
+    /// Hands the lead over to the member with this id, or to a voter of this server's choice; gives up after
+    /// `timeout_ms`, if that is given, unless the election has begun. Answers `responder` with OK when that
+    /// member has everything and its election is about to begin, because no reply leaves this server after
+    /// that; or with an error.
     fn transfer(&self, to: Option<&str>, timeout_ms: Option<u64>, responder: Responder);
 }
 

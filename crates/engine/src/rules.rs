@@ -122,8 +122,8 @@ impl Rules {
     }
 }
 
-/// Whether a command is refused where data may not be shown. Writes are not refused for that: they get
-/// READONLY or CLUSTERDOWN, as always on a replica.
+/// Whether a command is refused where data may not be shown. Writes are not refused for that: a refusal of
+/// writes is for them ([`Rules::refusal`]).
 pub fn is_denied_when_stale(row: &Row) -> bool {
     // A command that wraps another one (IDEMP) shows the stored reply, so it counts as a read.
     let is_refused_as_write = row.flags.has(Flags::WRITE) && !row.flags.has(Flags::WRAPS);

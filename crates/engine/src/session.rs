@@ -85,8 +85,8 @@ pub struct Session {
     pub login: LogIn,
     /// The name in the certificate that it has shown, if such names say who clients are.
     pub certificate_name: Option<Box<[u8]>>,
-    /// The user over HTTP whose commands these are, if it is an HTTP request that runs them: the audit names
-    /// this user. Rights are those of `login`.
+    /// The user over HTTP whose commands these are, if an HTTP request runs them: the audit names this user.
+    /// Rights are those of `login`.
     pub on_behalf_of: Option<Box<[u8]>>,
     /// Whether a login has failed since the last one that succeeded.
     pub has_failed_login: bool,
@@ -217,6 +217,14 @@ impl Session {
         if let Some(principal) = named.filter(|principal| principal.user.is_enabled) {
             self.log_in(LogIn::new(principal, users.generation));
         }
+    }
+
+    /// The client carries the commands of this admin over HTTP. It is the user of that name, if that is an
+    /// admin of the Redis protocol; otherwise, like an admin of a setting, it is the default user.
+    pub fn log_in_over_http(&mut self, name: Box<[u8]>, users: &UserSet) {
+        let known = users.get(&name).filter(|known| known.is_admin && known.user.is_enabled);
+        self.log_in(LogIn::new(known.unwrap_or(users.default_user()), users.generation));
+        self.on_behalf_of = Some(name);
     }
 
     /// The client is the default user again, whatever user its certificate names, and has to log in if the

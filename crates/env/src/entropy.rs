@@ -1,8 +1,7 @@
 //! `Entropy`: random numbers from the OS, or repeatable ones from a seed.
 //!
-//! [`RealEntropy`] is the source of ids, seeds and hash keys; [`prng::Prng`] is the small fast generator for
-//! simulations and eviction sampling.
-//! Only `RealEntropy` is fit for secrets; `Prng` and `SimEntropy` are not cryptographic.
+//! Only [`RealEntropy`] is fit for secrets; [`SimEntropy`] and the small fast generator [`prng::Prng`] are
+//! not cryptographic.
 //!
 //! Invariants
 //! - The same seed gives the same numbers on every machine and in every version, so failures are reported by

@@ -7,12 +7,10 @@
 //! storage policies belong to the crates above.
 //!
 //! Invariants
-//! - Crates that keep or replicate data ask the OS for files of the data, time and randomness only through
-//!   these traits (`clippy.toml` forbids the most usual other ways). So they run on [`SimDisk`], [`SimClock`]
-//!   and [`SimEntropy`], and a failure can be reproduced from one seed. Files of settings and timers of
-//!   connections do not go through the traits.
-//! - The traits define the durability guarantees; the simulation breaks everything that they do not
-//!   guarantee.
+//! - Code that asks for files, time and randomness only through the traits also runs on [`SimDisk`],
+//!   [`SimClock`] and [`SimEntropy`], where a failure can be reproduced from one seed. `clippy.toml` forbids
+//!   some other ways to files and time.
+//! - The traits define the durability guarantees.
 //! - Unsafe code is confined to the modules that allow it; each block has a `SAFETY` comment.
 
 #![allow(clippy::disallowed_methods, reason = "the one crate that may ask the OS")]

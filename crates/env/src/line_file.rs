@@ -8,7 +8,7 @@ use std::{
     path::Path,
 };
 
-/// A file that is open for appending. Writes of several threads do not mix within one call.
+/// A file that is open for appending.
 #[derive(Debug)]
 pub struct LineFile(fs::File);
 

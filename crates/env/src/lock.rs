@@ -12,10 +12,9 @@
 //! Invariants
 //! - The kernel releases the locks when the holder dies, in whatever way. The lock file may exist without a
 //!   holder.
-//! - The file is never removed, except together with a directory that its holder has created and does not
-//!   need ([`DirLock::discard_directory`]). While the lock is held, the path leads to the locked directory
-//!   and file, or [`DirLock::verify`] fails: a directory that was moved, removed or replaced, or whose lock
-//!   file was removed, is no longer protected from another server.
+//! - Only [`DirLock::discard_directory`] removes the file. While the lock is held, the path leads to the
+//!   locked directory and file, or [`DirLock::verify`] fails: a directory that was moved, removed or
+//!   replaced, or whose lock file was removed, is no longer protected from another server.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, Write};
@@ -83,8 +82,8 @@ impl DirLock {
     /// Name of the lock file.
     pub const NAME: &str = "sheaf.lock";
 
-    /// Locks the existing directory `dir`. Waits for [`PATIENCE`] at most: a tool that asks whether the
-    /// directory is locked ([`DirLock::is_held`]) locks it for a moment itself.
+    /// Locks the existing directory `dir`. Waits for [`PATIENCE`] at most for each of the two locks: a tool
+    /// that asks whether the directory is locked ([`DirLock::is_held`]) locks it for a moment itself.
     ///
     /// # Errors
     /// [`LockError::Held`] if the directory or the lock file is locked already; [`LockError::Io`] if one of

@@ -7,8 +7,7 @@
 //!
 //! Invariants
 //! - The address is page-aligned, so a slice at a block-aligned offset can be written with `O_DIRECT`.
-//! - All pages are allocated before `new` returns: no page fault on the write path, no SIGBUS under memory
-//!   pressure.
+//! - All pages are allocated before `new` returns, so there is no SIGBUS under memory pressure.
 //!
 //! Miri cannot map memory twice. There, the two halves are separate memory, which is enough for a test that
 //! stays within the first half.

@@ -1,7 +1,6 @@
 //! Figures of the OS about this process and machine: memory, CPU time, descriptors, cores.
 //!
-//! The figures are for INFO, for metrics and for defaults at the start. Each costs a few system calls or
-//! reads of small files, so they must not be read for every request.
+//! Each figure costs a few system calls or reads of small files, so it must not be read for every request.
 //!
 //! Invariants
 //! - Nothing here fails the server: a figure that the OS does not give has the documented value (0, zeros or
@@ -34,6 +33,19 @@ pub fn memory_total_bytes() -> u64 {
         .find_map(|path| fs::read_to_string(path).ok()?.trim().parse().ok())
         .unwrap_or(u64::MAX);
     machine.min(group)
+}
+
+/// The user as whom this process runs: its name, or its number if it has none.
+pub fn user() -> String {
+    // SAFETY: the call only reads, and cannot fail.
+    let id = unsafe { libc::geteuid() }.to_string();
+    let known = fs::read_to_string("/etc/passwd").unwrap_or_default();
+    let named = known.lines().find_map(|line| {
+        let mut fields = line.split(':');
+        let name = fields.next()?;
+        (fields.nth(1) == Some(&*id)).then(|| name.to_owned())
+    });
+    named.unwrap_or(id)
 }
 
 /// Cores this process may use (affinity and quota considered); at least 1.
@@ -134,6 +146,12 @@ mod tests {
         // The resident memory is read first, because the peak never falls afterwards.
         let rss = rss_bytes();
         assert!(rss > 100 * 1024 && rss <= peak_rss_bytes() && rss < memory_total_bytes());
+    }
+
+    #[test]
+    fn a_process_runs_as_a_user() {
+        let name = user();
+        assert!(!name.is_empty() && !name.contains(':'), "{name}");
     }
 
     #[test]

@@ -1,6 +1,5 @@
-//! A file that keeps room on the disk for small files that must be written although the disk is full: the
-//! vote of a member of a group, and the small files that a server replaces when it begins to follow another
-//! one, or to lead.
+//! A file that keeps room on the disk for small files that must be written although the disk is full, such as
+//! the vote of a member of a group.
 //!
 //! ```text
 //! keep: the disk has room -> the file `reserve` is written, full of zeros
@@ -21,7 +20,7 @@ use crate::{Access, Disk, crashsafe::write_atomically_with};
 
 /// The name of the file.
 pub const NAME: &str = "reserve";
-/// The size of the file: twice the room that a restart within the process requires for small files.
+/// The size of the file.
 pub const BYTES: u64 = 512 << 10;
 /// The file is made only if at least this much is free. On a full disk, its removal frees less, so the file
 /// is not made again at once from the room that it has given back.

@@ -1,5 +1,4 @@
-//! The simulated disk: every effect that a real disk may have on data between two syncs, reproducible from a
-//! seed.
+//! The simulated disk: what a crash or a failure may do to data between two syncs, reproducible from a seed.
 //!
 //! [`SimDisk`] is a [`Disk`](crate::Disk) in memory with a page cache that loses, tears and reorders writes
 //! at a crash. With a [`FaultPlan`], the n-th I/O fails or stops the machine, and tests can damage and

@@ -1,7 +1,7 @@
 //! `Untouched`: a read-only view of a disk. Code that also cleans up can run on it without changing anything.
 //!
-//! Removing, renaming and syncing succeed without effect; creating and writing files fail. The view does not
-//! remember such changes: a "removed" file is still found.
+//! Removing, renaming, creating directories and syncing them succeed without effect; creating and writing
+//! files fail. The view does not remember such changes: a "removed" file is still found.
 
 use std::io;
 use std::path::Path;

@@ -17,7 +17,7 @@ const LFU_DECAY_MINUTES: u16 = 1;
 
 const STAMP_MASK: u32 = 0x00ff_ffff;
 
-/// The meaning of all access stamps of a keyspace. The configured eviction policy determines it.
+/// The meaning of an access stamp.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum AccessPolicy {
     /// The stamp is the time of the last access.

@@ -2,8 +2,8 @@
 //!
 //! What it is: the change that each effect makes to one slot, and the bookkeeping that follows (totals,
 //! expiry index, emptiness).
-//! What it is not: able to fail or to decide. Refusals come before an effect is made. An effect on a value of
-//! another type than its own does nothing and says so, because effects also come from files and the network.
+//! What it is not: able to fail or to decide. An effect on a value of another type than its own does nothing
+//! and says so, because effects also come from files and the network.
 //!
 //! Invariants
 //! - A Move applied to one guard has both keys in its slot; `LockedSlots` applies other Moves to two guards.
@@ -301,7 +301,7 @@ impl SlotGuard<'_> {
     }
 
     /// Adds the item, if there is one, to the heap of hashes with fields that expire. Rebuilds the heap if it
-    /// has more than doubled since the last rebuild.
+    /// has grown too much since the last rebuild.
     #[cold]
     fn tend_field_expiry(&mut self, item: Option<Item>) {
         let Some(item) = item else { return };

@@ -35,8 +35,8 @@
 //! The libraries of functions, and the settings that belong to the data, stand among the effects of [their
 //! slot](crate::libraries::LIBRARIES_SLOT).
 //!
-//! A slot that never had a record is left out. A slot that has become empty is not left out, because a replay
-//! needs its LSN.
+//! A slot without keys and without a record is left out. A slot that has become empty is not left out,
+//! because a replay needs its LSN.
 //!
 //! Invariants
 //! - Everything between two heads belongs to the slot of the first.
@@ -62,7 +62,6 @@ use crate::value::Value;
 
 /// The first byte of a head.
 pub(crate) const HEAD: u8 = 0xfe;
-/// Bytes of a head.
 const HEAD_BYTES: usize = 15;
 /// Strings above this size go into the stream in pieces of this size.
 const STRING_PIECE_BYTES: usize = if cfg!(test) { 1000 } else { 1 << 20 };
@@ -244,7 +243,7 @@ impl<'k> Capture<'k> {
 }
 
 impl Drop for Capture<'_> {
-    /// An abandoned capture leaves no state in its slot, and holds the lock only for a short time.
+    /// Takes the state of an abandoned capture out of its slot, and holds the lock only for a short time.
     fn drop(&mut self) {
         if !self.is_in_slot {
             return;

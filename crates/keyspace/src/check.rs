@@ -11,7 +11,7 @@ use crate::keyspace::Keyspace;
 use crate::slot::{NEVER, SlotGuard};
 
 impl SlotGuard<'_> {
-    /// Walks the slot: tables, overflow counters, counts, bytes, expiry heap.
+    /// Walks the slot: tables, overflow counters, counts, bytes, expiry heaps.
     ///
     /// # Panics
     /// If an invariant is broken.

@@ -13,10 +13,7 @@
 //! Invariants
 //! - A collection is never empty: the maker of a Put gives it elements, and applying an effect removes the
 //!   key of a collection that becomes empty. Only a stream may be empty.
-//! - A collection goes from packed to big, and not back before it is loaded anew. No effect and no value
-//!   depends on the form.
-//! - An edit of one element changes a small piece of a big collection, however large the collection is. Only
-//!   a search in a list, for an index or a value, reads more.
+//! - No edit of a collection makes a big one packed. No effect and no value depends on the form.
 
 mod chunk;
 pub(crate) mod element;
@@ -214,7 +211,7 @@ impl<'a> View<'a> {
         !matches!(self, View::Stream(_)) && self.is_empty()
     }
 
-    /// Whether there is no element. That occurs only in a stream, or between two steps of an effect.
+    /// Whether there is no element. In a keyspace, only a stream can be empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -250,7 +247,7 @@ pub(crate) fn create(
     entry
 }
 
-/// A new entry with a collection that an edit is about to fill.
+/// A new entry with an empty collection.
 pub(crate) fn empty(
     value_type: ValueType,
     key: &[u8],

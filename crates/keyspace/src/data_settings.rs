@@ -6,15 +6,14 @@
 //! ```
 //!
 //! What it is: names and values, the current set of settings, and the effects on it. What it is not: the
-//! meaning of a name, or whether a value is valid; the maker of an effect and the reader of a setting check
-//! that.
+//! meaning of a name, or a check whether a value is valid.
 //!
 //! These settings belong to the slot of the libraries of functions, so captures, snapshots and replays of
 //! slots carry them, and a replica, a backup and a new leader have them.
 //!
 //! Invariants
 //! - The settings change only under the lock of [`LIBRARIES_SLOT`]. Readers without that lock see the changes
-//!   whose records are in the log.
+//!   up to the last LSN that was noted for the slot.
 //! - FlushAll removes the settings like everything else in a slot, so that the data after it depend on no
 //!   earlier record. A caller that wants to remove only the keys puts the settings again in the same record.
 
@@ -84,22 +83,20 @@ impl DataSettings {
 pub(crate) struct DataSettingsShelf {
     /// The state after all effects. Changed under the lock of the slot.
     ahead: Mutex<Arc<DataSettings>>,
-    /// The settings that all readers see, and the LSN of the record that made them, or of a later record of
-    /// the slot.
+    /// The settings that all readers see, and the LSN that was noted when they were shown.
     published: RwLock<(Arc<DataSettings>, Lsn)>,
     /// Rises with every change of `published`; readable without its lock.
     generation: AtomicU64,
 }
 
 impl Keyspace {
-    /// The settings as records in the log have made them. Until a record changes or flushes them, every call
-    /// returns the same `Arc`.
+    /// The settings as of the last LSN that was noted for their slot. Until they change, every call returns
+    /// the same `Arc`.
     pub fn data_settings(&self) -> Arc<DataSettings> {
         self.data_settings.published.read().0.clone()
     }
 
-    /// [`Keyspace::data_settings`], with the LSN of the record that made them, or of a later record of their
-    /// slot.
+    /// [`Keyspace::data_settings`], with an LSN that is not below that of the record that made them.
     pub fn data_settings_and_lsn(&self) -> (Arc<DataSettings>, Lsn) {
         self.data_settings.published.read().clone()
     }
@@ -136,7 +133,6 @@ impl SlotGuard<'_> {
         Applied { changed: true, ..Applied::default() }
     }
 
-    /// Removes all settings.
     #[cold]
     pub(crate) fn clear_data_settings(&mut self) {
         let mut ahead = self.keyspace.data_settings.ahead.lock();
@@ -145,7 +141,7 @@ impl SlotGuard<'_> {
         }
     }
 
-    /// Shows the changes of settings to all readers, because they are in the log now.
+    /// Shows the changes of settings to all readers.
     #[cold]
     pub(crate) fn publish_data_settings(&self) {
         let ahead = self.data_settings();

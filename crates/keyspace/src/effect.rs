@@ -435,9 +435,8 @@ impl<'a> Effect<'a> {
         matches!(self, Effect::Key { op: Put { .. } | Delete | StreamDropGroup { .. }, .. })
     }
 
-    /// Whether the effect changes only the groups and counters of a stream. As in Redis, clients that WATCH
-    /// or cache the key do not learn of such a change. `true` for every StreamPutGroup, also if it makes the
-    /// stream, a change of which clients do learn: the caller tells that case apart.
+    /// Whether the effect changes only the groups and counters of a stream. `true` for every StreamPutGroup,
+    /// even for one that makes the stream.
     #[inline]
     pub const fn keeps_entries(&self) -> bool {
         let Effect::Key { op, .. } = self else { return false };

@@ -280,7 +280,6 @@ impl Entry {
         Entry::with_kind(entry.kind(), key, entry.payload(), entry.expire_at_ms(), entry.stamp())
     }
 
-    /// Sets the access stamp.
     #[inline]
     pub(crate) fn set_stamp(&mut self, stamp: AccessStamp) {
         let flags = self.as_ref().flags();

@@ -7,7 +7,7 @@ use crate::collection::Big;
 use crate::entry::Entry;
 use crate::table::Table;
 
-/// Entries and collections of at least this size are not freed under the lock.
+/// Entries and collections of at least this size go into the bag; smaller ones are freed at once.
 const LAZY_BYTES_MIN: usize = 64 << 10;
 
 /// Memory that effects detached. Dropping it frees the memory.

@@ -2,7 +2,7 @@
 //!
 //! What it is: `slot_of`, which never changes because every Redis Cluster client computes it, too; and
 //! `KeyHash`, which has all that the keyspace needs to know about a key except its bytes. What it is not:
-//! stored on disk. The seeded parts, `h16` and `tag`, differ from process to process.
+//! stored on disk. `h16` and `tag` depend on a seed.
 //!
 //! Invariants
 //! - `KeyHash::tag` is never 0: 0 marks a free place in a bucket.
@@ -12,7 +12,7 @@ use rapidhash::v3::{RapidSecrets, rapidhash_v3_seeded};
 
 use crate::id::SlotId;
 
-/// All that a lookup needs besides the bytes of the key. Computed once per key and command.
+/// All that a lookup needs besides the bytes of the key.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct KeyHash {
     /// The hash slot that the key belongs to.

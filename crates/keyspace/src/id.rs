@@ -71,7 +71,7 @@ impl fmt::Display for SlotId {
 pub struct DbId(u8);
 
 impl DbId {
-    /// Database 0, which every connection starts in.
+    /// Database 0.
     pub const ZERO: DbId = DbId(0);
 
     /// The database with this number, or `None` if it is 16 or more.

@@ -48,10 +48,9 @@ pub struct Keyspace {
     pub(crate) occupied: SlotSet,
     /// Slots with at least one item in their expiry heaps.
     pub(crate) expiring: SlotSet,
-    /// Slots that the snapshot in progress has captured or begun to capture; empty if there is no snapshot in
-    /// progress.
+    /// Slots whose moment was taken for a snapshot (see `capture`), until `forget_captured`.
     pub(crate) captured: SlotSet,
-    /// Of the captured slots, those that the walk of the snapshot has not reached.
+    /// Of these, the slots that the walk of the snapshot has not reached.
     pub(crate) early: EarlySlots,
     /// Where the buckets of database 0 of each slot lie, for prefetching.
     pub(crate) hints: Hints,
@@ -95,7 +94,7 @@ impl Keyspace {
     /// of [`Keyspace::bytes`].
     pub const FIXED_BYTES: u64 = (SLOT_COUNT * (size_of::<Slot>() + size_of::<u64>())) as u64;
 
-    /// The hash of a key. Compute it once per key and command.
+    /// The hash of a key.
     #[inline]
     pub fn hash(&self, key: &[u8]) -> KeyHash {
         self.hasher.hash(key)
@@ -127,8 +126,8 @@ impl Keyspace {
         }
     }
 
-    /// Starts loading these members or fields, if the key holds a big hash, set or sorted set. Does nothing
-    /// if the slot is locked.
+    /// Starts loading the first of these members or fields, if the key holds a big hash, set or sorted set.
+    /// Does nothing if the slot is locked.
     pub fn prefetch_members<'m>(
         &self,
         db: DbId,
@@ -177,7 +176,7 @@ impl Keyspace {
         LockedSlots::new(slots.into_iter().map(|slot| self.lock(slot)).collect())
     }
 
-    /// Locks every slot, in ascending order: for global effects.
+    /// Locks every slot, in ascending order.
     pub fn lock_all(&self) -> LockedSlots<'_> {
         LockedSlots::new(SlotId::all().map(|slot| self.lock(slot)).collect())
     }
@@ -216,8 +215,8 @@ impl Keyspace {
         sum
     }
 
-    /// The slots from `from` to `to`, both included, in which a key or a field may be due to expire. In other
-    /// slots, none is due. Takes no lock.
+    /// The slots from `from` to `to`, both included, whose expiry index has something due. Takes no lock, so
+    /// a slot may have changed by the time it is locked.
     pub fn due_slots(&self, now_ms: u64, from: SlotId, to: SlotId) -> impl Iterator<Item = SlotId> {
         self.expiring
             .members(from, to)

@@ -5,7 +5,7 @@
 //! the guard, and data changes only by an `Effect` that is applied to the guard, or to several guards
 //! together. (Only a `Loader` also puts entries into slots, which are empty before.) What it is not: a
 //! server. No I/O, no clock (`now_ms` is an argument), no randomness but seeds, no commands, no log: the
-//! caller that applies an effect writes it to the log under the same guard and notes the LSN.
+//! caller that applies an effect notes the LSN of its record under the same guard.
 //!
 //! Invariants
 //! - An entry is only reachable through the locked slot that its key hashes to.
@@ -13,8 +13,7 @@
 //! - Applying the same effects in the same order gives the same data with every hash seed.
 //! - Expired entries stay until an effect removes or replaces them. `SlotGuard::get`, SCAN and `random_key`
 //!   treat them as absent; counts and effects do not.
-//! - Reading a key allocates nothing. Writing a string allocates its entry unless the old one has room, and
-//!   more only if a table or an expiry index is made or resized, or for a capture in progress.
+//! - `SlotGuard::get` allocates nothing.
 //!
 //! # A SET
 //! ```

@@ -8,16 +8,15 @@
 //! run or to understand code: the functions of a library were determined before its effect was made. Nor are
 //! libraries keys: no read, count or scan of keys finds a library.
 //!
-//! Libraries belong to [`LIBRARIES_SLOT`]. So the lock of this slot orders their changes, its LSN is the
-//! position up to which their changes are in memory, and captures, snapshots and replays of slots carry them
-//! without special code.
+//! Libraries belong to [`LIBRARIES_SLOT`]. So the lock of this slot orders their changes, and captures,
+//! snapshots and replays of slots carry them.
 //!
 //! Invariants
 //! - Only the holder of the lock of [`LIBRARIES_SLOT`] changes libraries, or sees a change whose record has
-//!   no LSN yet. Other readers see the published set with the LSN of its record: a reply that depends on the
-//!   set waits until that LSN is committed.
-//! - A function belongs to one library: names of functions are compared without regard to case, and the maker
-//!   of an effect has made sure that they are unique.
+//!   no LSN yet. Other readers see the published set with an LSN, for which a reply that depends on the set
+//!   can wait.
+//! - Names of functions are compared without regard to case. The maker of an effect has to make sure that
+//!   they are unique.
 //! - FlushAll removes libraries like everything else in a slot, so that the data after it depend on no
 //!   earlier record. A caller that wants to keep the libraries puts them again in the same record.
 
@@ -242,9 +241,8 @@ pub struct Published {
     pub generation: u64,
     /// The libraries.
     pub libraries: Arc<Libraries>,
-    /// The LSN of the record that made these libraries, or, if they were loaded from a snapshot, maybe of a
-    /// later record of their slot. [`Lsn::ZERO`] if no record did, [`Lsn::MAX`] if the record cannot be
-    /// written.
+    /// An LSN that is not below that of the record that made these libraries. [`Lsn::ZERO`] if no record did,
+    /// [`Lsn::MAX`] if the record cannot be written.
     pub lsn: Lsn,
 }
 
@@ -270,7 +268,7 @@ impl Shelf {
 }
 
 impl Keyspace {
-    /// The libraries as records in the log have made them.
+    /// The libraries as of the last LSN that was noted for their slot.
     pub fn libraries(&self) -> Published {
         self.shelf.published.read().clone()
     }
@@ -306,7 +304,6 @@ impl SlotGuard<'_> {
         Applied { changed: true, ..Applied::default() }
     }
 
-    /// Removes all libraries.
     #[cold]
     pub(crate) fn clear_libraries(&mut self) {
         let mut ahead = self.keyspace.shelf.ahead.lock();
@@ -315,7 +312,7 @@ impl SlotGuard<'_> {
         }
     }
 
-    /// Shows the changes of libraries to all readers, because they are in the log now.
+    /// Shows the changes of libraries to all readers.
     #[cold]
     pub(crate) fn publish_libraries(&self) {
         let shelf = &self.keyspace.shelf;

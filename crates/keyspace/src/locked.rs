@@ -1,7 +1,7 @@
 //! Several locked slots.
 //!
-//! What it is: the guards of a command that touches more than one slot, in ascending order.
-//! What it is not: a transaction. Nothing is undone; the caller has validated before.
+//! What it is: guards that are held together, in ascending order.
+//! What it is not: a transaction. Nothing is undone here.
 
 use lsn::Lsn;
 use smallvec::SmallVec;
@@ -116,8 +116,7 @@ impl<'k> LockedSlots<'k> {
         guard.apply_hashed(effect, hash, clock, freed)
     }
 
-    /// The largest `last_lsn` of these slots, which is the gate of a reply that depends on them. `Lsn::ZERO`
-    /// for no slots.
+    /// The largest `last_lsn` of these slots; `Lsn::ZERO` for no slots.
     pub fn last_lsn(&self) -> Lsn {
         self.guards.iter().map(SlotGuard::last_lsn).max().unwrap_or(Lsn::ZERO)
     }

@@ -1,17 +1,15 @@
 //! Slots: the unit of locking, snapshot and loading.
 //!
 //! What it is: one cache line per slot with its lock, its last LSN and the table of database 0; and
-//! `SlotGuard`, the only access to entries. What it is not: the code that applies effects (see `apply`), nor
-//! aware of other slots.
+//! `SlotGuard`, a locked slot. What it is not: the code that applies effects (see `apply`), nor aware of
+//! other slots.
 //!
 //! Invariants
 //! - A thread that holds the lock of a slot waits for another slot only if that has a higher `SlotId`, so two
 //!   threads never wait for each other. `Keyspace::try_lock` does not wait, so it may lock any slot.
 //! - `last_lsn` never goes back.
-//! - `next_expiry_ms` is the deadline of the first item of the expiry heaps, `u64::MAX` if there is none. It
-//!   is written under the lock and read without it.
-//! - An unlocked slot without entries has no buckets, and has an `Extra` only if a capture of it is or was in
-//!   progress.
+//! - In an unlocked slot, `next_expiry_ms` is the deadline of the first item of the expiry heaps, `u64::MAX`
+//!   if there is none. It is written under the lock and read without it.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -29,7 +27,7 @@ use crate::libraries::LIBRARIES_SLOT;
 use crate::table::Table;
 use crate::totals::{Tally, Uncounted};
 
-/// `next_expiry_ms` of a slot in which nothing expires.
+/// `next_expiry_ms` of a slot without items in its expiry heaps.
 pub(crate) const NEVER: u64 = u64::MAX;
 
 /// One slot: a cache line.
@@ -91,7 +89,6 @@ impl SlotState {
         &mut tables.get_or_insert_default()[db.index() - 1]
     }
 
-    /// All tables with their databases.
     pub(crate) fn tables(&self) -> impl Iterator<Item = (DbId, &Table)> {
         DbId::all().filter_map(|db| Some((db, self.table(db)?)))
     }
@@ -167,8 +164,7 @@ pub struct DueFields {
     pub fields: Vec<Vec<u8>>,
 }
 
-/// A locked slot. Unlocks when dropped. While it is held, its thread may wait only for the locks of further
-/// slots and for room in the log.
+/// A locked slot. Unlocks when dropped.
 pub struct SlotGuard<'k> {
     pub(crate) state: MutexGuard<'k, SlotState>,
     pub(crate) keyspace: &'k Keyspace,
@@ -207,18 +203,19 @@ impl<'k> SlotGuard<'k> {
         self.slot
     }
 
-    /// The LSN of the last record whose unit held the lock of the slot, whether or not it changed the slot.
-    /// `Lsn::ZERO` if there is none; `Lsn::MAX` if that record cannot be written.
+    /// The LSN that [`SlotGuard::set_last_lsn`] has noted last, maybe of a record that did not change the
+    /// slot. `Lsn::ZERO` if none was noted; `Lsn::MAX` if a record cannot be written.
     #[inline]
     pub fn last_lsn(&self) -> Lsn {
         self.state.last_lsn
     }
 
-    /// Notes the LSN of a record whose effects were applied under this lock, here or in slots that are locked
-    /// together with this one. Readers then see the changes of libraries and settings.
+    /// Notes the LSN of a record whose effects are applied under this lock, here or in slots that are locked
+    /// together with this one. In [`LIBRARIES_SLOT`], shows the changes of libraries and settings to all
+    /// readers.
     ///
     /// # Panics
-    /// If the LSN is below the LSN of an earlier record: memory and log would disagree on the order.
+    /// If the LSN is below the one that was noted last: memory and log would disagree on the order.
     #[inline]
     pub fn set_last_lsn(&mut self, lsn: Lsn) {
         assert!(lsn >= self.state.last_lsn, "slot {}: lsn {lsn} after {}", self.slot, self.state.last_lsn);
@@ -268,7 +265,8 @@ impl<'k> SlotGuard<'k> {
         self.get_and_touch(db, hash, key, clock);
     }
 
-    /// Whether a key or a field of a hash may be due. If this is `false`, none is due.
+    /// Whether the expiry index has something due. If this is `false`, [`SlotGuard::expired_keys`] and
+    /// [`SlotGuard::expired_fields`] find nothing.
     #[inline]
     pub fn has_due(&self, now_ms: u64) -> bool {
         self.keyspace.slot(self.slot).next_expiry_ms.load(Relaxed) <= now_ms

@@ -15,8 +15,6 @@
 //!   entries. Bit 0 of a word is set exactly if its entry has a deadline.
 //! - The number of entries is at most `len_max` of the bucket count. A removal that leaves fewer than
 //!   `len_min` entries rebuilds the table with fewer buckets; without entries, it then has none.
-//! - Capacity is limited by memory only: above 2^24 buckets, homes lie further apart, and more entries pass
-//!   their home.
 
 #![allow(unsafe_code)]
 
@@ -86,7 +84,6 @@ impl Table {
         self.bucket_bytes() + self.entry_bytes
     }
 
-    /// Bytes of memory of the buckets.
     pub(crate) fn bucket_bytes(&self) -> usize {
         self.buckets.len() * BUCKET_BYTES
     }
@@ -116,7 +113,6 @@ impl Table {
         }
     }
 
-    /// The entry of the key.
     #[inline]
     pub(crate) fn get(&self, hash: &KeyHash, key: &[u8]) -> Option<EntryRef<'_>> {
         self.find(hash, key).map(|place| self.entry(place))
@@ -289,7 +285,6 @@ pub(crate) struct Occupied<'t> {
 }
 
 impl<'t> Occupied<'t> {
-    /// The entry.
     #[inline]
     pub(crate) fn entry(&self) -> EntryRef<'_> {
         self.table.entry(self.place)

@@ -1,6 +1,6 @@
 //! Value types and the values that effects carry.
 //!
-//! What it is: the names that TYPE reports and the form in which a value enters an entry.
+//! What it is: the names that TYPE reports, and the form in which effects carry a value.
 //! What it is not: the representation in memory (see `entry` and `collection`).
 
 use crate::collection::StreamHead;
@@ -38,8 +38,7 @@ impl ValueType {
     }
 }
 
-/// A value on its way into the keyspace, borrowed from a command or a log record. An existing value is read
-/// through a [`View`](crate::View).
+/// The value that a Put carries. A value in the keyspace is read through a [`View`](crate::View).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Value<'a> {
     /// Bytes.

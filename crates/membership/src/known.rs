@@ -5,9 +5,9 @@
 //! ```
 //!
 //! Invariants
-//! - Members come into force when their record is committed, and are saved before.
-//! - At a start it is not known whether the newest roster in the data is committed: the roster before it is
-//!   in force, unless `group.json` says that the newest one was.
+//! - [`Known::look`] puts members in force when their record is committed, after it has saved them.
+//! - At a start it is not known whether the newest roster in the data is committed: unless `group.json` says
+//!   that it was, the members before it are in force, if they are known and this server is one of them.
 
 use std::{io, sync::Arc};
 
@@ -98,9 +98,8 @@ impl Known {
     }
 
     /// Puts a new roster in force once it is committed. `applied`, which is called before the data is read,
-    /// returns a position up to which the log is in the data. The data may have more: an elected member
-    /// applies its whole log before it reports a new position. With `is_tick`, the votes also learn the
-    /// position up to which the members are known.
+    /// returns a position up to which the log is in the data. The data may have more. With `is_tick`, the
+    /// votes also learn the position up to which the members are known.
     ///
     /// # Errors
     /// If the members cannot be saved: those before stay in force.

@@ -1,5 +1,4 @@
-//! The roster: the list of a group's members. It is a part of the group's data, so every member, snapshot and
-//! copy has it.
+//! The roster: the list of a group's members. It is a part of the group's data.
 //!
 //! ```json
 //! {"group": "16 bytes in hex", "members": [{"id": "8 bytes in hex", "host": "10.0.0.1", "port": 6379,
@@ -8,8 +7,8 @@
 //! ```
 //!
 //! Invariants
-//! - There is one change at a time, of one member. The next change is made only after this one is committed
-//!   and in force. So the members before the newest change are committed, wherever that change is found.
+//! - [`changed_roster`](crate::changed_roster) makes a change only after the one before it is committed and
+//!   in force. So the members before the newest change are committed, wherever that change is found.
 
 use consensus::{MemberId, Members};
 use engine::replication::Address;
@@ -30,7 +29,7 @@ pub const MEMBERS_MAX: usize = 9;
 pub struct Roster {
     /// The id of the group.
     pub group: String,
-    /// The members, in the order in which they joined.
+    /// The members.
     pub members: Vec<Listed>,
     /// The voters before this change. They and [`Roster::learners_before`] are certainly committed.
     #[serde(default)]

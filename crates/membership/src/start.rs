@@ -8,7 +8,7 @@ use storage::{BatchInfo, Chains, CursorRead, Error, Log};
 use crate::{Known, OF_GROUP, ROSTER, Votes};
 
 /// The maximum number of batches of the log that are looked at when a member starts; all earlier ones count
-/// as committed. A leader refuses writes before so many are not: see [`refuses_writes`].
+/// as committed: see [`refuses_writes`].
 const BATCHES_AT_START: usize = 1 << 16;
 
 /// A leader with so many batches that are not committed refuses writes after [`PATIENCE_US`], whatever

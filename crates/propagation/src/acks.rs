@@ -1,4 +1,4 @@
-//! How far a replica is, as a position in the log: tools compare it with the end of the master's log.
+//! How far a replica is, as a position in the log.
 
 use std::collections::VecDeque;
 

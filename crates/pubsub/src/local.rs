@@ -29,11 +29,10 @@ use crate::{
 };
 use fan_out::{Delivering, FanOut};
 
-/// The bytes of undelivered frames published on this worker above which [`Local::must_deliver`] is true. This
-/// limits the size of blocks and of single deliveries.
+/// The bytes of undelivered frames published on this worker above which [`Local::must_deliver`] is true.
 const PENDING_BYTES_MAX: usize = 256 << 10;
-/// The approximate maximum of bytes that are copied to subscribers between two calls of [`Local::take_due`]:
-/// what one piece of a batch is copied to comes on top.
+/// About how many bytes one call of [`Local::deliver_some`] copies to subscribers at most: the copies of its
+/// last piece come on top. With more copied bytes that are not taken, [`Local::must_deliver`] is true.
 const COPIED_BYTES_MAX: usize = 16 << 20;
 /// A subscriber with more subscriptions is never counted as behind, because counting visits each of its
 /// topics.

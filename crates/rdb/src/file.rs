@@ -70,8 +70,7 @@ pub enum FileError {
     /// The content of the file is invalid.
     #[error("at byte {offset}{}: {error}", within(.key))]
     Malformed {
-        /// The position at which reading stopped. The fault is a few bytes before it, or in the packed or
-        /// compressed string that ends there.
+        /// The position at which reading stopped, behind the fault.
         offset: u64,
         /// Database and name of the key whose value was being read.
         key: Option<(u64, Vec<u8>)>,

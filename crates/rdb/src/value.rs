@@ -76,8 +76,7 @@ impl Value {
             Value::Set(members) => distinct(members.iter().map(Vec::as_slice)),
             Value::Zset(members) => distinct(members.iter().map(|(_, member)| member.as_slice())),
             Value::Hash(fields) => distinct(fields.iter().map(|field| field.name.as_slice())),
-            // Duplicate groups or consumers become one in the keyspace, with the position or the times of the
-            // last.
+            // Groups and consumers may have duplicates.
             Value::Stream(_) => Ok(()),
         }
     }

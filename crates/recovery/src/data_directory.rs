@@ -58,13 +58,23 @@ pub enum Foreign {
         name: String,
     },
     /// It cannot be read.
-    #[error("cannot read {} as the data directory: {source}", dir.display())]
+    #[error("cannot read {} as the data directory: {source}{}", dir.display(), whose(source))]
     Unreadable {
         /// The directory.
         dir: PathBuf,
         /// The error of the operating system.
         source: io::Error,
     },
+}
+
+/// Who was denied, after such an error.
+fn whose(source: &io::Error) -> String {
+    match source.kind() {
+        io::ErrorKind::PermissionDenied => {
+            format!(". This process runs as {}: give that user the directory (chown)", env::process::user())
+        }
+        _ => String::new(),
+    }
 }
 
 /// Refuses a directory that is neither a data directory nor empty. A directory that does not exist counts as

@@ -38,7 +38,7 @@ use lsn::Lsn;
 
 /// Bytes of a header.
 pub const HEADER_BYTES: usize = 48;
-/// The largest payload: larger than the largest batch, which the log's ring bounds.
+/// The largest payload.
 pub const PAYLOAD_BYTES_MAX: usize = 8 << 20;
 
 /// The distance from which on nobody leads: servers follow each other in a ring, in which every distance

@@ -14,10 +14,10 @@
 //! - Batches arrive without a gap, from the agreed position on, or not at all.
 //! - A frame of a leader whose epoch is lower than the highest seen ends the connection; the farewell names
 //!   the higher epoch.
-//! - The distance from a server that leads is that of the last heartbeat; a leader that ships log counts as
-//!   one until its next heartbeat.
-//! - `committed` never goes back; records are applied only as far as they are committed and durable here.
-//! - Each flush is acknowledged at once, other progress at least every [`ACK_BUSY_MS`] while data flows.
+//! - The distance is one more than that in the last heartbeat; after a LOG frame it is one.
+//! - `committed` never goes back, and [`Receiver::applicable`] is neither above it nor above the durable end.
+//! - An ack is due at once after a flush, within [`ACK_BUSY_MS`] after other progress, and within
+//!   [`ACK_IDLE_MS`] in any case.
 //! - Nothing is acknowledged in an epoch that was not persisted.
 
 use lsn::Lsn;
@@ -38,7 +38,7 @@ pub struct LogBytes<'b> {
     pub bytes: &'b [u8],
     /// The highest credible epoch of these batches: epochs in the bytes are bounded like those in frames.
     pub epoch_max: u32,
-    /// The leader's commit position, as last received.
+    /// The highest commit position that the leader has sent.
     pub commit: Lsn,
 }
 
@@ -241,7 +241,7 @@ impl Receiver {
         self.distance
     }
 
-    /// The leader's commit position, as last received.
+    /// The highest commit position that the leader has sent.
     pub fn committed(&self) -> Lsn {
         self.committed
     }
@@ -271,7 +271,7 @@ impl Receiver {
     /// Checks that the leader is alive.
     ///
     /// # Errors
-    /// [`Close::Silent`] if nothing was received for [`SILENCE_MS`].
+    /// [`Close::Silent`] if no frame of the leader was received for [`SILENCE_MS`].
     pub fn check(&self, now_ms: u64) -> Result<(), Close> {
         if now_ms >= self.heard_ms + SILENCE_MS { Err(Close::Silent) } else { Ok(()) }
     }

@@ -64,7 +64,7 @@ impl Default for Options {
 pub(crate) struct Shared(Arc<Mutex<Options>>);
 
 impl Shared {
-    /// Restores the defaults at the start of a script.
+    /// Restores the defaults.
     pub(crate) fn reset(&self) {
         self.set(|options| *options = Options::default());
     }

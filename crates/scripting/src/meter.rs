@@ -135,8 +135,8 @@ impl Meter {
         self.0.instructions_max.store(instructions_max, Relaxed);
     }
 
-    /// Counts instructions since the last question, and asks whether to go on. Called only by the script's
-    /// thread.
+    /// Counts instructions since the last question, and asks whether to go on. To be called only by the
+    /// script's thread.
     pub(crate) fn count(&self, instructions: u32) -> mlua::Result<()> {
         let now_us = self.deadline_us().and_then(|_| self.now_us());
         self.count_at(instructions, now_us)

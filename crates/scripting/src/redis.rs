@@ -22,7 +22,7 @@ const VERSION_NUMBER: u32 = 0x0007_0204;
 pub(crate) struct Settings(Arc<AtomicBool>);
 
 impl Settings {
-    /// Restores the default at the start of a script.
+    /// Restores the default.
     pub(crate) fn reset(&self) {
         self.0.store(false, Relaxed);
     }

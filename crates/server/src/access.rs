@@ -14,7 +14,7 @@ use std::{
 };
 
 use access::{PasswordHash, Turn, Waiter, is_role};
-use couch::{Account, LogIn, Resource};
+use couch::{Account, Attempt, LogIn, Resource};
 use engine::{
     CommandError, Place,
     audit::Action,
@@ -131,23 +131,19 @@ impl Access {
     }
 
     /// Judges a name and a password over HTTP. Failures slow down the address, as on the Redis port.
-    pub(crate) fn log_in_over_http(
-        &self,
-        address: IpAddr,
-        name: &str,
-        password: &str,
-        resource: Option<Resource>,
-    ) -> LogIn {
+    pub(crate) fn log_in_over_http(&self, attempt: &Attempt<'_>) -> LogIn {
+        let Attempt { number, address, name, password, resource } = *attempt;
         let (users, now_ms) = (self.config.users(), self.clock.unix_ms());
-        if users.ask_login(address, Waiter::Http, now_ms) != Turn::Now {
-            return LogIn::TooEarly;
+        let waiter = Waiter::Http(number);
+        if let Some(refused) = refused(users.ask_login(address, waiter, now_ms)) {
+            return refused;
         }
         let judged = match self.judge(name, password, resource, now_ms) {
             Ok(judged) => judged,
             Err(unknown) => return unknown,
         };
-        if users.begin_login(address, Waiter::Http, now_ms) != Turn::Now {
-            return LogIn::TooEarly;
+        if let Some(refused) = refused(users.begin_login(address, waiter, now_ms)) {
+            return refused;
         }
         match judged {
             Judged::MayUse(account) => {
@@ -267,6 +263,15 @@ enum Judged {
     /// They are right, and the user may not use the resource.
     LacksRight,
     Wrong,
+}
+
+/// The answer to a login whose turn has not come.
+fn refused(turn: Turn) -> Option<LogIn> {
+    match turn {
+        Turn::Now => None,
+        Turn::Later { pause_ms } => Some(LogIn::NotYet { pause_ms }),
+        Turn::TooMany => Some(LogIn::TooMany),
+    }
 }
 
 /// The role of those who may do everything.

@@ -98,7 +98,10 @@ impl Connection {
     ) -> (Rc<Connection>, impl Future<Output = ()>) {
         let users = worker.host.users.current();
         let mut session = Session::new(client, users.default_user().admits_everybody());
-        (session.place, session.on_behalf_of) = (place, on_behalf_of);
+        session.place = place;
+        if let Some(name) = on_behalf_of {
+            session.log_in_over_http(name, &users);
+        }
         if worker.host.users.settings().certificates_name_users {
             session.certificate_name = socket.certificate_name().map(|name| name.into_bytes().into());
             if worker.parts.progress.loading().is_none() {

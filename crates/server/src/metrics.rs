@@ -242,7 +242,8 @@ impl Scrape {
             "clients that left too much unsent",
             parts.counters.slow_clients_cut.load(Relaxed),
         )?;
-        let help = "clients that were disconnected because they had not logged in";
+        let help =
+            "clients that did not log in in time, and logins that were refused because too many waited";
         counter(encoder, "sheaf_login_timeouts", help, parts.login_timeouts())
     }
 

@@ -1,13 +1,11 @@
 //! The reason why no write can be acknowledged now, if any: one answer for `/_up`, INFO, metrics and the log.
 //!
-//! It is for display only. Writes do not consult it; each is admitted where it is executed, by the same
-//! [`Availability`] and the same [`Log`].
+//! It is for display only, and asks the [`Availability`] and the [`Log`] of the server.
 
 use engine::replication::{Availability, WriteRefusal};
 use storage::{Admission, Log};
 
-/// Logs a line when a reason to take no writes begins or ends, unless another part reports it: groups report
-/// on their members, the log on its disk, and being a replica is no fault.
+/// Logs a line when one of some reasons to take no writes begins or ends.
 #[derive(Debug, Default)]
 pub(crate) struct Reporter(Option<ReadOnly>);
 
@@ -16,7 +14,6 @@ impl Reporter {
     pub(crate) fn look(&mut self, log: Option<&Log>, server: &dyn Availability) {
         let is_untold = |reason: &ReadOnly| {
             use ReadOnly::{Deposed, DiskStalled, Ring, SettingsOwed, TooFewAcks, TooFewReplicas};
-            // Recovery and hand-overs have lines of their own.
             matches!(reason, Deposed | DiskStalled | Ring | SettingsOwed | TooFewAcks | TooFewReplicas)
         };
         let now = ReadOnly::of(log, server).filter(is_untold);
@@ -51,7 +48,7 @@ pub(crate) enum ReadOnly {
     Deposed,
     /// It hands over the lead.
     HandingOver,
-    /// Settings given at the start are about to be written to the log.
+    /// Settings given at the start are not in the log yet.
     SettingsOwed,
     /// The server is a witness of its group: it has no data, so it takes no reads either.
     Witness,
@@ -62,7 +59,8 @@ pub(crate) enum ReadOnly {
     NoMajority,
     /// Fewer replicas than `min-replicas-to-write` were heard within `min-replicas-max-lag`.
     TooFewReplicas,
-    /// Fewer replicas are connected than a reply waits for (`ack-replicas`).
+    /// Fewer replicas are connected than `ack-replicas`, or replies have waited for replicas longer than
+    /// `ack-timeout`.
     TooFewAcks,
     /// The next segment of the log cannot be created, usually because the disk is full.
     DiskFull,

@@ -130,13 +130,12 @@ pub(crate) struct Node {
     acking: Mutex<()>,
     /// Copies of parts of `role`, for frequent readers.
     is_read_only: AtomicBool,
-    /// This server has given up the lead and follows nobody: it has handed over with an unknown outcome, or
-    /// another server leads in a higher epoch. Never in a group.
+    /// As `role::is_deposed` says.
     is_deposed: AtomicBool,
     is_handing_over: AtomicBool,
     /// The start of this incarnation has ended the membership of the directory in a group.
     has_left_group: bool,
-    /// Settings given at the start are not in the log yet, so no acknowledgement may rest on them.
+    /// Settings given at the start are not in the log yet.
     owes_settings: AtomicBool,
     /// Fewer replicas are connected than `ack-replicas`.
     lacks_acks: AtomicBool,

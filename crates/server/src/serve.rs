@@ -88,7 +88,7 @@ pub enum ServeError {
     /// The log cannot be recovered.
     #[error("{0}{hint}", hint = .0.last_resort())]
     Recover(#[from] RecoverError),
-    /// The log could not be closed in order; everything acknowledged is durable all the same.
+    /// The log could not be closed in order.
     #[error("cannot close the log: {0}")]
     Close(storage::Error),
 }
@@ -126,7 +126,6 @@ pub fn serve(
     loop {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let ended = runtime.block_on(incarnation::run(&process, next));
-        // A thread that still copies files afterwards finds them removed, never changed.
         runtime.shutdown_timeout(FAIL_GRACE);
         next = match ended? {
             Some(next) => next,
@@ -181,7 +180,7 @@ impl Process {
         // Sockets are made within a runtime, and outlive it.
         let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
         let _entered = runtime.enter();
-        // From here on, no signal ends the process at once.
+        // From here on, SIGTERM, SIGINT and SIGHUP do not end the process at once.
         let stop = Arc::<Stop>::default();
         let hangups = signals::listen(stop.clone())?;
         let port_of = |key: Key| settings.integer(key) as u16;
@@ -307,9 +306,12 @@ fn lock(dir: &Path) -> Result<DirLock, ServeError> {
     let refused = |error: std::io::Error| {
         let hint = match error.kind() {
             std::io::ErrorKind::PermissionDenied => {
-                "; give it to the user who runs the server (chown), or name another one with --dir"
+                let user = env::process::user();
+                format!(
+                    "; the server runs as {user}: give it the directory (chown), or name another one with --dir"
+                )
             }
-            _ => "",
+            _ => String::new(),
         };
         let message = format!("cannot use {} as the data directory: {error}{hint}", dir.display());
         std::io::Error::new(error.kind(), message)

@@ -101,7 +101,7 @@ pub(crate) struct Figures {
     pub(crate) last_cancelled: bool,
     pub(crate) taken: u64,
     pub(crate) failures: u64,
-    /// Value of [`Sources::records`] when the newest snapshot began.
+    /// Value of [`Sources::records`] from which [`Snapshots::changes`] counts.
     records_at_last: u64,
     /// Position at which the newest snapshot begins.
     begin_lsn: Option<Lsn>,
@@ -199,7 +199,7 @@ impl Snapshots {
         self.copied_bytes.load(Relaxed)
     }
 
-    /// Records written since the newest snapshot was begun.
+    /// Records written since the newest snapshot was begun or, after a forced recovery, was confirmed.
     pub(crate) fn changes(&self) -> u64 {
         self.sources.records().saturating_sub(self.figures().records_at_last)
     }

@@ -5,8 +5,7 @@ pub const RESERVED_PLACES: u64 = 32;
 /// Descriptors the server needs besides those of clients.
 const DESCRIPTORS_OWN: u64 = 64 + RESERVED_PLACES;
 
-/// How many clients there may be on each port, so that all of them together leave the server the descriptors
-/// that it needs.
+/// How many clients there may be on each port.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ClientsMax {
     /// On the Redis port.
@@ -22,7 +21,8 @@ impl ClientsMax {
     }
 
     /// As many clients as are wanted on each port, if the limit of open files (0: not known) allows it. If
-    /// not, the Redis port comes first, and leaves at least a quarter to HTTP.
+    /// not, the Redis port gets at most about three quarters of the places, and HTTP the rest; each gets one
+    /// at least.
     pub fn within(open_files_max: u64, wanted: u64) -> ClientsMax {
         if open_files_max == 0 {
             return ClientsMax { redis: wanted, http: wanted };

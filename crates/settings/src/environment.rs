@@ -11,8 +11,7 @@ pub fn variable(name: &str) -> String {
     format!("{PREFIX}{}", name.to_uppercase().replace('-', "_"))
 }
 
-/// Variables of tests, the simulation and fuzzing; a `*` at the end stands for any rest. Servers that tests
-/// start inherit them.
+/// Variables of tests, the simulation and fuzzing; a `*` at the end stands for any rest.
 const OF_TESTS: &[&str] =
     &["SHEAF_BINARY", "SHEAF_EARLIER_BINARY", "SHEAF_FUZZ_*", "SHEAF_SIM_*", "SHEAF_TEST_*"];
 

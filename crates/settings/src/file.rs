@@ -61,8 +61,13 @@ pub(super) fn text_of(path: &Path) -> Result<String, ConfigError> {
 }
 
 fn bytes_of(path: &Path) -> Result<Vec<u8>, ConfigError> {
-    fs::read(path)
-        .map_err(|error| ConfigError::File { path: path.display().to_string(), reason: error.to_string() })
+    fs::read(path).map_err(|error| {
+        let reason = match error.kind() {
+            io::ErrorKind::IsADirectory => "it is a directory: name a file in it".into(),
+            _ => error.to_string(),
+        };
+        ConfigError::File { path: path.display().to_string(), reason }
+    })
 }
 
 fn text_in(path: &Path, bytes: Vec<u8>) -> Result<String, ConfigError> {
@@ -165,7 +170,7 @@ pub enum NotStored {
     /// The disk has no room for the file.
     #[error("{0}")]
     NoRoom(String),
-    /// The file cannot be read or written for another reason, or has a line that is not valid.
+    /// Any other reason.
     #[error("{0}")]
     Refused(String),
 }

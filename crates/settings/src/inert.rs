@@ -1,13 +1,11 @@
 //! Settings of Redis and Valkey that have no meaning here.
 //!
-//! Tools read and set them. CONFIG GET shows them; CONFIG SET, until the server stops, and a file of Redis
-//! keep what Redis would keep, and refuse what Redis would refuse, with its words. Nothing else reads them,
-//! and no file of TOML, flag or variable sets them: [`instead_of`](super::instead_of) tells people what to
-//! use.
+//! Tools read and set them. CONFIG SET and a file of Redis give them values, which are forgotten when the
+//! server stops. No file of TOML, flag or variable sets them: [`instead_of`](super::instead_of) tells people
+//! what to use.
 //!
 //! Invariants
-//! - A name is here, or a setting or older name of a setting, never both.
-//! - A value that would be a promise is not taken: `replica-read-only no` is refused.
+//! - A name here is neither that of a setting nor a further one ([`ALIASES`](super::ALIASES)).
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -22,13 +20,13 @@ pub struct InertSetting {
     pub alias: &'static str,
     /// The accepted values.
     kind: InertKind,
-    /// Its value in Redis before anyone sets it, as CONFIG GET shows it.
+    /// Its value before anyone sets it, as CONFIG GET shows it.
     pub default: &'static str,
     /// Whether CONFIG SET may change it.
     pub mutable: bool,
 }
 
-/// The values that Redis accepts.
+/// A kind of accepted values.
 #[derive(Debug, Clone, Copy)]
 enum InertKind {
     /// yes or no.
@@ -57,7 +55,7 @@ enum InertKind {
     Scores(usize),
     /// Percentages from 0 to 100.
     Percentiles,
-    /// Only this value: another one would be a promise that is not kept. With the reason.
+    /// Only this value; with the reason for a refusal.
     Only(&'static str, &'static str),
 }
 

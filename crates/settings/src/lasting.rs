@@ -13,8 +13,7 @@
 //! file, a variable or a flag matter here.
 //!
 //! Invariants
-//! - The configuration file belongs to the administrator: it changes only on request, and only where
-//!   necessary.
+//! - Only [`Lasting::keep_one`] and [`Lasting::rewrite`] write the configuration file.
 //! - CONFIG REWRITE writes no value that a flag or a variable has given and no client has changed.
 
 use std::path::{Path, PathBuf};
@@ -84,8 +83,7 @@ pub struct Reread {
 pub struct Lasting {
     config_file: Option<PathBuf>,
     kept_file: PathBuf,
-    /// The file in the data directory existed when it was last read or written. If it is gone by now,
-    /// settings in force were lost with it.
+    /// The file in the data directory existed when it was last read or written.
     has_kept: bool,
     kept: Vec<Line>,
     lines: Vec<Line>,
@@ -111,7 +109,7 @@ impl Lasting {
         lasting.refuse_no_door(&settings)?;
         let passwords = password_file::given(&settings)?;
         lasting.given.extend(passwords);
-        // The data directory must be known before its file can be read, so that file cannot set it.
+        // The data directory must be known before its file can be read.
         lasting.kept_file = Path::new(settings.text(Key::Dir)).join(KEPT_FILE);
         lasting.has_kept = lasting.kept_file.exists();
         if lasting.has_kept {
@@ -222,7 +220,7 @@ impl Lasting {
     }
 
     /// Stores settings changed by clients for the next start. With a configuration file it stores nothing:
-    /// the client must ask for CONFIG REWRITE. `mark` durably notes that the directory has the file of such
+    /// the client must ask for CONFIG REWRITE. `mark` is to note that the directory has the file of such
     /// settings; it is called once the file exists, before the new values are in it.
     ///
     /// # Errors
@@ -245,7 +243,8 @@ impl Lasting {
     }
 
     /// Stores the value of one setting, or removes it if `forgets`: in the configuration file if there is
-    /// one, otherwise in the data directory. `mark`: see [`Lasting::keep`].
+    /// one, otherwise in the data directory. A setting that is fixed, or that belongs to the data, is not
+    /// stored. `mark`: see [`Lasting::keep`].
     ///
     /// # Errors
     /// All old values or all new ones are then stored.
@@ -291,8 +290,8 @@ impl Lasting {
         self.write_lines(&changes).map_err(|error| format!("ERR Rewriting config file: {error}"))
     }
 
-    /// Reads the configuration file again. Only lines that have changed since the last reading take effect:
-    /// the others may have been overridden by a client meanwhile.
+    /// Reads the configuration file again. Only settings that have changed since it was last read or written
+    /// take effect: the others may have been overridden by a client meanwhile.
     ///
     /// # Errors
     /// As [`Lasting::load`]; nothing has changed then.

@@ -2,16 +2,15 @@
 //!
 //! ```text
 //! defaults < settings.toml (set by clients) < file (TOML or redis.conf) < SHEAF_* environment < flags
-//!     -> Settings, validated as a whole
+//!     -> Settings
 //! ```
 //!
 //! The crate has names, kinds, ranges and values of settings. It applies none of them; other crates read
 //! them.
 //!
 //! Invariants
-//! - A [`Settings`] has a valid value for every row: its users need no checks.
-//! - An unknown name is an error in every source but the environment, where it is a warning. The message
-//!   suggests the nearest known name, if one is near.
+//! - A [`Settings`] has a value of the right [`Kind`] for every row.
+//! - An unknown name is an error in every source but the environment, where it is a warning.
 
 mod bytes;
 mod clients_max;
@@ -49,7 +48,7 @@ pub use value::{Kind, Value};
 /// A pseudo-setting of CONFIG SET, so that stock clients can confirm a forced recovery.
 pub const FORCE_RECOVERY: &str = "force-recovery";
 
-/// Why a configuration was refused; the message says how to correct it.
+/// Why a configuration was refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ConfigError {
     /// No setting has this name.
@@ -341,7 +340,7 @@ impl Settings {
         }
     }
 
-    /// All settings with older names: the older name and the value as text.
+    /// All settings with further names: the further name and the value as text.
     pub fn aliases(&self) -> impl Iterator<Item = (&'static str, String)> + '_ {
         let rendered = |key: Key| self.values[key as usize].to_string();
         ALIASES.iter().map(move |(alias, key)| (*alias, rendered(*key)))
@@ -381,7 +380,7 @@ impl Settings {
     }
 }
 
-/// The setting with this name or older name, ignoring case; `None` if unknown.
+/// The setting with this name or further name, ignoring case; `None` if unknown.
 pub fn setting_named(name: &[u8]) -> Option<&'static Setting> {
     find(std::str::from_utf8(name).ok()?).ok().map(|(_, setting)| setting)
 }

@@ -1,5 +1,4 @@
-//! Limits of a client's unsent output before it is disconnected (`client-output-buffer-limit`), by class of
-//! client.
+//! Limits of a client's unsent output (`client-output-buffer-limit`), by class of client.
 //!
 //! The limits are written as in Redis: for each class its name, a hard limit, a soft limit, and the seconds
 //! for which the soft limit may be exceeded; 0 for no limit. Classes that are not named keep their limits.
@@ -17,10 +16,9 @@ const CLASSES: [(ClientKind, &str); 3] =
 /// The limits of one class; 0 for none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct OutputLimit {
-    /// Unsent bytes above which the client is disconnected at once. A normal client is not: its commands wait
-    /// until it reads.
+    /// The hard limit of unsent bytes.
     pub hard_bytes: u64,
-    /// Unsent bytes above which the client is disconnected after `soft_seconds`.
+    /// The soft limit of unsent bytes.
     pub soft_bytes: u64,
     /// Seconds for which `soft_bytes` may be exceeded.
     pub soft_seconds: u64,

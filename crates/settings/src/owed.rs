@@ -1,15 +1,15 @@
 //! Settings that belong to the data and were given at the start, as long as the log does not have them.
 //!
 //! ```text
-//! given at the start of a leader -> OwedSettings -> record, before any write -> every server with a write
+//! given at the start of a leader -> OwedSettings -> record of the log
 //! ```
 //!
 //! What it is: the choice of the given values that are to be recorded, and their records. What it is not: the
 //! log, or the refusal of writes while values are owed.
 //!
 //! Invariants
-//! - A given value is recorded once. With it the log gets the mark `given:<name>` with the value that was
-//!   given last, so another start with the same value undoes no CONFIG SET.
+//! - With a given value the log gets the mark `given:<name>`, which has the value that was given last. So
+//!   another start with the same value undoes no CONFIG SET.
 
 use keyspace::{AccessClock, DataSettings, Effect, Freed, SlotGuard};
 

@@ -7,8 +7,7 @@
 //!
 //! Invariants
 //! - No directive is skipped in silence: it sets something, is listed as without effect, or is refused.
-//! - A directive that promises what is not kept here is refused (`replica-read-only no`, `rename-command`).
-//! - No message shows a line: it may contain a password.
+//! - No message about the syntax of a line shows its text: it may contain a password.
 //!
 //! Format: <https://redis.io/docs/latest/operate/oss_and_stack/management/config-file/>
 
@@ -121,7 +120,7 @@ pub fn meaning(name: &str, words: &[String], is_appendonly: bool) -> Result<Mean
     }
 }
 
-/// The address that a word of Redis' `bind` means. `*` is every address.
+/// The address that a word of Redis' `bind` means. `*` is every IPv4 address, `::*` every IPv6 address.
 fn address(word: &str) -> &str {
     match word {
         "*" => "0.0.0.0",

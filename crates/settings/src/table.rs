@@ -120,7 +120,7 @@ impl Setting {
         matches!(self.key, Key::Requirepass | Key::AdminPassword | Key::Masterauth)
     }
 
-    /// The beginning of its documentation, up to a stop: a line.
+    /// The beginning of its documentation, up to the first full stop, semicolon or colon.
     pub fn summary(&self) -> &'static str {
         let end = [". ", "; ", ": "].iter().filter_map(|stop| self.doc.find(stop)).min();
         end.map_or(self.doc.trim_end_matches('.'), |end| &self.doc[..end])
@@ -290,7 +290,7 @@ settings! {
     Appendonly "appendonly" Fixed "yes" Kind::Choice(&["yes"]), "yes", Fixed, "Always yes: every write is in the log.";
 }
 
-/// Older names of settings, still used by tools.
+/// Further names of settings.
 pub static ALIASES: &[(&str, Key)] = &[
     ("replicaof", Key::ReplicaOf),
     ("slaveof", Key::ReplicaOf),

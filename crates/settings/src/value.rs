@@ -127,7 +127,7 @@ impl Kind {
     }
 }
 
-/// A number of bytes in this range, with a unit if possible: a power of two.
+/// A number of bytes in this range, with a unit if possible.
 fn example(min: u64, max: u64) -> String {
     let fits = |text: &&str| parse_bytes(text).is_some_and(|value| (min..=max).contains(&value));
     ["64mb", "1mb", "64kb", "1kb"].into_iter().find(fits).map_or_else(|| min.to_string(), Into::into)

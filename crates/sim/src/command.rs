@@ -1,7 +1,7 @@
 //! The commands of simulated clients, as values and as request bytes.
 //!
-//! The subset produces all effects on keys of every type but streams, and on whole databases: put, delete,
-//! expiry, append, set-range, flush, swap, all effects on collections, several keys of several slots in one
+//! The subset produces effects on keys of every type but streams, and on whole databases: put, delete,
+//! expiry, append, set-range, flush, swap, effects on collections, several keys of several slots in one
 //! record, and several commands in one record. The semantics of the commands are in `model`.
 
 use keyspace::DbId;

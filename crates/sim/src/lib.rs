@@ -24,8 +24,7 @@
 //! within a command (the loom tests do).
 //!
 //! Invariants
-//! - The same seed gives the same run, I/O by I/O, so a failure is repeated with `SHEAF_SIM_SEED=<seed>`.
-//!   Only a recovery by several threads ([`WorldOptions::appliers`]) is not repeated step by step.
+//! - One seed decides all random choices of a run, so a failure is repeated with `SHEAF_SIM_SEED=<seed>`.
 //! - A reply counts as acknowledged when its last byte was delivered, not before.
 //! - The oracle does not take the expected state from the server: the model executes the commands itself. It
 //!   takes only random choices and unspecified orders from the server, and which of the expired keys and

@@ -1,4 +1,4 @@
-//! A disk that lies about syncs, which every test of durability must detect.
+//! A disk that lies about syncs.
 //!
 //! It wraps a [`Disk`]. Files that it opens return success for syncs without doing anything, and for durable
 //! writes after plain ones. [`SimDisk`](env::SimDisk) itself never lies: this sabotage shows that the oracle

@@ -1,7 +1,7 @@
 //! The collection commands of simulated clients.
 //!
-//! The commands produce every effect on lists, sets, sorted sets and hashes: at both ends, in part and in
-//! whole, from one key to another, with values of every form. Their semantics are in `model`.
+//! The commands produce effects on lists, sets, sorted sets and hashes: at both ends, in part and in whole,
+//! and from one key to another. Their semantics are in `model`.
 
 use keyspace::ListEnd;
 

@@ -9,8 +9,7 @@
 //! not before the position that the kind of failure preserves, and not after the last executed one. Which
 //! replies acknowledge what they show depends on the durability.
 //!
-//! The oracle is strict: the whole content is compared, every reply is checked when it is made, and a second
-//! recovery must give the same state.
+//! The oracle is strict: the whole content is compared, and every reply.
 
 use lsn::Lsn;
 use storage::Durability;

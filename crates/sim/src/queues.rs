@@ -4,8 +4,7 @@
 //! step = one of: a client sends or times out | a signal reaches its worker | a flush |
 //!               replies are delivered | a client hangs up | time passes | the elements are checked
 //! ```
-//! A signal to a client's worker arrives in a step of its own. So anything that the threads of the real
-//! server can do between the sending of an answer and its arrival happens here too.
+//! A signal to a client's worker arrives in a step of its own, after any number of other steps.
 //!
 //! This module drives the clients, and checks that waiting clients are served in order. The elements are
 //! checked by the [`Ledger`]. Unlike in a [`World`](crate::World), lists are the only data.

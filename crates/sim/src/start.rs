@@ -1,5 +1,4 @@
-//! Starting a simulated server: its options, and recovery as in the binary, on the caller's thread. The
-//! running server is in `world`.
+//! Starting a simulated server: its options, and recovery as in the binary.
 
 use std::{path::Path, sync::Arc};
 
@@ -50,8 +49,7 @@ pub enum Sabotage {
     EarlyNotices,
     /// Commands that wait for room in the log are never resumed.
     NoResume,
-    /// The log's thread is never woken. A worker with one waiting client flushes by itself; several clients
-    /// that wait at one worker wait for ever.
+    /// The log's thread is never woken.
     SleepingLogThread,
 }
 
@@ -107,7 +105,7 @@ pub struct Recovered {
     pub log: Log,
 }
 
-/// Starts a server on this disk, as the binary does, on this thread.
+/// Starts a server on this disk, as the binary does.
 ///
 /// # Errors
 /// As `recovery::recover::recover`.

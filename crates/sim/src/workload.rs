@@ -1,8 +1,8 @@
 //! The workload of simulated clients: random commands on few keys, so that they conflict.
 //!
-//! Every string that is written names its writer and a sequence number, with a checksum: no two of a workload
-//! are equal, and a string assembled from parts of others is detectable. Some elements of collections, and
-//! some values of fields, are such strings, too; the others repeat.
+//! A value that a client writes names its writer and a sequence number, with a checksum: no two of a workload
+//! are equal, and a value assembled from parts of others is detectable. Some elements of collections, and
+//! some values of fields, are such values, too; the others repeat. Counters are numbers.
 
 mod collections;
 
@@ -175,7 +175,7 @@ impl Workload {
         self.prng.chance(15).then(|| self.ttl_ms())
     }
 
-    /// A time to live, in half of the cases so short that it ends during the run; most of the others do not.
+    /// A time to live: at most 2 seconds in half of the cases, and at most a minute in the others.
     fn ttl_ms(&mut self) -> u64 {
         let max = if self.prng.chance(50) { 2000 } else { 60_000 };
         1 + self.prng.below(max)

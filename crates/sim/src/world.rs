@@ -6,8 +6,7 @@
 //!                replies are taken | time passes | expiry | log cut | collections get other limits |
 //!                a snapshot begins, goes on, is published
 //! ```
-//! The seed chooses the steps. Every order of whole steps is one that the threads of the real server could
-//! take.
+//! The seed chooses the steps.
 //!
 //! What it is not: the judge of the disk afterwards; see `oracle`.
 
@@ -427,8 +426,7 @@ impl World {
         Ok(())
     }
 
-    /// Handles a failed log as the server does before it exits: replies that are already released are still
-    /// sent.
+    /// Handles a failed log: replies that are already released are still sent, the others are not.
     pub fn fail_all(&mut self) {
         self.workers.iter_mut().for_each(SimWorker::clear);
         for index in 0..self.clients.len() {

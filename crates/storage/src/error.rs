@@ -4,8 +4,8 @@ use std::{io, path::PathBuf};
 
 use lsn::Lsn;
 
-/// A storage error. If a flush of the log fails, the server ends; damage and inconsistency keep it from
-/// starting. Elsewhere, only the operation that returns the error has failed.
+/// A storage error. A failed write or sync of the log's batches poisons the log; in all other cases, only the
+/// operation that returns the error has failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {

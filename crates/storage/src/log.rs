@@ -149,12 +149,12 @@ struct LogState {
     /// set as well, so that `admit` needs no extra check.
     frozen: AtomicBool,
     /// Whether the control file on disk is still that of the log that this one replaces after a forced
-    /// recovery. Changed while `control` is locked.
+    /// recovery. Cleared while `control` is locked.
     unadopted: AtomicBool,
     no_room: AtomicBool,
     /// Why a segment could not be made, at the last failure.
     no_room_reason: Mutex<Option<NoRoom>>,
-    /// Whether the disk has stalled, as of the last [`Log::look_for_stall`].
+    /// Whether [`Log::look_for_stall`] has found a stall, and no write has ended since.
     stalled: AtomicBool,
     /// Monotonic microseconds at which the write or sync in flight began; 0 without one.
     flush_started_us: AtomicU64,
@@ -173,7 +173,7 @@ struct LogState {
     flusher: Mutex<Flusher>,
     /// The latest batches, for cursors.
     recent: Recent,
-    /// Notified after every flush and whenever cursors must check again. Cursors wait for it, and appenders
+    /// Notified after every write, and whenever cursors must check again. Cursors wait for it, and appenders
     /// for which the ring has no space; these hold locks of slots, so admission keeps their waits rare.
     progress: (Mutex<()>, Condvar),
     stats: LogStats,
@@ -181,7 +181,7 @@ struct LogState {
 
 impl Log {
     /// A handle for one more appending thread. The index of a dropped handle is used again, unless the handle
-    /// had a listener ([`Appender::listen`]): such handles belong to threads that live as long as the log.
+    /// had a listener ([`Appender::listen`]).
     ///
     /// # Panics
     /// If all `appenders_max` handles are taken.
@@ -557,7 +557,8 @@ impl Log {
         self.shared.replace_control(&mut control, ended)
     }
 
-    /// Replaces the control file after it was found damaged. Does nothing to a frozen log.
+    /// Replaces the control file after it was found damaged. Does nothing to a frozen log that is not
+    /// [adopted](Log::adopt) yet.
     ///
     /// # Errors
     /// I/O errors.

@@ -8,7 +8,7 @@
 //! and takes its part of them. `bench/` compares.
 //!
 //! Invariants
-//! - At the end, the directory or the keys of the run are removed; if that fails, it says so.
+//! - At the end, the directory or the keys of the run are removed, if that is possible.
 //! - It writes only keys that begin with the name of the run, which is random; to a server that holds keys,
 //!   only if told.
 

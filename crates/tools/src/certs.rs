@@ -47,9 +47,9 @@ pub enum CertsError {
     /// A file cannot be written.
     #[error("cannot write {}: {reason}", path.display())]
     Write {
-        /// Which.
+        /// The file.
         path: PathBuf,
-        /// Why.
+        /// The error of the operating system.
         reason: std::io::Error,
     },
     /// A name is not fit for a certificate.

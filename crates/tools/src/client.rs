@@ -1,6 +1,6 @@
 //! A client of the Redis protocol: one connection, requests out, values in.
 //!
-//! What it is not: a judge of the values, or of silence. Its owners have their own timeouts and errors.
+//! What it is not: a judge of the values, or of silence.
 
 mod stream;
 

@@ -28,7 +28,7 @@ use recovery::{
 };
 use storage::Control;
 
-use crate::backup::Source;
+use crate::{backup::Source, counted::counted};
 
 /// The ending of the directory into which a running server is copied: that of the file, and this.
 const COPY_ENDING: &str = ".export-copy";
@@ -165,15 +165,17 @@ pub fn run(file: &Path, dir: &Path, format: Format) -> Result<(), ExportError> {
         });
     bars.finish();
     let Exported { keys, libraries, expired, fields_made_lasting, bytes } = exported?;
-    println!("exported     {keys} keys to {}, {bytes} bytes, RDB version {}", file.display(), format.version);
+    let exported = counted(keys, "key", "keys");
+    println!("exported     {exported} to {}, {bytes} bytes, RDB version {}", file.display(), format.version);
     if libraries > 0 {
-        println!("functions    {libraries} libraries");
+        println!("functions    {}", counted(libraries, "library", "libraries"));
     }
     if expired > 0 {
-        println!("expired      {expired} keys, left out");
+        println!("expired      {}, left out", counted(expired, "key", "keys"));
     }
     if fields_made_lasting > 0 {
-        println!("NOT EXPORTED the expiry of {fields_made_lasting} fields of hashes");
+        let fields = counted(fields_made_lasting, "field", "fields");
+        println!("NOT EXPORTED the expiry of {fields} of hashes");
     }
     // By `disk`, which in a backup is a view of it: an increment may have stored the catalog under another
     // name.

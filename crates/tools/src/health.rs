@@ -38,7 +38,7 @@ pub enum HealthError {
 /// Asks `/_up` of the server at `url`, and prints the answer. `files` are for a URL that begins with `https`.
 ///
 /// # Errors
-/// [`HealthError`]; a status other than 200 means that the server loads its data, or acknowledges no writes.
+/// [`HealthError`]; a status other than 200 is [`HealthError::Refused`].
 pub fn run(url: &str, files: &ClientFiles) -> Result<(), HealthError> {
     let url = if url.contains("://") { url.to_owned() } else { format!("http://{url}") };
     let url = format!("{}/_up", url.trim_end_matches('/'));

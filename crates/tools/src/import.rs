@@ -47,6 +47,7 @@ use self::{
     seen::Seen,
     transcript::Transcript,
 };
+use crate::counted::counted;
 
 /// How to treat keys that the directory already holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -274,27 +275,27 @@ fn summary(imported: &Imported, source: &str) -> String {
         types.push(format!("{name} {count}"));
     }
     let types = if types.is_empty() { String::new() } else { format!(": {}", types.join(", ")) };
-    line("imported", format!("{} keys from {source}{of}{types}", imported.keys_total()));
+    let keys = counted(imported.keys_total(), "key", "keys");
+    line("imported", format!("{keys} from {source}{of}{types}"));
     line("log", format!("{} bytes written, durable", imported.log_bytes));
-    let mut count = |name: &str, count: u64, what: &str| {
+    let mut count = |name: &str, count: u64, (one, many): (&str, &str), more: &str| {
         if count > 0 {
-            line(name, format!("{count} {what}"));
+            line(name, counted(count, one, many) + more);
         }
     };
-    count("replaced", imported.replaced, "keys that existed");
-    count("kept", imported.kept, "keys that existed; what the file has for them is left out");
-    count("expired", imported.expired_keys, "keys, left out");
-    count("expired", imported.expired_fields, "fields of hashes, left out");
-    count("empty", imported.empty, "collections, left out");
-    count("functions", imported.libraries, "libraries");
-    count("kept", imported.kept_libraries, "libraries that existed; those of the file are left out");
+    const KEYS: (&str, &str) = ("key", "keys");
+    const LIBRARIES: (&str, &str) = ("library", "libraries");
+    count("replaced", imported.replaced, KEYS, " that existed");
+    count("kept", imported.kept, KEYS, " that existed; what the file has for them is left out");
+    count("expired", imported.expired_keys, KEYS, ", left out");
+    count("expired", imported.expired_fields, ("field", "fields"), " of hashes, left out");
+    count("empty", imported.empty, ("collection", "collections"), ", left out");
+    count("functions", imported.libraries, LIBRARIES, "");
+    count("kept", imported.kept_libraries, LIBRARIES, " that existed; those of the file are left out");
     let why = imported.first_refusal.as_deref().unwrap_or_default();
-    count(
-        "NOT IMPORTED",
-        imported.refused_libraries,
-        &format!("libraries of functions, the first one: {why}"),
-    );
-    count("NOT IMPORTED", imported.module_data, "records of modules");
+    let refused = format!(" of functions, the first one: {why}");
+    count("NOT IMPORTED", imported.refused_libraries, LIBRARIES, &refused);
+    count("NOT IMPORTED", imported.module_data, ("record", "records"), " of modules");
     text
 }
 

@@ -15,6 +15,7 @@ pub mod bench;
 pub mod certs;
 pub mod check;
 mod client;
+mod counted;
 mod disk_sync;
 pub mod doctor;
 pub mod export;

@@ -1,8 +1,7 @@
 //! `NodeCache`: verified nodes in memory, bounded in bytes and shared by any number of files.
 //!
-//! The cache holds inner nodes, with which every walk begins, and leaves that are read by key. A node never
-//! changes, so nothing is ever invalidated; unused nodes are evicted. The cache only saves time: everything
-//! works without it.
+//! The cache holds inner nodes, and leaves that are likely to be read again. A node never changes, so nothing
+//! is ever invalidated; unused nodes are evicted. The cache only saves time: everything works without it.
 
 use std::sync::{
     Arc,

@@ -27,7 +27,7 @@ pub enum TreeError {
     Damaged {
         /// The file.
         path: PathBuf,
-        /// Offset of the unreadable node, blob or header.
+        /// Offset of the damaged node, blob or header, or where a checkpoint should end.
         offset: u64,
         /// A description of the damage.
         reason: &'static str,

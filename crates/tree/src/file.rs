@@ -115,7 +115,7 @@ impl TreeFile {
     }
 
     /// Moves this file to `path`, atomically and durably; a file there is replaced, and its snapshots stay
-    /// valid. This is the end of a compaction.
+    /// valid.
     ///
     /// # Errors
     /// I/O errors; at `path` is then this file, complete, or what was there before.

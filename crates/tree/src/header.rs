@@ -14,7 +14,6 @@ use crate::{
 };
 
 const CHECKSUM_BYTES: usize = 8;
-/// The maximum bytes of a header.
 pub(crate) const HEADER_BYTES_MAX: usize =
     (HEADER_FIXED_BYTES + TREES_MAX as usize * ROOT_BYTES + METADATA_BYTES_MAX + CHECKSUM_BYTES)
         .next_multiple_of(PAGE_BYTES);
@@ -22,7 +21,6 @@ pub(crate) const HEADER_BYTES_MAX: usize =
 /// The random id of a file.
 pub(crate) type FileId = [u8; 16];
 
-/// The root of a tree.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Root {
     pub(crate) level: u8,

@@ -48,7 +48,6 @@ impl<'a> Key<'a> {
         self.bytes().zip(other.bytes()).take_while(|(a, b)| a == b).count()
     }
 
-    /// The first `len` bytes.
     pub(crate) fn first(&self, len: usize) -> Key<'a> {
         let in_head = len.min(self.head.len());
         Key { head: &self.head[..in_head], tail: &self.tail[..len - in_head] }

@@ -22,10 +22,11 @@ pub struct Options {
     pub cache: NodeCache,
     /// Counters of appended bytes and writes.
     pub written: Written,
-    /// The size in bytes above which a leaf of more than one entry is split. A beginning that all its keys
-    /// share does not count if it takes half of this size or more.
+    /// About the size in bytes above which a leaf of more than one entry is split. A beginning that all its
+    /// keys share does not count if it takes half of this size or more.
     pub leaf_bytes: usize,
-    /// The size in bytes above which an inner node is split.
+    /// About the size in bytes above which an inner node is split. It is larger for a node with long keys, so
+    /// that a node has room for several children.
     pub inner_bytes: usize,
 }
 

@@ -20,7 +20,6 @@ impl Pointer {
     /// Bytes of an encoded pointer.
     pub const ENCODED_BYTES: usize = POINTER_BYTES;
 
-    /// The pointer to `bytes` at `offset`.
     pub(crate) fn new(offset: u64, bytes: &[u8]) -> Pointer {
         assert!(offset <= OFFSET_MAX, "a tree file of 256 TiB");
         let len = u32::try_from(bytes.len()).expect("nodes and blobs are less than 4 GiB");

@@ -72,7 +72,7 @@ impl Range {
         }
     }
 
-    /// The next key and value, borrowed. Long scans use this, because the iterator copies both.
+    /// The next key and value, borrowed. (The iterator copies both.)
     ///
     /// # Errors
     /// I/O errors and damage.

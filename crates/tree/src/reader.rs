@@ -1,4 +1,4 @@
-//! `FileReader`: an open file that turns pointers into verified bytes. Shared by all snapshots of the file.
+//! `FileReader`: an open file that turns pointers into verified bytes.
 
 use std::{path::PathBuf, sync::Arc};
 
@@ -9,7 +9,7 @@ use crate::{BLOB_BYTES_MAX, NodeCache, Pointer, TreeError, TreeId, format::NODE_
 /// Whether a leaf that is read goes into the cache.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Leaves {
-    /// The leaf is read by key and likely to be read again, so it is cached.
+    /// The leaf is likely to be read again, so it is cached.
     Cached,
     /// The leaf is read by a scan or is about to be replaced, so it is not cached.
     Passing,
@@ -70,7 +70,6 @@ impl FileReader {
         }
     }
 
-    /// The bytes of a blob.
     pub(crate) fn blob(&self, pointer: &Pointer) -> Result<Vec<u8>, TreeError> {
         self.read(pointer, BLOB_BYTES_MAX)
     }

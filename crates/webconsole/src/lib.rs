@@ -8,12 +8,11 @@
 //!
 //! What it is: the static files, embedded in the binary as they stand in `files/`, and the two translations.
 //! What it is not: routes and headers, which are `couch`'s; the connection that runs the commands, which is
-//! the server's. A request is an ordinary client of the Redis protocol, so rights, gates, limits, statistics
-//! and the slow log are those of any other.
+//! the server's.
 //!
-//! In `files/`, each view is a module of its own, `api.js` is the only one that sends requests, `dom.js` the
-//! only one that makes elements, from texts and never from markup: what users store cannot become a part of
-//! the page. Nothing is built, and nothing is loaded from elsewhere.
+//! In `files/`, each view is a module of its own, `api.js` is the only one that sends requests, and, apart
+//! from `vendor/`, `dom.js` the only one that makes elements, from texts and never from markup: what users
+//! store cannot become a part of the page. Nothing is built, and nothing is loaded from elsewhere.
 //!
 //! Invariants
 //! - Words and values survive the way through JSON: what is not UTF-8 is `{"base64": "..."}` in both

@@ -27,7 +27,7 @@ const ROW: Row = Row {
     handler: no_subcommand,
     subcommands: &[],
     treatment: Treatment::DEFAULT,
-    // In Redis users are no data, so its ACL commands are in neither of these categories.
+    // Redis has its ACL commands in neither of these categories, because users are no data there.
     needs: Needs::BY_FLAGS.without(&[Category::Write, Category::Keyspace]),
 };
 

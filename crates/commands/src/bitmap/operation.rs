@@ -81,8 +81,7 @@ impl Operation {
     }
 
     /// Combines the result so far with a source that is not longer; the missing bytes of the source count as
-    /// zeros. For DIFF1 and ANDOR none may be missing; for NOT the source must be empty. The function is
-    /// written so that it compiles to operations on whole words.
+    /// zeros. For DIFF1 and ANDOR none may be missing; for NOT the source must be empty.
     fn fold(self, result: &mut [u8], source: &[u8]) {
         let (head, tail) = result.split_at_mut(source.len());
         let pairs = head.iter_mut().zip(source);

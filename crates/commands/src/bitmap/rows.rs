@@ -8,7 +8,7 @@ const READ: Flags = Flags::READONLY;
 const READ_FAST: Flags = Flags::READONLY.or(Flags::FAST);
 const WRITE: Flags = Flags::WRITE.or(Flags::DENYOOM);
 
-/// Shared fields of most rows.
+/// Shared fields of the rows.
 const ROW: Row = Row {
     name: "",
     arity: -2,

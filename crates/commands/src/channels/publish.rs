@@ -4,10 +4,9 @@ use engine::{CommandError, Context, audit::AUDIT_CHANNEL};
 use pubsub::Kind;
 use wire::Args;
 
-/// The maximum number of messages to durable channels in one unit. Each message gets a position of its own:
-/// the n-th is n bytes after the start of the record, or of its last part if the record is split. So that no
-/// position lies beyond that record or part, it must have more bytes than messages. A whole record always
-/// has. The last part of a split record is full, because the first one has the remainder, and a full part
+/// The maximum number of messages to durable channels in one unit. The n-th of them has the position n bytes
+/// after the start of the record, or of its last part if the record is split. That position must lie within
+/// the record: a whole record has more bytes than messages, and the last part of a split one, which is full,
 /// has more bytes than this limit.
 const MESSAGES_PER_UNIT_MAX: usize = 16 << 10;
 
@@ -37,8 +36,8 @@ fn refuse_reserved(args: Args<'_>) -> Result<(), CommandError> {
     }
 }
 
-/// Adds the message to the record of the unit, from which the readers of the channel will get it. Returns how
-/// many they are.
+/// Adds the message to the record of the unit, from which the readers of the channel get it. Returns how many
+/// readers the channel has now.
 fn log(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<usize, CommandError> {
     if cx.unit.messages() == MESSAGES_PER_UNIT_MAX {
         return Err(CommandError::Text("ERR too many messages to durable channels in one transaction"));

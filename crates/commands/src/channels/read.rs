@@ -4,9 +4,8 @@
 //! What it is not: the reading (see [`pubsub::durable`]), nor the changes and replies that follow from the
 //! thread's answers (see [`engine::channel_reader`]).
 //!
-//! Invariants
-//! - The client waits for the answer as if it were blocked: messages that reach it before the answer belong
-//!   to its earlier subscriptions.
+//! A client that has sent a request waits for the thread's answer as if it were blocked
+//! ([`Wait::Channels`]).
 
 use engine::{
     ChannelReader, CommandError, Context, ReplyMode, Wait,
@@ -63,7 +62,7 @@ pub(super) fn xunsubscribe(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(
         }
         _ => {
             let count = count(cx.channels(), id);
-            // The client reads no durable channel, so the thread of durable channels need not know.
+            // The client reads no durable channel from the log, so there is nothing to ask the thread for.
             let names = channels.iter().map(|name| Some(&**name));
             let names: Vec<Option<&[u8]>> = if channels.is_empty() { vec![None] } else { names.collect() };
             names.iter().for_each(|name| confirm(&mut cx.reply, "xunsubscribe", *name, None, count));

@@ -12,7 +12,7 @@ use scripting::sha1_hex;
 
 use crate::sentinel::{is_down, run_id};
 
-/// A node of the cluster.
+/// A server that CLUSTER shows.
 pub(super) struct Node {
     /// 40 hexadecimal digits.
     pub(super) id: String,
@@ -34,7 +34,7 @@ impl Node {
     }
 }
 
-/// All nodes.
+/// The nodes of the cluster, with its epoch.
 pub(super) struct Nodes {
     pub(super) all: Vec<Node>,
     /// The term of the group; 1 without a group.
@@ -50,8 +50,8 @@ impl Nodes {
         }
     }
 
-    /// The leader; if the group has none now, the last one that this server knows. `None` if it knows
-    /// neither, or if a witness leads, which is not shown.
+    /// The node that leads; if the group has no leader now, the last one that this server knows. `None` if
+    /// there is no such node; a witness is no node here, even if it leads.
     pub(super) fn leader(&self) -> Option<&Node> {
         self.all.iter().find(|node| node.leads)
     }

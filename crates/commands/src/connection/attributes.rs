@@ -70,8 +70,8 @@ pub(super) fn no_touch(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), C
 }
 
 /// `CLIENT LSN [ON | OFF]`: without an argument, replies with the position of the last write of this
-/// connection, for WAITLSN on a replica. With one, sets whether each reply to a write carries that position
-/// as a RESP3 attribute.
+/// connection, for WAITLSN on a replica. With one, sets whether replies to writes carry that position as a
+/// RESP3 attribute.
 pub(super) fn lsn(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
     let Some(text) = args.get(2) else {
         cx.reply.integer(cx.session.newest_write().get() as i64);
@@ -101,7 +101,7 @@ fn switch(text: &[u8]) -> Result<bool, CommandError> {
     }
 }
 
-/// `CLIENT REPLY <ON | OFF | SKIP>`. Only ON gets a reply.
+/// `CLIENT REPLY <ON | OFF | SKIP>`. OFF and SKIP get no reply.
 pub(super) fn reply(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
     let mode = args.at(2);
     if mode.eq_ignore_ascii_case(b"skip") {

@@ -131,12 +131,12 @@ pub(super) fn auth(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Comma
     Ok(())
 }
 
-/// Logs the client in. A user that needs no password accepts any password. If certificates name users, such
-/// a user, except `default`, accepts only a client whose certificate names it. Refusing an unknown user takes
-/// as long as refusing a known one, unless that one has a password that takes long to check. After failures,
-/// the clients of an address wait before the next password is looked at. A client also waits while its
-/// password is checked on another thread. In a transaction it cannot wait, and is refused instead; for that
-/// reason EXEC waits for the checks before it begins ([`check_queued_passwords`]).
+/// Logs the client in. An enabled user that needs no password accepts any password. If certificates name
+/// users, such a user, except `default`, accepts only a client whose certificate names it. The password for
+/// an unknown user is hashed, too, so that the time of a refusal hardly tells whether there is such a user.
+/// After failures, the clients of an address wait before the next password is looked at. A client also waits
+/// while its password is checked on another thread. In a transaction it cannot wait, and is refused instead;
+/// for that reason EXEC waits for the checks before it begins ([`check_queued_passwords`]).
 fn authenticate(
     cx: &mut Context<'_, '_>,
     command: &[u8],
@@ -155,8 +155,9 @@ fn authenticate(
     let users = cx.host.users.current();
     let known = users.get(user);
     if !known.is_some_and(|principal| principal.may_be_server) {
-        // The reply waits until the user's newest record is committed. Not so for a server, whose
-        // acknowledgement may be needed for that: it sends acknowledgements only once it has logged in.
+        // The reply waits until the record by which the user is known is committed, or, if it is unknown,
+        // the newest record of all users. The reply to a server does not wait: the commit may need its
+        // acknowledgement, and a server must log in before it can send one.
         cx.unit.note_seen(known.map_or(users.lsn, |principal| principal.lsn));
     }
     let nobody = User::initial(false);
@@ -190,7 +191,7 @@ fn authenticate(
     }
 }
 
-/// From where a login comes, which one it is, and when.
+/// The address that a login comes from, the client that waits for it, and the time.
 fn login_of(cx: &Context<'_, '_>) -> (IpAddr, Waiter, u64) {
     let client = &cx.session.client;
     (client.address(), Waiter::Client(client.id()), cx.now_ms())
@@ -199,8 +200,8 @@ fn login_of(cx: &Context<'_, '_>) -> (IpAddr, Waiter, u64) {
 /// Goes on if the login may be judged now.
 ///
 /// # Errors
-/// It runs again later, or too many logins of its address wait. Then the client is disconnected, unless it
-/// is logged in already: clients that wait in vain would keep the places of others.
+/// In a transaction, the login is refused. Otherwise the command runs again later; or, if too many logins of
+/// its address wait, it is refused, and the client is disconnected unless it is logged in already.
 fn require_turn(cx: &mut Context<'_, '_>, turn: Turn) -> Result<(), CommandError> {
     match turn {
         Turn::Now => Ok(()),
@@ -233,8 +234,8 @@ fn authenticate_while_loading(
     let users = cx.host.users.current();
     let Some(known) = cx.host.users.of_settings(user) else { return Err(CommandError::Loading) };
     if known.is_enabled && known.needs_no_password {
-        // Such a user admits everybody, and the records may yet give it a password: the client counts as not
-        // logged in until they are loaded.
+        // Such a user admits everybody, and the records may yet give it a password, so the client does not
+        // become this user.
         cx.session.log_out(&users);
         return Ok(());
     }
@@ -251,9 +252,8 @@ fn authenticate_while_loading(
     }
 }
 
-/// Makes EXEC wait until the passwords of its logins are checked. It does not wait while the data are loaded,
-/// when no login needs another thread, nor while the client's address has to wait because of failures: its
-/// logins are refused then.
+/// Makes EXEC wait until the passwords of its logins are checked on another thread. It does not wait while
+/// the data are loaded, nor while the client's address has to wait after failures.
 ///
 /// # Errors
 /// EXEC has to wait, and then runs again.
@@ -288,8 +288,8 @@ fn are_passwords_known(cx: &mut Context<'_, '_>, transaction: &Transaction) -> b
     })
 }
 
-/// Whether the user has this password. `None`: the check takes long and needs another thread, so the caller
-/// must ask again. Also `Some(false)` if this login has waited for [`CHECKS_PER_LOGIN_MAX`] checks.
+/// Whether the user accepts this password. `None`: the check takes long and needs another thread, so the
+/// caller must ask again. Also `Some(false)` if one more check would begin after [`CHECKS_PER_LOGIN_MAX`].
 fn accepts(cx: &mut Context<'_, '_>, user: &User, password: &[u8]) -> Option<bool> {
     if let Some(accepts) = user.accepts_at_once(password) {
         return Some(accepts);
@@ -304,7 +304,7 @@ fn accepts(cx: &mut Context<'_, '_>, user: &User, password: &[u8]) -> Option<boo
             if cx.in_transaction {
                 return None;
             }
-            // If this login has waited enough, it is refused; the check still runs, for a next login.
+            // After so many checks this login is refused; the last check still runs, for the next login.
             let has_waited_enough = cx.session.checks_begun == CHECKS_PER_LOGIN_MAX;
             cx.session.checks_begun += u8::from(!has_waited_enough);
             has_waited_enough.then_some(false)

@@ -139,7 +139,7 @@ const FILTERS: [&[u8]; 13] = [
     b"ip",
 ];
 
-/// Whether a word is the name of a filter.
+/// Whether a word is the name of a filter, possibly after `not-`.
 fn is_filter(word: &[u8]) -> bool {
     let word = word.to_ascii_lowercase();
     let name = word.strip_prefix(b"not-").unwrap_or(&word);

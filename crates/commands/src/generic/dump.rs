@@ -16,7 +16,7 @@ pub(super) fn dump(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Comma
     let (db, as_of_ms) = (cx.db(), cx.as_of_ms());
     match cx.unit.read(db, args.at(1)) {
         None => cx.reply.null(),
-        // A hash whose fields have all expired is about to be removed.
+        // A hash whose fields have all expired counts as absent.
         Some(entry) if all_expired(entry.view(), as_of_ms) => cx.reply.null(),
         Some(entry) => cx.reply.bulk(&rdb::dump(encoded(entry.view(), as_of_ms))),
     }

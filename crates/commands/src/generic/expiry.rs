@@ -44,7 +44,7 @@ fn reply_deadline(
 ) -> Result<(), CommandError> {
     let reply = match cx.unit.inspect(cx.session.db, args.at(1)) {
         None => NO_KEY,
-        // The cast is lossless: no command can set a deadline beyond i64::MAX.
+        // The cast keeps every deadline that a command can have set: it is at most i64::MAX.
         Some(entry) => entry.expire_at_ms().map_or(NEVER, |ms| show(ms) as i64),
     };
     cx.reply.integer(reply);

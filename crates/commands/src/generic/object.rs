@@ -1,8 +1,7 @@
 //! OBJECT: the representation of a value.
 //!
-//! Sheaf stores all strings in the same way. For strings, ENCODING is the encoding that Redis would have
-//! chosen, because tools print it; for collections, it is Redis' name for the form that they have here.
-//! Nothing is shared, so REFCOUNT is always 1.
+//! For strings, ENCODING is the encoding that Redis would have chosen, because tools print it; for
+//! collections, it is Redis' name for the form that they have here. REFCOUNT is 1: nothing is shared.
 
 use engine::{CommandError, Context};
 use keyspace::{AccessPolicy, EntryRef, View};

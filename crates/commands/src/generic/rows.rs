@@ -10,7 +10,7 @@ const READ_FAST: Flags = Flags::READONLY.or(Flags::FAST);
 const WRITE_FAST: Flags = Flags::WRITE.or(Flags::FAST);
 const WALK: Flags = Flags::READONLY.or(Flags::READS_ALL);
 
-/// Shared fields of most rows.
+/// Shared fields of the rows.
 const ROW: Row = Row {
     name: "",
     arity: 2,

@@ -1,8 +1,8 @@
 //! Walks over the keys of a database: SCAN, KEYS, RANDOMKEY.
 //!
-//! They lock one slot at a time, so they never stop the server, except in a transaction or a script, which
-//! holds all slots. Keys that are added or removed meanwhile may or may not be seen; a key that stays is seen
-//! by a whole walk exactly once.
+//! They lock one slot at a time, except in a transaction or a script, which holds all slots for them. Keys
+//! that are added or removed during a whole walk may or may not be seen. A key that stays is seen once,
+//! unless databases are swapped meanwhile.
 
 use engine::{CommandError, Context, unit::LockPolicy};
 use keyspace::{ScanCursor, SlotId};
@@ -10,7 +10,7 @@ use wire::{Aggregate, Args, ReplyWriter, glob};
 
 use crate::scan::{ScanOptions, ScanTarget, parse_cursor};
 
-/// The number of keys that KEYS visits per scan step.
+/// The approximate number of keys that KEYS visits with one call of `scan`.
 const COUNT_OF_KEYS: usize = 1 << 20;
 
 /// `RANDOMKEY`

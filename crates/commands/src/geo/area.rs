@@ -80,7 +80,7 @@ impl SearchArea {
         }
     }
 
-    /// The cells to search.
+    /// The cells in which to search for places, in the order of the search.
     pub(super) fn cells(&self) -> Vec<Cell> {
         let bounds = self.bounds();
         let mut step = self.step();

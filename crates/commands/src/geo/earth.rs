@@ -47,11 +47,10 @@ pub(super) fn middle(places: &[Coordinates]) -> Coordinates {
         y += latitude.cos() * longitude.sin();
         z += latitude.sin();
     }
-    // Not `hypot`, whose last digit can be another one.
+    // Not `hypot`: its last digit can differ from that of this formula.
     Coordinates { longitude: degrees(y.atan2(x)), latitude: degrees(z.atan2((x * x + y * y).sqrt())) }
 }
 
-/// A unit of length.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct LengthUnit {
     pub(super) metres: f64,

@@ -11,7 +11,7 @@ const STORE: Flags = GROW.or(Flags::COPIES);
 const MAY_STORE: Keys =
     Keys::Computed { first: Some(1), find: query::keys_of_radius, reads_others: |_| false };
 
-/// Shared fields of most rows.
+/// Shared fields of the rows.
 const ROW: Row = Row {
     name: "",
     arity: -2,

@@ -38,12 +38,12 @@ fn parse_join(args: Args<'_>) -> Result<JoinRequest, CommandError> {
     Ok(JoinRequest { version, group, id, address, http_port, is_witness })
 }
 
-/// The number of a port; 0 is none.
+/// The number of a port, from 1 on.
 fn port(text: &[u8]) -> Option<u16> {
     parse_u64(text).and_then(|port| port.try_into().ok()).filter(|&port| port > 0)
 }
 
-/// A text without white space and control characters.
+/// The text, if it is UTF-8, not empty, not too long, and without white space and control characters.
 fn word(text: &[u8], bytes_max: usize) -> Option<String> {
     let text = std::str::from_utf8(text).ok()?;
     let is_word = !text.is_empty()

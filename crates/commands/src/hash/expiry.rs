@@ -81,7 +81,7 @@ fn live<'u>(cx: &'u Context<'_, '_>, key: &[u8], name: &[u8]) -> Result<Option<H
 /// time of a replay. `bytes_after` is an upper bound of the bytes of the effects that follow.
 ///
 /// # Errors
-/// As [`Context::require_room`]; nothing has changed then.
+/// Another type at the key, or as [`Context::require_room`]; nothing has changed then.
 pub(super) fn remove_expired<'a>(
     cx: &mut Context<'_, '_>,
     key: &[u8],

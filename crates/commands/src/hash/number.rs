@@ -1,6 +1,6 @@
 //! Hash fields that hold numbers: HINCRBY, HINCRBYFLOAT.
 //!
-//! The log gets the sum, not the increment; the field keeps its deadline.
+//! The log gets the sum, not the increment. The field keeps its deadline, unless that has passed.
 
 use engine::{CommandError, Context, EventClass};
 use keyspace::{Items, KeyOp};

@@ -5,10 +5,10 @@ use engine::{Family, Flags, KeyUsage, Keys, Needs, Row, Treatment};
 use super::{expiry, get, number, set, walk};
 
 const WRITE_FAST: Flags = Flags::WRITE.or(Flags::DENYOOM).or(Flags::FAST);
-/// Flags of commands that change a hash without making it larger.
+/// Flags of commands that write and are not refused when memory is scarce.
 const SHRINK_FAST: Flags = Flags::WRITE.or(Flags::FAST);
 
-/// Shared fields of most rows.
+/// Shared fields of the rows.
 const ROW: Row = Row {
     name: "",
     arity: 2,
@@ -25,7 +25,7 @@ const ROW: Row = Row {
     needs: Needs::BY_FLAGS,
 };
 
-/// Shared fields of the rows that reply with a whole hash.
+/// Shared fields of the rows of commands that reply with all fields of a hash.
 const WHOLE: Row = Row {
     flags: Flags::READONLY.or(Flags::WALKS),
     complexity: "O(N) where N is the size of the hash.",

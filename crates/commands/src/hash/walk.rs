@@ -87,7 +87,7 @@ pub(super) fn hrandfield(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(),
     };
     match (hash, drawn) {
         (None, _) => {}
-        // Expired fields are drawn too and left out of the reply; the expiry cycle removes them soon.
+        // Expired fields are drawn too, and left out of the reply.
         (Some(hash), Drawn::Distinct(count)) => hash.sample(count, seed, |field| {
             if !field.is_expired(as_of_ms) {
                 show(&field);

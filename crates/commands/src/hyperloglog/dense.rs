@@ -5,7 +5,7 @@ use super::sketch::{REGISTERS, Run};
 /// Four packed registers.
 pub(super) type Quad = [u8; 3];
 
-/// The size of all registers.
+/// The size of all registers, in bytes.
 pub(super) const BYTES: usize = REGISTERS / 4 * size_of::<Quad>();
 
 /// All registers, with value 0.

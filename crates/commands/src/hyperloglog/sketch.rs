@@ -91,7 +91,6 @@ impl<'a> SketchRef<'a> {
         Some(SketchRef { header, registers })
     }
 
-    /// Whether the registers use the dense encoding.
     pub(super) fn is_dense(&self) -> bool {
         matches!(self.registers, Registers::Dense(_))
     }
@@ -117,7 +116,7 @@ impl<'a> SketchRef<'a> {
         Ok(cardinality(&histogram))
     }
 
-    /// Visits all registers in order.
+    /// Visits all registers in order, as runs.
     pub(super) fn for_each_run(&self, visit: impl FnMut(Run)) -> Result<(), Corrupted> {
         match self.registers {
             Registers::Dense(quads) => {
@@ -134,12 +133,12 @@ impl<'a> SketchRef<'a> {
 pub(super) struct Sketch {
     header: [u8; HEADER_BYTES],
     registers: Registers<Box<[Quad]>, Vec<u8>>,
-    /// The maximum length of the string with sparse registers.
+    /// With sparse registers, the string does not grow beyond this length.
     sparse_bytes_max: usize,
 }
 
 impl Sketch {
-    /// An empty sketch, which stays sparse up to `sparse_bytes_max`.
+    /// An empty sketch, with sparse registers.
     pub(super) fn new(sparse_bytes_max: usize) -> Sketch {
         let mut header = [0; HEADER_BYTES];
         header[..MAGIC.len()].copy_from_slice(&MAGIC);

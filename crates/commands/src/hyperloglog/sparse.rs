@@ -68,7 +68,6 @@ impl Encoded {
         Some(Encoded { run: Run { first, len, value }, offset, size })
     }
 
-    /// The following run.
     fn next(&self, bytes: &[u8]) -> Option<Encoded> {
         Encoded::at(bytes, self.end())
     }
@@ -134,7 +133,8 @@ pub(super) fn raise(
     Ok(Raised::Yes)
 }
 
-/// Joins up to [`JOINS_MAX`] runs of the same value, except 0, beginning with the run at `start`.
+/// Joins neighbouring runs of the same value, except 0, in up to [`JOINS_MAX`] comparisons from the run at
+/// `start` on.
 fn join(bytes: &mut Vec<u8>, start: Cursor) {
     let Some(mut run) = Encoded::at(bytes, start) else { return };
     for _ in 0..JOINS_MAX {

@@ -30,7 +30,7 @@ const MAGIC: &[u8; 5] = b"IDEMP";
 const VERSION: u8 = 1;
 const DIGEST_BYTES: usize = 16;
 
-/// The maximum nesting of a kept reply, which no command reaches, not even a script.
+/// The maximum nesting of a kept reply.
 const NESTING_MAX: usize = 1000;
 
 /// Tells commands apart.

@@ -1,8 +1,7 @@
 //! Waiting for elements: BLPOP, BRPOP, BLMPOP, BLMOVE, BRPOPLPUSH.
 //!
-//! Each command tries its non-blocking form at once. If there is no list, the client waits, and is served
-//! from the first of its keys that holds a list at the end of a unit, by a push, a RENAME or otherwise (see
-//! `engine::blocking`).
+//! Each command tries its non-blocking form at once. If there is no list, the client waits until one of its
+//! keys holds one, by a push, a RENAME or otherwise (see `engine::blocking`).
 
 use engine::{
     CommandError, Context, Flags, KeyUsage, Keys, Needs, Row,

@@ -4,14 +4,14 @@ use engine::{Family, Flags, KeyUsage, Keys, Needs, Row, Treatment};
 
 use super::{edit, get, pop, push, transfer};
 
-/// Flags of commands that change a list without making it larger.
+/// Flags of commands that write and are not refused when memory is scarce.
 const SHRINK: Flags = Flags::WRITE;
 const SHRINK_FAST: Flags = SHRINK.or(Flags::FAST);
 const GROW: Flags = Flags::WRITE.or(Flags::DENYOOM);
 const GROW_FAST: Flags = GROW.or(Flags::FAST);
 const READ: Flags = Flags::READONLY;
 
-/// Shared fields of most rows.
+/// Shared fields of the rows.
 pub(super) const ROW: Row = Row {
     name: "",
     arity: 4,

@@ -83,8 +83,8 @@ pub(super) fn failover(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), C
 const NO_FAILOVER: &str = "ERR No failover in progress.";
 const ENDS_BY_ITSELF: &str = "ERR FAILOVER in a group cannot be aborted: it ends within seconds, and this server leads on if it fails.";
 
-/// FAILOVER in a group: hands the lead over to the named member, or to the one with the most log, within
-/// TIMEOUT. FORCE is accepted and changes nothing, because no write can be lost.
+/// FAILOVER in a group: hands the lead over as GROUP TRANSFER does, with TIMEOUT (see
+/// [`Group::transfer`](engine::group::Group::transfer)). FORCE is accepted and changes nothing.
 fn fail_over_in_group(
     cx: &mut Context<'_, '_>,
     view: &GroupView,

@@ -49,8 +49,8 @@ fn call(cx: &mut Context<'_, '_>, args: Args<'_>, is_read_only: bool) -> Result<
     let run = |vm: &mut Vm, seed, calls: &mut dyn Calls| {
         let id = match compiled.compile(vm, library, &libraries, host) {
             Ok(id) => id,
-            // Unless the library itself has taken too long, a stop while it is compiled counts as a
-            // stop of the function.
+            // These stops, while the library is compiled, count as stops of the function. Any other problem
+            // is one of the library.
             Err(problem) => {
                 return match vm.meter().stopped() {
                     Some(stop @ (Stop::Killed | Stop::HeldReplication | Stop::Overtime)) => {

@@ -40,9 +40,9 @@ const LOOKS_MIN: u8 = 10;
 /// A message to be published.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SentinelEvent {
-    /// Its channel.
+    /// The channel to publish it to.
     pub channel: &'static str,
-    /// Its text.
+    /// The text of the message.
     pub message: String,
 }
 

@@ -4,8 +4,8 @@ use engine::{Family, Flags, Keys, Needs, Row, Treatment};
 
 use crate::help::{help, no_subcommand};
 
-/// For administrators, not in scripts, and at any time: also a member that still loads its data knows who
-/// leads.
+/// For administrators, but not in scripts. Allowed at any time, because a member that still loads its data
+/// can know who leads.
 const ADMIN: Flags = Flags::ADMIN.or(Flags::NOSCRIPT).or(Flags::STALE).or(Flags::LOADING);
 
 const ROW: Row = Row {
@@ -24,7 +24,7 @@ const ROW: Row = Row {
     needs: Needs::BY_FLAGS,
 };
 
-/// The row of a command that would configure a Sentinel, except for its name.
+/// Shared fields of the rows of commands that would configure a Sentinel.
 const CONFIGURE: Row = Row {
     complexity: "O(1)",
     summary: "Refused: the group manages itself.",

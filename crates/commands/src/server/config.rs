@@ -116,7 +116,8 @@ fn set(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
     for (name, value) in cx.host.config.set(&pairs).map_err(CommandError::Composed)? {
         cx.unit.apply(&Effect::Setting { name: name.as_bytes(), value: Some(value.as_bytes()) });
         if (&*name, &*value) == AUDIT_ON {
-            // It is in force once the record is published, and the audit is to tell who has begun it.
+            // The setting is in force once the record is published. The audit begins here already, so that
+            // it has this command.
             cx.host.users.audit.set_on(true);
         }
     }

@@ -24,8 +24,8 @@ pub(super) fn flushdb(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Co
 /// `FLUSHALL [ASYNC | SYNC]`
 pub(super) fn flushall(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
     check_flush_mode(args)?;
-    // Only keys are removed. The log before this record will be deleted, so the record repeats the libraries
-    // and the settings that belong to the data.
+    // FLUSHALL removes keys only. Its effect also clears the libraries and the settings that belong to the
+    // data, so the record puts them again.
     let (libraries, settings) = (cx.unit.libraries(), cx.unit.data_settings());
     if !libraries.is_empty() || !settings.is_empty() {
         cx.require_room((libraries.encoded_bytes() + settings.encoded_bytes()) as u64)?;
@@ -39,7 +39,7 @@ pub(super) fn flushall(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), C
     Ok(())
 }
 
-/// Both modes are the same here: keys disappear at once, and their memory is freed in the background.
+/// Checks the mode. Both modes do the same here.
 fn check_flush_mode(args: Args<'_>) -> Result<(), CommandError> {
     let known = |mode: &[u8]| mode.eq_ignore_ascii_case(b"async") || mode.eq_ignore_ascii_case(b"sync");
     if args.len() > 2 || !args.get(1).is_none_or(known) {

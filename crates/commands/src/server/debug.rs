@@ -1,8 +1,8 @@
 //! DEBUG: inspection for tests of servers and clients.
 //!
 //! Digests show whether two servers hold the same data; DEBUG OBJECT describes one value; DEBUG SLEEP delays
-//! a client. Nothing here changes data, but DEBUG DIGEST makes all other commands wait. As in Redis, DEBUG is
-//! refused unless `enable-debug-command` allows it.
+//! a client. Nothing here changes data, but DEBUG DIGEST locks all slots. As in Redis, DEBUG is refused
+//! unless `enable-debug-command` allows it.
 
 use engine::{CommandError, Context, Flags, Keys, Row, error::LockContended, unit::LockPolicy};
 use keyspace::{Digest, SlotId};

@@ -14,8 +14,8 @@ use wire::{Args, number::parse_i64};
 /// The default of COUNT.
 const SHOWN_BY_DEFAULT: usize = 10;
 
-/// `HOTKEYS [COUNT count]`. One in [`KEYS_SAMPLED_EVERY`] commands is sampled, and the counts decay over
-/// time.
+/// `HOTKEYS [COUNT count]`. On average, a key of one in [`KEYS_SAMPLED_EVERY`] commands is counted; the
+/// counts decay over time.
 pub(super) fn hotkeys(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
     let count = parse_count(args)?;
     let (keys, accesses_per_s) = gather(cx);

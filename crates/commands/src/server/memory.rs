@@ -212,9 +212,10 @@ impl Fields<'_, '_, '_> {
         self.cx.reply.integer(more as i64 - less as i64);
     }
 
+    /// With two digits after the point: more say nothing.
     fn number(&mut self, name: &str, number: f64) {
         self.name(name);
-        self.cx.reply.double(number);
+        self.cx.reply.double((number * 100.0).round() / 100.0);
     }
 }
 
@@ -251,6 +252,18 @@ mod tests {
             ("select 1", "+OK"),
             ("memory usage a", "nil"),
         ]);
+    }
+
+    #[test]
+    fn shares_have_two_digits() {
+        let mut server = TestServer::new();
+        server.run("set a 1");
+        let Value::Array(fields) = server.value("memory stats") else { panic!("pairs") };
+        let name = Value::Bulk(b"dataset.percentage".to_vec());
+        let found = fields.windows(2).find(|pair| pair[0] == name);
+        let Some([_, Value::Bulk(share)]) = found else { panic!("a number") };
+        let digits = share.split(|byte| *byte == b'.').nth(1).unwrap_or_default();
+        assert!(digits.len() <= 2, "{share:?}");
     }
 
     #[test]

@@ -18,7 +18,7 @@ pub(super) fn info(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Comma
     Ok(())
 }
 
-/// `TIME`, precise to the millisecond. All commands of a round (`Executor::begin_round`) see the same time.
+/// `TIME`, precise to the millisecond.
 pub(super) fn time(cx: &mut Context<'_, '_>, _args: Args<'_>) -> Result<(), CommandError> {
     let now_ms = cx.now_ms() as i64;
     cx.reply.array(2);
@@ -85,9 +85,8 @@ pub(super) fn lastsave(cx: &mut Context<'_, '_>, _args: Args<'_>) -> Result<(), 
     Ok(())
 }
 
-/// `SHUTDOWN [NOSAVE | SAVE] [NOW] [FORCE] [ABORT]`. Completed writes are or become durable in every mode; a
-/// snapshot makes the next start faster. Only ABORT and errors get a reply; otherwise the server closes the
-/// connection.
+/// `SHUTDOWN [NOSAVE | SAVE] [NOW] [FORCE] [ABORT]`. Writes become durable in every mode, by the log; a
+/// snapshot only makes the next start faster. Only ABORT and errors get a reply.
 pub(super) fn shutdown(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
     let mode = parse_shutdown(args.skip(1))?;
     cx.host.process.shutdown(mode).map_err(CommandError::Composed)?;

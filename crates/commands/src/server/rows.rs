@@ -15,7 +15,7 @@ use crate::help::{help, no_subcommand};
 /// Allowed at any time, also while loading or stale.
 pub(super) const ALWAYS: Flags = Flags::LOADING.or(Flags::STALE);
 /// For administrators, at any time, but not in scripts; while the server loads, only for clients that have
-/// logged in with a password.
+/// logged in.
 pub(super) const ADMIN: Flags = ALWAYS.or(Flags::ADMIN).or(Flags::NOSCRIPT).or(Flags::GUARDED);
 /// For administrators, not while loading, on a stale replica or in scripts.
 const SAVE: Flags = Flags::ADMIN.or(Flags::NOSCRIPT);

@@ -6,7 +6,7 @@ use wire::{Args, number::parse_i64};
 use super::{ALWAYS, HELP, ROW};
 
 /// For administrators, at any time, also in scripts; while the server loads, only for clients that have
-/// logged in with a password.
+/// logged in.
 pub(super) const FLAGS: Flags = ALWAYS.or(Flags::ADMIN).or(Flags::GUARDED);
 /// The default count of SLOWLOG GET.
 const SHOWN_BY_DEFAULT: usize = 10;

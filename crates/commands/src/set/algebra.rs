@@ -1,5 +1,5 @@
-//! Intersections, unions and differences of sets, without access to keys. Members come in the order in which
-//! they are cheapest to find.
+//! Intersections, unions and differences of sets, without access to keys. The members of a result come in no
+//! particular order.
 
 use std::{cmp::Reverse, collections::HashSet};
 

@@ -1,7 +1,7 @@
 //! Random members: SPOP, SRANDMEMBER.
 //!
-//! The chosen members themselves are logged, or the removal of the key if all are chosen: a replay removes
-//! the same members.
+//! SPOP logs the members that it has chosen, or, with a count, the removal of the key if these are all: a
+//! replay removes the same members.
 
 use engine::{CommandError, Context, EventClass};
 use keyspace::{Items, ItemsBuf, KeyOp};

@@ -4,10 +4,10 @@ use engine::{Family, Flags, KeyUsage, Keys, Needs, Row, Treatment};
 
 use super::{combine, member, random};
 
-/// Flags of commands that change a set without making it larger.
+/// Flags of commands that write and are not refused when memory is scarce.
 const SHRINK_FAST: Flags = Flags::WRITE.or(Flags::FAST);
 
-/// Shared fields of most rows.
+/// Shared fields of the rows.
 const ROW: Row = Row {
     name: "",
     arity: 2,

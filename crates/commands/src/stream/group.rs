@@ -135,8 +135,8 @@ const DELIVERY_BYTES: u64 = 40;
 
 /// `XGROUP RESTORECONSUMER key group consumer seen-ms active-ms [id time-ms count ...]`: for a consumer that
 /// is copied from another server. Makes the consumer or sets its times (a negative active time stands for
-/// none), and makes these ids pending, also those whose entries were deleted from the stream, which no
-/// command of Redis can do. Replies with the number of ids.
+/// none), and makes these ids pending, also those whose entries were deleted from the stream. Replies with
+/// the number of ids.
 pub(super) fn restoreconsumer(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
     let (db, key, group, consumer) = (cx.db(), args.at(2), args.at(3), args.at(4));
     let pending = args.skip(7);

@@ -1,7 +1,7 @@
 //! The lag of a group, estimated from counters.
 //!
-//! A group counts the entries that it has read. The count is exact until entries are deleted between unread
-//! ones; then it is unknown until the group has read to the end.
+//! A group counts the entries that it has read. The count can become unknown, as when unread entries are
+//! deleted.
 
 use keyspace::{GroupPosition, StreamHead, StreamId, StreamView};
 

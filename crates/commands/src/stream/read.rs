@@ -17,7 +17,7 @@ use super::{
     stream,
 };
 
-/// The arguments of a call.
+/// The arguments of XREAD or XREADGROUP.
 pub(super) struct Call<'a> {
     /// The maximum number of entries per key.
     pub(super) count: usize,

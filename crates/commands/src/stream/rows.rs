@@ -10,7 +10,7 @@ const GROW: Flags = Flags::WRITE.or(Flags::DENYOOM);
 const FAST: Flags = Flags::WRITE.or(Flags::FAST);
 const SECOND: Keys = Keys::Range { first: 2, last: 2, step: 1 };
 
-/// Shared fields of most rows.
+/// Shared fields of the rows.
 const ROW: Row = Row {
     name: "",
     arity: -3,

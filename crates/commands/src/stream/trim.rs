@@ -24,7 +24,7 @@ enum Threshold {
     Min(StreamId),
 }
 
-/// A trim operation.
+/// The trimming that a call asks for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Trim {
     threshold: Threshold,

@@ -13,7 +13,7 @@ pub(super) fn mget(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Comma
     let keys = args.skip(1);
     cx.reply.array(keys.len());
     for key in keys {
-        // A value of another type reads as null: MGET never fails.
+        // A value of another type reads as null.
         cx.reply.bulk_or_null(cx.unit.read(db, key).and_then(|entry| entry.string()));
     }
     Ok(())

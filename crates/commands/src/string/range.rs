@@ -1,6 +1,6 @@
 //! Parts of strings: APPEND, STRLEN, GETRANGE, SETRANGE.
 //!
-//! Growth is logged as the added bytes, never as the whole value.
+//! APPEND and SETRANGE log the bytes that the client has sent, not the whole value.
 
 use std::ops::Range;
 

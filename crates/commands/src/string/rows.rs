@@ -9,10 +9,10 @@ const READ_FAST: Flags = Flags::READONLY.or(Flags::FAST);
 const WRITE: Flags = Flags::WRITE.or(Flags::DENYOOM);
 const WRITE_BRIEF: Flags = WRITE.or(Flags::BRIEF);
 const WRITE_FAST: Flags = WRITE.or(Flags::FAST);
-/// Flags of commands that change a key without making it larger.
+/// Flags of commands that write and are not refused when memory is scarce.
 const SHRINK_FAST: Flags = Flags::WRITE.or(Flags::FAST);
 
-/// Shared fields of most rows.
+/// Shared fields of the rows.
 const ROW: Row = Row {
     name: "",
     arity: 2,

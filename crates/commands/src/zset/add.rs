@@ -1,6 +1,6 @@
 //! Adding members and changing scores: ZADD and ZINCRBY; and GEOADD, whose scores are places.
 //!
-//! Without conditions nothing is read: the effect does not depend on the stored scores. With conditions the
+//! Without conditions no score is read: the effect does not depend on the stored ones. With conditions the
 //! new scores are decided first, and the effect holds only the members that get one.
 
 use std::collections::HashMap;

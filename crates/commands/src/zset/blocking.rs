@@ -1,7 +1,7 @@
 //! Waiting for members: BZPOPMIN, BZPOPMAX, BZMPOP.
 //!
-//! Each command tries its non-blocking form at once. If there is no sorted set, the client waits, and is
-//! served from the first of its keys that holds one at the end of a unit (see `engine::blocking`).
+//! Each command tries its non-blocking form at once. If there is no sorted set, the client waits until one of
+//! its keys holds one (see `engine::blocking`).
 
 use engine::{
     CommandError, Context, Flags, KeyUsage, Keys, Needs, Row,

@@ -63,7 +63,7 @@ fn remove_span(
 }
 
 /// Removes the members with these ranks, of `len` in all, and notifies that. If no member is left, the key is
-/// removed at once, however large it is.
+/// deleted as a whole.
 pub(super) fn remove_ranks(
     cx: &mut Context<'_, '_>,
     key: &[u8],

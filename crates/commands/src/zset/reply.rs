@@ -1,4 +1,4 @@
-//! How members and scores are shown.
+//! Writes members and scores as replies.
 
 use keyspace::{Element, ZsetRange};
 use wire::{Protocol, ReplyWriter};
@@ -26,7 +26,7 @@ impl<'a> Iterator for Directed<'a> {
 
 impl ExactSizeIterator for Directed<'_> {}
 
-/// Members without their scores.
+/// Writes members without their scores.
 pub(super) fn write_members<'m>(
     reply: &mut ReplyWriter<'_>,
     members: impl ExactSizeIterator<Item = (Element<'m>, f64)>,
@@ -37,7 +37,7 @@ pub(super) fn write_members<'m>(
     }
 }
 
-/// Members with their scores: in turn in RESP2, as pairs in RESP3.
+/// Writes members with their scores: in turn in RESP2, as pairs in RESP3.
 pub(super) fn write_scored<'m>(
     reply: &mut ReplyWriter<'_>,
     members: impl ExactSizeIterator<Item = (Element<'m>, f64)>,
@@ -48,7 +48,7 @@ pub(super) fn write_scored<'m>(
     }
 }
 
-/// Members and scores in turn.
+/// Writes members and scores in turn.
 pub(super) fn write_flat<'m>(
     reply: &mut ReplyWriter<'_>,
     members: impl ExactSizeIterator<Item = (Element<'m>, f64)>,
@@ -60,7 +60,7 @@ pub(super) fn write_flat<'m>(
     }
 }
 
-/// Each member in an array with its score.
+/// Writes each member in an array with its score.
 pub(super) fn write_pairs<'m>(
     reply: &mut ReplyWriter<'_>,
     members: impl ExactSizeIterator<Item = (Element<'m>, f64)>,

@@ -8,11 +8,11 @@ const READ: Flags = Flags::READONLY;
 const READ_FAST: Flags = Flags::READONLY.or(Flags::FAST);
 const GROW: Flags = Flags::WRITE.or(Flags::DENYOOM);
 const GROW_FAST: Flags = GROW.or(Flags::FAST);
-/// Changes a sorted set without making it larger.
+/// Flags of commands that write and are not refused when memory is scarce.
 const SHRINK: Flags = Flags::WRITE;
 const SHRINK_FAST: Flags = SHRINK.or(Flags::FAST);
 
-/// Shared fields of most commands on one sorted set.
+/// Shared fields of the rows.
 pub(super) const ROW: Row = Row {
     name: "",
     arity: 4,

@@ -2,13 +2,14 @@
 //!
 //! The file is derived data: it stores the update sequence up to which it has indexed its database, and
 //! indexing continues from there. A file that is damaged or unreadable, or belongs to another index, is
-//! rebuilt, with a line in the server's log. The durable log has no records of index files. A file has only
-//! committed changes, so after a crash it is never ahead of its database.
+//! rebuilt, with a line in the server's log. The durable log has no records of index files.
 //!
 //! Tree 0 has the entries: the key of a row is the index key of the values (see `key`) followed by the id;
 //! its value is the length of that index key, a number as in `codec`. Tree 1 has the indexed values of each
 //! document: the key of a row is the id; its value is the index key of the values. The metadata: format (1
-//! byte), database (u64, little endian), digest of the definition (16 bytes), update sequence (a number).
+//! byte), database (u64, little endian), digest of the definition (16 bytes), update sequence (a number). The
+//! position of the tree is that of the last change of the database which the entries can come from; earlier
+//! versions wrote 0.
 //!
 //! Changes are collected in memory, up to about [`BATCH_BYTES`], and written in one checkpoint. When most of
 //! a file is not in use any more, its entries are copied to a new file, in steps.
@@ -28,7 +29,7 @@ use tree::{
 
 use super::KeyRange;
 use crate::codec::Input;
-use crate::{DbId, DocError};
+use crate::{DbId, DocError, Snapshot};
 
 /// Bytes of ids and keys that are collected before they are written.
 const BATCH_BYTES: usize = 8 << 20;
@@ -60,6 +61,8 @@ pub(super) struct IndexFile {
     file: TreeFile,
     /// The update sequence up to which changes are in the file or in `batch`.
     seq: u64,
+    /// The position of the last change of the database in the snapshots that the entries come from.
+    last_lsn: Lsn,
     /// Pending changes by document id: the key of the document's values, or `None` if it has no entry.
     batch: BTreeMap<String, Option<Vec<u8>>>,
     batch_bytes: usize,
@@ -121,8 +124,9 @@ impl IndexFile {
         };
         Ok(IndexFile {
             place,
-            file,
             seq,
+            last_lsn: file.snapshot().applied_lsn(),
+            file,
             batch: BTreeMap::new(),
             batch_bytes: 0,
             copying: None,
@@ -138,6 +142,11 @@ impl IndexFile {
     /// Whether [`IndexFile::go_on`] must be called before further changes are put.
     pub(super) fn is_busy(&self) -> bool {
         self.copying.is_some() || self.batch_bytes >= BATCH_BYTES
+    }
+
+    /// Notes that further changes come from this snapshot.
+    pub(super) fn reads(&mut self, snapshot: &Snapshot) {
+        self.last_lsn = self.last_lsn.max(snapshot.last_lsn());
     }
 
     /// Sets the key of a document's values, or `None` if it is not in the index. `seq` is the update sequence
@@ -205,7 +214,7 @@ impl IndexFile {
         let mut checkpoint = self.file.begin()?;
         checkpoint.modify(ENTRIES, &mut entries)?;
         checkpoint.modify(DOCUMENTS, &mut documents)?;
-        checkpoint.finish(&metadata, Lsn::ZERO)?;
+        checkpoint.finish(&metadata, self.last_lsn)?;
         self.begin_copy()
     }
 
@@ -232,8 +241,9 @@ impl IndexFile {
                     copying.rest = whole(self.file.snapshot(), DOCUMENTS);
                 }
                 (None, _) => {
-                    let metadata = self.file.snapshot().metadata().to_vec();
-                    let copied = copying.builder.finish(&metadata, Lsn::ZERO)?;
+                    let (metadata, last_lsn) =
+                        (self.file.snapshot().metadata(), self.file.snapshot().applied_lsn());
+                    let copied = copying.builder.finish(metadata, last_lsn)?;
                     self.file = copied.put_in_place(&*self.place.disk, &self.place.path)?;
                     return Ok(());
                 }
@@ -282,7 +292,7 @@ impl IndexPlace {
     }
 
     fn options(&self) -> Options {
-        Options::new(2, |_, _, _| Sums::default(), self.cache.clone())
+        options(&self.cache)
     }
 
     fn create(&self) -> Result<TreeFile, TreeError> {
@@ -314,6 +324,10 @@ impl IndexPlace {
             format == FORMAT && u64::from_le_bytes(db) == self.db.get() && definition == self.definition;
         same.then_some(seq)
     }
+}
+
+fn options(cache: &NodeCache) -> Options {
+    Options::new(2, |_, _, _| Sums::default(), cache.clone())
 }
 
 fn entry_key(key: &[u8], id: &str) -> Vec<u8> {
@@ -352,6 +366,12 @@ pub(super) fn db_of_file(name: &str) -> Option<u64> {
 }
 
 const FILE_SUFFIX: &str = ".index";
+
+/// The position of the last change of its database in a file; `None` if the file cannot be read.
+pub(super) fn last_lsn_of_file(disk: &dyn Disk, path: &Path, cache: &NodeCache) -> Option<Lsn> {
+    let opened = TreeSnapshot::open(disk, path, options(cache), Wanted::default());
+    opened.ok().map(|(snapshot, _)| snapshot.applied_lsn())
+}
 
 /// Removes a file, if it exists.
 pub(super) fn remove_file(disk: &dyn Disk, path: &Path) -> Result<(), DocError> {

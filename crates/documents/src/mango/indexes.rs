@@ -6,8 +6,6 @@
 //! the caller does the work. `plan` chooses the index, `query` answers the query.
 //!
 //! Invariants
-//! - An index is brought up to a snapshot that the log has committed, so a crash never leaves it ahead of its
-//!   database.
 //! - After a step or a reply has found an index damaged, the next use replaces it by an empty one, which
 //!   further steps fill from the documents.
 //! - An index has only the winners of documents, and no deleted documents or design documents.
@@ -18,10 +16,13 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 
 use env::{Disk, Entropy};
+use lsn::Lsn;
 use parking_lot::Mutex;
 use tree::NodeCache;
 
-use super::index_file::{IndexFile, IndexPlace, IndexSnapshot, db_of_file, file_name, remove_file};
+use super::index_file::{
+    IndexFile, IndexPlace, IndexSnapshot, db_of_file, file_name, last_lsn_of_file, remove_file,
+};
 use super::{IndexDefinition, Value, put_key};
 use crate::names::DESIGN_PREFIX;
 use crate::{AttachmentView, DbId, DocError, DocRev, DocumentView, Found, IdRange, Pick, Snapshot};
@@ -88,28 +89,35 @@ pub enum Indexing {
 }
 
 impl Indexes {
-    /// Opens the indexes in a directory. Files of unknown databases are removed.
+    /// Opens the indexes in a directory. `databases` are all databases, each with the position of its last
+    /// change. Files of other databases are removed, and files with changes after that position: a log whose
+    /// records were not all durable may have lost the changes in a crash, and as many others may follow.
     pub fn open(
         disk: Arc<dyn Disk>,
         entropy: Arc<dyn Entropy>,
         cache: NodeCache,
         dir: PathBuf,
-        databases: &[DbId],
+        databases: &[(DbId, Lsn)],
     ) -> Result<Indexes, DocError> {
         let failed = |error| DocError::Storage(format!("cannot open {}: {error}", dir.display()));
         disk.create_dir_all(&dir).map_err(failed)?;
-        for name in disk.list(&dir).map_err(failed)? {
-            let db = db_of_file(&name);
-            if db.is_some_and(|db| databases.iter().all(|known| known.get() != db)) {
-                remove_file(&*disk, &dir.join(&name))?;
+        let listed = disk.list(&dir).map_err(failed)?;
+        let indexes = Indexes { disk, entropy, cache, dir, open: Mutex::default() };
+        let known: HashMap<u64, Lsn> = databases.iter().map(|(db, last_lsn)| (db.get(), *last_lsn)).collect();
+        for name in &listed {
+            let path = indexes.dir.join(name);
+            let last_lsn = db_of_file(name).map(|db| known.get(&db));
+            if last_lsn
+                .is_some_and(|last_lsn| last_lsn.is_none_or(|last_lsn| indexes.is_beyond(&path, *last_lsn)))
+            {
+                remove_file(&*indexes.disk, &path)?;
             }
         }
-        Ok(Indexes { disk, entropy, cache, dir, open: Mutex::default() })
+        Ok(indexes)
     }
 
     /// Removes all index files of a directory that is not open, for callers that replace the databases or set
-    /// them back. An index that is ahead of its database would be detected, but an index of another history
-    /// of the same length would not.
+    /// them back: an index of another history may not be told from one of theirs.
     pub fn remove_all(disk: &dyn Disk, dir: &Path) -> Result<(), DocError> {
         let names = match disk.list(dir) {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
@@ -133,9 +141,8 @@ impl Indexes {
         Ok(definitions)
     }
 
-    /// Does one step towards an index that is up to date with a snapshot, whose last record must be
-    /// committed. The index counts as being updated until it is up to date, a step fails, or `update` is
-    /// dropped.
+    /// Does one step towards an index that is up to date with a snapshot, which replies must be allowed to
+    /// show. The index counts as being updated until it is up to date, a step fails, or `update` is dropped.
     pub fn step(
         &self,
         update: &IndexUpdate,
@@ -236,6 +243,20 @@ impl Indexes {
         done
     }
 
+    /// Whether an index has changes after this position of its database. A file that cannot be read is made
+    /// anew at its first use.
+    fn is_beyond(&self, path: &Path, last_lsn: Lsn) -> bool {
+        let is_beyond =
+            last_lsn_of_file(&*self.disk, path, &self.cache).is_some_and(|newest| newest > last_lsn);
+        if is_beyond {
+            tracing::warn!(
+                target: "documents", path = %path.display(),
+                "an index for queries has changes that its database has lost: it is made anew"
+            );
+        }
+        is_beyond
+    }
+
     fn place(&self, (db, definition): IndexId) -> IndexPlace {
         IndexPlace {
             disk: self.disk.clone(),
@@ -263,6 +284,7 @@ impl Indexes {
 
 /// Puts the next documents of the feed into the index, up to [`STEP_DOCUMENTS`] or a full batch.
 fn collect(file: &mut IndexFile, snapshot: &Snapshot, definition: &IndexDefinition) -> Result<(), DocError> {
+    file.reads(snapshot);
     let mut rows = snapshot.changes(file.seq(), crate::Direction::Ascending);
     for _ in 0..STEP_DOCUMENTS {
         let Some(row) = rows.next().transpose()? else {

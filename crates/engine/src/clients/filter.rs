@@ -6,7 +6,6 @@ use super::{Client, ClientKind};
 
 /// The letters that CLIENT LIST may show in `flags`, here or in another server.
 const FLAG_LETTERS: &[u8] = b"AbBcdeEIiMNOPrRStTuUx";
-/// The letters in `capa`.
 const CAPA_LETTERS: &[u8] = b"r";
 
 /// A condition on a client.

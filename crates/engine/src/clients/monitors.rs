@@ -1,8 +1,8 @@
 //! MONITOR: the clients that watch every command, and the lines they get.
 //!
-//! Workers gather the lines of a round and publish them together, a long round's in several parts. So a
-//! monitor sees the commands of one worker in order, but those of several workers not in the order in which
-//! they ran. A line shows a request, not its effect: it has no gate. A monitor that reads too slowly is
+//! The lines of a round are gathered and published together, a long round's in several parts. So a monitor
+//! does not see the commands of several workers in the order in which they ran. A line shows a request, not
+//! its effect: it has no gate. A monitor that reads too slowly is
 //! disconnected by the limit on pushed bytes ([`PUSHED_BYTES_MAX`](crate::clients::PUSHED_BYTES_MAX)); if all
 //! monitors together leave more than [`UNSENT_BYTES_MAX`] unsent, the slowest of them are disconnected.
 

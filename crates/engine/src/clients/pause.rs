@@ -7,7 +7,7 @@
 //! the client is held again.
 //!
 //! Invariants
-//! - A client is noted only while a pause is in force, once, and no longer than it is connected.
+//! - A client is noted at most once, and no longer than it is connected.
 
 use std::{
     collections::BTreeMap,
@@ -120,7 +120,7 @@ impl PauseSwitch {
 
     /// Notes that the client goes on, or has disconnected.
     pub fn let_go(&self, client: &Client) {
-        // Without the lock only the client's worker changes it to another number than 0.
+        // Only the client's own thread gives it a number, so a 0 that is read here stays.
         if client.pause_ticket.load(Relaxed) > 0 {
             let mut held = self.held.lock();
             held.by_ticket.remove(&client.pause_ticket.swap(0, Relaxed));

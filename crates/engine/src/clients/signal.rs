@@ -99,7 +99,7 @@ impl Client {
         self.pushed_bytes.load(Relaxed)
     }
 
-    /// Pushed bytes have been sent. Called by the connection's worker.
+    /// Pushed bytes have been sent, or dropped because the connection is closing.
     pub fn pushed_taken(&self, count: u64) {
         self.pushed_bytes.fetch_sub(count, Relaxed);
     }

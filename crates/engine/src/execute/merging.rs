@@ -56,7 +56,7 @@ impl Executor {
 
         let (durability, clock, now_ms) = (self.durability(), self.next_clock(), self.clock.now_ms);
         let access = session.access(clock);
-        // If a long unit holds the slot, the first command, executed alone, gets the error.
+        // If a long unit holds the slot, the first command is executed alone, and waits or gets the error.
         let Ok(locks) = Locks::one(&self.keyspace, args.at(1), Some(hash), LockPolicy(host)) else {
             return none;
         };

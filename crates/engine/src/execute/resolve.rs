@@ -2,7 +2,7 @@
 //! and the memory that the command will touch.
 //!
 //! Each stage begins to fetch the memory of all commands of the batch, so the misses of the commands
-//! overlap. No stage locks anything: a prefetch is a hint, and its result may be stale.
+//! overlap. No stage waits for a lock: a prefetch is a hint, and its result may be stale.
 
 use keyspace::KeyHash;
 use wire::Args;

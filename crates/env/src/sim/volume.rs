@@ -6,8 +6,8 @@
 //!
 //! Invariants
 //! - Cloning the state gives an independent disk.
-//! - An inode lives as long as a name (visible, durable, or in an unsynced operation) or a handle refers to
-//!   it.
+//! - An inode lives at least as long as a name (visible, durable, or in an unsynced operation) or a handle
+//!   refers to it.
 //! - A file has one name: a rename moves the inode, even if its old name has not reached the disk.
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,8 +1,8 @@
 //! Filling: entries that are put into a slot as they are, when it is loaded.
 //!
-//! What it is: the only way besides effects to add an entry to a table, for a slot that no client has seen
-//! yet. The bookkeeping is settled for many entries at once.
-//! What it is not: able to replace anything: a key that is there already is an error of the source.
+//! What it is: the only way besides effects to add an entry to the table of a slot. The bookkeeping is
+//! settled for many entries at once. What it is not: able to replace anything: a key that is there already is
+//! an error of the source.
 //!
 //! Invariants
 //! - `settle` adds the bytes of new entries to the totals. The numbers of keys are added when the slot is

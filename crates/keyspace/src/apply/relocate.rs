@@ -1,10 +1,9 @@
 //! Moving an entry to another key: the only effect of two slots.
 //!
-//! What it is: the entry is taken out of one table and put into another one under its new key. A big
-//! collection goes along by its address, so however large it is, a Move is two lookups and at most one small
-//! allocation; only if the collection is being captured and goes to another slot, the capture copies the rest
-//! of it first. A string or a packed collection lies in one allocation with its key: it is copied if the keys
-//! differ in length, or if a capture needs the old one.
+//! What it is: the entry is taken out of its table, and put into the table of its new key. A big collection
+//! goes along by its address, so its size does not matter; only if the collection is being captured and goes
+//! to another slot, the capture copies the rest of it first. A string or a packed collection lies in one
+//! allocation with its key: it is copied if the keys differ in length, or if a capture needs the old one.
 //! What it is not: the choice between a Move and a Put; the maker of the effect has chosen.
 //!
 //! Invariants

@@ -82,9 +82,9 @@ impl Keyspace {
 impl LockedSlots<'_> {
     /// To be called before a record with these Moves is applied, each from a slot to another. If the
     /// destination is captured already and the source is not, this takes the moment of the source now: taken
-    /// after the Move, the source would lack the value, and so would the captured destination. Only a server
-    /// that applies the records of a leader calls this; others ask [`Keyspace::may_move`] instead. A value
-    /// that then moves is copied for the snapshot, which takes time in proportion to its size.
+    /// after the Move, the source would lack the value, and so would the captured destination. A value that
+    /// then moves may be copied for the snapshot first, which takes time in proportion to its size. For a
+    /// server that has to apply the Moves of a leader; others ask [`Keyspace::may_move`].
     ///
     /// # Panics
     /// If the source of a Move is not locked.

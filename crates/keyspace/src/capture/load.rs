@@ -1,4 +1,4 @@
-//! Loading: making slots from captures.
+//! Loading: a [`Loader`] fills slots from the stream of a capture.
 
 use lsn::Lsn;
 
@@ -71,7 +71,7 @@ impl<'k> Loader<'k> {
     /// Loads the next piece.
     ///
     /// # Errors
-    /// See [`LoadError`]. The keyspace then holds part of the stream, and is of no use.
+    /// See [`LoadError`]. The keyspace then holds part of the stream.
     pub fn feed(&mut self, piece: &[u8]) -> Result<(), LoadError> {
         if self.carried.is_empty() {
             let rest = self.load(piece)?;

@@ -14,9 +14,9 @@
 //!   it was when the capture began, unless it was captured or noted.
 //! - The stream has the names of keys and the numbers of databases as they were when the capture began, even
 //!   if a value has another key or database since.
-//! - A large value that is being captured is at a key of this slot, or its entry is kept here. Only three
-//!   changes copy it, or its rest, at once: a Move of a big collection to another slot, a Move of a long
-//!   string, and an edit of a long string.
+//! - A large value that is being captured is at a key of this slot, or it, or its rest, is kept here. Only
+//!   three changes copy it, or its rest, at once: a Move of a big collection to another slot, a Move of a
+//!   long string, and an edit of a long string.
 
 use std::collections::{HashSet, VecDeque};
 
@@ -105,7 +105,7 @@ enum Place {
     AtItsKey,
     /// The value is on its way from a key to another one, under one lock.
     OnTheMove,
-    /// The value was deleted, replaced, emptied or flushed, and is kept for the capture.
+    /// The entry is no longer at its key, and is kept for the capture.
     Detached(Entry),
     /// The collection was moved to another slot. Its rest, which is here, was captured at that time.
     Gone(Part),

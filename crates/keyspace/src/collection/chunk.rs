@@ -37,7 +37,6 @@ pub(crate) const LEN_MAX: usize = u16::MAX as usize;
 /// The maximum bytes in which the length of an encoding is written.
 pub(crate) const BACK_LEN_MAX: usize = 5;
 
-/// An end of a list.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum End {
     Front,
@@ -52,7 +51,6 @@ pub(crate) struct Item<'a> {
 }
 
 impl<'a> Item<'a> {
-    /// The item of the element with these bytes.
     pub(crate) fn of(element: &'a [u8]) -> Self {
         let encoded = Encoded::of(element);
         let mut back = [0; BACK_LEN_MAX];
@@ -60,7 +58,6 @@ impl<'a> Item<'a> {
         Item { encoded, back, back_len }
     }
 
-    /// Bytes of the item.
     #[inline]
     pub(crate) fn len(&self) -> usize {
         self.encoded.len() + self.back_len as usize
@@ -133,18 +130,15 @@ impl<'a> Chunk<'a> {
         self.len
     }
 
-    /// The bytes of the elements.
     #[inline]
     pub(crate) fn body(&self) -> &'a [u8] {
         self.body
     }
 
-    /// The element at `index`.
     pub(crate) fn get(&self, index: usize) -> Option<Element<'a>> {
         (index < self.len).then(|| element::decode(&self.body[self.offset(index)..]).0)
     }
 
-    /// All elements.
     pub(crate) fn iter(&self) -> Iter<'a> {
         Iter::new(*self, 0)
     }

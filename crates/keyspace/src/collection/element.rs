@@ -191,7 +191,6 @@ impl<'a> Encoded<'a> {
         [&self.head[..self.head_len as usize], self.tail]
     }
 
-    /// Bytes of the encoding.
     #[inline]
     pub(crate) fn len(&self) -> usize {
         self.head_len as usize + self.tail.len()
@@ -232,7 +231,6 @@ pub(crate) fn encoded_len(packed: &[u8]) -> usize {
 
 /// The result of [`checked_len`].
 pub(crate) struct Checked {
-    /// Bytes of the encoding.
     pub(crate) encoded_len: usize,
     /// Bytes of the string; for an integer or an empty string, bytes of the encoding.
     pub(crate) string_bytes: usize,

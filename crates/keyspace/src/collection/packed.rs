@@ -19,7 +19,6 @@ pub(crate) const EMPTY: &[u8] = &[0; HEADER];
 /// The maximum number of elements that any limit allows in a payload.
 pub(crate) const COUNT_MAX: usize = 32_000;
 
-/// Number of elements.
 #[inline]
 pub(crate) fn count(payload: &[u8]) -> usize {
     u16::from_le_bytes([payload[0], payload[1]]).into()
@@ -86,7 +85,6 @@ pub(crate) fn offset(payload: &[u8], index: usize) -> usize {
 
 /// A payload that can be edited: the payload of an entry, or a payload under construction.
 pub(crate) trait Payload {
-    /// The payload.
     fn payload(&self) -> &[u8];
     /// The payload, to be changed without changing its length.
     fn payload_mut(&mut self) -> &mut [u8];

@@ -42,7 +42,7 @@ impl Part {
         }
     }
 
-    /// About the number of bytes that the effects of the part take.
+    /// About the bytes that the members take in effects, without the deadlines of fields.
     pub(crate) fn size_bytes(&self) -> usize {
         match self {
             Part::Hash(items, _) | Part::Set(items) => items.size_bytes(),

@@ -17,9 +17,9 @@
 //! - All leaves have the same depth; only the root may be an empty leaf, and an inner root has two children
 //!   or more.
 //! - An inner node knows the first item of each child and the number of items below it, exactly.
-//! - Every node is at least half full, but for the root and the last node of each depth.
-//! - No operation touches more than three nodes per level, or moves memory other than in these nodes. Nodes
-//!   are allocated and freed one by one.
+//! - Every node has at least `LEN_MIN` items or children, but for the root and the last node of each depth.
+//! - An insertion or a removal changes at most three nodes per level. Nodes are allocated and freed one by
+//!   one.
 //!
 //! # Measured
 //! The table shows processor time with random scores, the best of two or three runs on a busy machine. It
@@ -189,8 +189,8 @@ impl<M: Member> RankTree<M> {
         self.seek(|items| items.partition_point(|item| pred(item.score, item.member))).0
     }
 
-    /// Does the same as `partition_point`, for a predicate on the score alone. It compares all scores of a
-    /// node, as other searches do.
+    /// Does the same as `partition_point`, for a predicate on the score alone, which it applies to all items
+    /// of a node.
     #[inline]
     pub(crate) fn partition_by_score(&self, pred: impl Fn(f64) -> bool) -> usize {
         self.seek(|items| items.iter().filter(|item| pred(item.score)).count()).0

@@ -6,7 +6,7 @@
 //! | form | members | payload |
 //! |------|---------|---------|
 //! | integers | integers, up to `set_integers` | sorted, see `integers` |
-//! | packed | up to `set_entries` of up to `set_value_bytes` | in the order of their addition, see `packed` |
+//! | packed | up to `set_entries` of up to `set_value_bytes` | not sorted, see `packed` |
 //! | big | any | a field map without values |
 //!
 //! Invariants

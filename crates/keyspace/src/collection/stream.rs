@@ -13,10 +13,10 @@
 //! - Blocks are not empty, their ranges of ids do not overlap, and the key of a block in the map is its base
 //!   id: the ids of its entries are stored as distances from it.
 //! - A stream keeps its key when its last entry is removed.
-//! - A reader or a capture of a part of a stream shares its blocks. A shared block is never changed: a change
-//!   is made to a copy (`shared`).
-//! - Adding, finding or removing one entry touches at most two blocks, found in O(log n). A trim moves whole
-//!   blocks away, and leaves freeing them to others.
+//! - [`SharedEntries`] and captures share blocks with the stream. The bytes of a shared block are never
+//!   changed: a change is made to a copy.
+//! - Adding, finding or removing one entry touches at most two blocks, found in O(log n). A trim takes whole
+//!   blocks out, and passes them to [`Freed`] or to a capture in progress.
 
 mod block;
 mod capture;

@@ -1,7 +1,6 @@
 //! `ValueBuf`: a value taken out of the keyspace.
 //!
-//! What it is: a copy of the value at a key, in the form in which effects carry it: for COPY and RENAME, for
-//! undoing a unit, and for loading a row that exceeds a packed limit.
+//! What it is: a copy of the value at a key, in the form in which effects carry it.
 //! What it is not: cheap for big values; it holds the whole value.
 
 use super::View;

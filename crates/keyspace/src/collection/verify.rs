@@ -1,10 +1,10 @@
 //! Verifying: whether bytes from outside are a packed collection.
 //!
-//! What it is: the check of all that reading and editing a payload rely on: the last element ends where the
-//! payload ends, the count of elements is right, and no score is NaN. A snapshot holds packed collections as
-//! they lie in memory, so that loading one is a walk over its elements and one copy. What it is not: proof
-//! that these are the bytes that were written; checksums prove that. So it does not check that the elements
-//! are in order, that none comes twice, or that each has its shortest encoding.
+//! What it is: the check that the last element ends where the payload ends, that the count of elements is
+//! right, and that no score is NaN. A snapshot holds packed collections as they lie in memory, so that
+//! loading one is a walk over its elements and one copy. What it is not: proof that these are the bytes that
+//! were written; checksums prove that. So it does not check that the elements are in order, that none comes
+//! twice, or that each has its shortest encoding.
 
 use super::chunk::{self, BACK_LEN_MAX};
 use super::element;

@@ -130,8 +130,8 @@ impl<'a> ZsetView<'a> {
         }
     }
 
-    /// Continues a scan: visits `count` members or a few more, and returns the cursor for the next call. 0 is
-    /// the start and the end. A packed sorted set is visited in one call.
+    /// Continues a scan: visits about `count` members, and returns the cursor for the next call. 0 is the
+    /// start and the end. A packed sorted set is visited in one call.
     pub fn scan(&self, cursor: u64, count: usize, mut visit: impl FnMut(Element<'a>, f64)) -> u64 {
         match self.0 {
             Form::Packed(_) => {

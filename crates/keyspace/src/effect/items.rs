@@ -1,7 +1,7 @@
 //! Items: the byte strings that an effect on a collection carries.
 //!
-//! What it is: a list of byte strings (or of scores and byte strings) that is borrowed either from the
-//! arguments of a command or from the bytes of a log record, and read the same way from both.
+//! What it is: a list of byte strings (or of scores and byte strings) that is borrowed either as slices, such
+//! as the arguments of a command, or encoded, as in a log record, and read the same way from both.
 //! What it is not: how collections lie in memory (see `collection`).
 //!
 //! # Encoding
@@ -14,7 +14,7 @@ use super::codec::{Encode, Reader, Writer};
 /// Byte strings: elements, members, fields, or fields and values in turn.
 #[derive(Clone, Copy)]
 pub enum Items<'a> {
-    /// The items where they lie in a command.
+    /// The items where they lie, such as in a command.
     Slices(&'a [&'a [u8]]),
     /// Items one after the other, as a log record or an [`ItemsBuf`] holds them.
     Encoded(EncodedItems<'a>),
@@ -23,7 +23,7 @@ pub enum Items<'a> {
 /// Members with their scores.
 #[derive(Clone, Copy)]
 pub enum ScoredItems<'a> {
-    /// The members where they lie in a command.
+    /// The members where they lie, such as in a command.
     Slices(&'a [(f64, &'a [u8])]),
     /// Items one after the other, as a log record or a [`ScoredItemsBuf`] holds them.
     Encoded(EncodedItems<'a>),

@@ -1,8 +1,7 @@
 //! Lists of tuples of numbers that an effect on a stream carries: ids, deliveries.
 //!
-//! What it is: lists that, like [`Items`](super::Items), are borrowed from a command or from the bytes of a
-//! log record; and the encoding of a tuple, which is its numbers one after the other. What it is not: a list
-//! of byte strings.
+//! What it is: lists that, like [`Items`](super::Items), are borrowed either as slices or encoded; and the
+//! encoding of a tuple, which is its numbers one after the other. What it is not: a list of byte strings.
 
 use std::fmt;
 
@@ -25,7 +24,6 @@ pub trait Listable: Copy + Eq + fmt::Debug {
 
 /// Reading a tuple.
 pub(crate) trait Coded: Listable {
-    /// Reads one tuple.
     fn read(reader: &mut Reader<'_>) -> Result<Self, EffectError> {
         Self::make(&mut || reader.number())
     }
@@ -102,7 +100,7 @@ impl Listable for ConsumerTimes {
 }
 
 /// The encoding of a number that may be absent: 0 stands for `None`, other numbers are stored plus 1. The
-/// largest number cannot be stored, but no counter and no clock reaches it.
+/// largest number is stored as the one below it.
 fn one_more(number: Option<u64>) -> u64 {
     number.map_or(0, |number| number.saturating_add(1))
 }
@@ -110,7 +108,7 @@ fn one_more(number: Option<u64>) -> u64 {
 /// Tuples, one after the other.
 #[derive(Clone, Copy)]
 pub enum Listed<'a, T> {
-    /// The tuples where they lie in a command.
+    /// The tuples where they lie, such as in a command.
     Slices(&'a [T]),
     /// Encoded tuples one after the other, as a log record holds them.
     Encoded(EncodedItems<'a>),

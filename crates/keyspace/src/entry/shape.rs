@@ -67,19 +67,16 @@ impl Shape {
         Shape { capacity: size_class(offset + capacity_min) - offset, ..self }
     }
 
-    /// Bytes before the deadline.
     #[inline]
     pub(crate) fn deadline_offset(&self) -> usize {
         if self.wide { WIDE_HEADER } else { SMALL_HEADER }
     }
 
-    /// Bytes before the key.
     #[inline]
     pub(crate) fn key_offset(&self) -> usize {
         self.deadline_offset() + if self.expiring { DEADLINE } else { 0 }
     }
 
-    /// Bytes before the value.
     #[inline]
     pub(crate) fn value_offset(&self) -> usize {
         self.key_offset() + self.key_len

@@ -13,7 +13,6 @@ use std::ptr::{self, NonNull};
 
 use crate::entry::{Entry, EntryRef};
 
-/// Places in a bucket.
 pub(crate) const PLACES: usize = 7;
 
 /// An overflow counter that has reached this value stays there, because the true count is then unknown, until
@@ -55,7 +54,6 @@ impl Word {
         self.0.addr() & EXPIRING != 0
     }
 
-    /// The address of the entry.
     #[inline]
     pub(crate) fn address(self) -> *const u8 {
         self.0.map_addr(|address| address & ((1 << H16_SHIFT) - 1) & !FLAG_BITS)
@@ -123,7 +121,6 @@ impl Bucket {
         Places(!zero_bytes(self.meta_bits()) & PLACE_BITS)
     }
 
-    /// The first free place.
     #[inline]
     pub(crate) fn free_place(&self) -> Option<usize> {
         Places(zero_bytes(self.meta_bits()) & PLACE_BITS).next()

@@ -8,8 +8,8 @@
 //! ```
 //!
 //! Invariants
-//! - The tail exists if and only if a reader is at it. A reader behind the tail that reaches it joins it and
-//!   never reads past it. A reader that begins beyond the tail waits until the tail has reached its position.
+//! - The tail exists if and only if a reader is at it. A reader behind the tail never reads past it. A reader
+//!   that begins beyond the tail waits until the tail has reached its position.
 //! - A reader behind the tail gets no messages from the tail, and a reader at the tail gets all its messages
 //!   from there. So no message is delivered twice.
 //! - If a subscription begins beyond its reader's position, the channel's messages in between are skipped.
@@ -36,12 +36,13 @@ const WINDOWS_BYTES: u64 = 512 << 20;
 /// The smallest window of a reader, however many readers there are.
 const WINDOW_BYTES_MIN: u64 = 128 << 10;
 
-/// A client that reads durable channels. After RESET, the client is a new reader, with a new generation.
+/// A client that reads durable channels. A client that becomes a reader anew, as after RESET, has a new
+/// generation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ReaderId {
     /// The id of the client.
     pub client_id: u64,
-    /// How often the client has become a new reader.
+    /// How often the client has become a reader.
     pub generation: u32,
 }
 

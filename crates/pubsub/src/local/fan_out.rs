@@ -114,7 +114,6 @@ impl FanOut {
 }
 
 impl Local {
-    /// Begins to deliver a batch.
     pub(super) fn begin_delivering(&mut self, batch: Batch) -> Delivering {
         let Delivering { mut by_channel, mut in_turn, .. } = mem::take(&mut self.fan_out.spare);
         let address = |index: &u32| batch.entries[*index as usize].topic.as_ref().map(Topic::address);

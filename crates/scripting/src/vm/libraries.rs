@@ -27,8 +27,7 @@ use crate::{
     memory::{building, limited},
 };
 
-/// The maximum number of instructions for loading a library. Plain ones take less than a second, in which
-/// other clients wait.
+/// The maximum number of instructions for loading a library. Plain ones take less than a second.
 const LOADING_INSTRUCTIONS_MAX: u64 = 10_000_000;
 
 /// The maximum memory that the code of a library takes while it is loaded, in addition to the memory in use

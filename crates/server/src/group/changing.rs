@@ -10,7 +10,7 @@
 //! - The leader lists another member only at an address at which a server answers with its id, and does not
 //!   move it away from an address at which it still answers.
 
-use std::{sync::atomic::Ordering::SeqCst, thread, time::Duration};
+use std::{cell::Cell, sync::atomic::Ordering::SeqCst, thread, time::Duration};
 
 use consensus::{Member, MemberId, TICK_US};
 use engine::group::JoinRequest;
@@ -74,9 +74,11 @@ impl Group {
         if is_known() {
             return Ok(state.group_id);
         }
+        let is_new = Cell::new(true);
         self.change_and_wait(votes, |roster| {
             if let Some(known) = roster.members.iter_mut().find(|member| member.id == listed.id) {
                 *known = Listed { is_voter: known.is_voter, ..listed.clone() };
+                is_new.set(false);
                 return Ok(());
             }
             if let Some(other) = roster.members.iter().find(|other| other.address() == listed.address()) {
@@ -92,8 +94,12 @@ impl Group {
             roster.members.push(listed.clone());
             Ok(())
         })?;
-        let is_witness = listed.is_witness;
-        tracing::info!(target: "group", member = listed.id, address = %listed.address(), is_witness, "a member was added, as a learner");
+        let Listed { id, is_witness, http_port, .. } = &listed;
+        if is_new.get() {
+            tracing::info!(target: "group", member = id, address = %listed.address(), is_witness, "a member was added, as a learner");
+        } else {
+            tracing::info!(target: "group", member = id, address = %listed.address(), http_port, "a member has new addresses");
+        }
         Ok(state.group_id)
     }
 

@@ -78,7 +78,7 @@ impl Group {
         let outcome = forget(log, dispensable.min(self.node.applied(log)), kept_bytes);
         match outcome {
             Ok(Some(kept_from)) => {
-                tracing::info!(target: "group", %kept_from, is_full, "this witness has forgotten the log before that");
+                tracing::info!(target: "group", kept_from = kept_from.get(), is_full, "this witness has forgotten the log before that");
             }
             Ok(None) => {}
             Err(error) => {

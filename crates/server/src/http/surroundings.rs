@@ -5,8 +5,7 @@ use std::{
     sync::{Arc, OnceLock},
 };
 
-use couch::{Account, Fault, Feeds, Host, LogIn, Progress, Resource, Store, TrustedIssuers};
-use engine::clients::DEFAULT_USER;
+use couch::{Account, Attempt, Fault, Feeds, Host, LogIn, Progress, Store, TrustedIssuers};
 use parking_lot::RwLockReadGuard;
 use recovery::progress::LoadProgress;
 use settings::{Key, NotStored, Settings};
@@ -70,16 +69,12 @@ impl couch::Accounts for Access {
         self.has_http_admins()
     }
 
-    fn default_password(&self) -> Option<String> {
-        self.http_admin_password(DEFAULT_USER)
-    }
-
     fn account(&self, name: &str) -> Option<Account> {
         self.http_account(name)
     }
 
-    fn log_in(&self, address: IpAddr, name: &str, password: &str, resource: Option<Resource>) -> LogIn {
-        self.log_in_over_http(address, name, password, resource)
+    fn log_in(&self, attempt: &Attempt<'_>) -> LogIn {
+        self.log_in_over_http(attempt)
     }
 
     fn trusted_issuers(&self) -> TrustedIssuers {

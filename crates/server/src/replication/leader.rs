@@ -77,8 +77,7 @@ pub(crate) struct Joins {
     pub(crate) resumed: AtomicU64,
     /// The order to copy all data.
     pub(crate) copied: AtomicU64,
-    /// That order, although they had a log: the part after it is no longer kept. These are among `copied`,
-    /// too.
+    /// That order, because the log after theirs is no longer kept. These are among `copied`, too.
     pub(crate) not_resumed: AtomicU64,
 }
 
@@ -119,8 +118,7 @@ impl Leader {
         }
     }
 
-    /// Begins to wait for replicas: nothing is committed before `floor`, the end of a batch of this leader's
-    /// epoch. Disconnects all replicas.
+    /// Begins to wait for replicas, as [`Leading::begin_at`] says, and disconnects all of them.
     pub(super) fn begin_at(&self, floor: Lsn, committed: Lsn) {
         self.leading.lock().begin_at(floor, committed);
         self.disconnect();

@@ -105,7 +105,9 @@ fn report(progress: &LoadProgress) {
 /// Opens the indexes of the document databases. They can be made again from the databases, so they have a
 /// directory of their own, which may be removed while no server runs.
 pub(super) fn open_indexes(process: &Process, documents: &Documents) -> Result<Indexes, ServeError> {
-    let databases: Vec<_> = documents.all().iter().map(|database| database.id()).collect();
+    let all = documents.all();
+    let databases: Vec<_> =
+        all.iter().map(|database| (database.id(), database.snapshot().last_lsn())).collect();
     let (cache, dir) = (NodeCache::new(INDEX_CACHE_BYTES), opening::indexes_directory(&process.dir));
     let opened = Indexes::open(Arc::new(process.disk.clone()), Arc::new(RealEntropy), cache, dir, &databases);
     opened.map_err(|error| ServeError::Indexes(error.to_string()))

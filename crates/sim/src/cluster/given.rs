@@ -52,7 +52,7 @@ impl Cluster {
         }
     }
 
-    /// As at the start of a server: the setting is recorded before anything is served.
+    /// Gives the leader the setting, and records it at once, unless the deliberate defect delays that.
     fn give_settings(&mut self) -> Result<(), String> {
         let Role::Leader(leading) = &mut self.nodes[0].role else { return Err("it does not lead".into()) };
         leading.give(vec![(ACK_REPLICAS, self.options.acks.to_string())]);

@@ -1,8 +1,7 @@
 //! The judge of a cluster.
 //!
-//! It has the log as far as any leader has committed it, byte by byte, with the state after every record; the
-//! leader of every epoch; and the acknowledged writes. It learns only from commits of leaders; everything
-//! else is compared with it.
+//! It has the log as far as any server knows it to be committed, byte by byte, with the state after every
+//! record; the leader of every epoch; and the acknowledged writes.
 //!
 //! Invariants
 //! - Committed data stays: a leader has lost it if its log differs at a committed position, or ends before
@@ -74,8 +73,8 @@ impl Truth {
         self.leaders.keys().next_back().copied().unwrap_or(0)
     }
 
-    /// Notes that a leader has committed this chunk of its log up to `commit`; an error if committed data
-    /// differs.
+    /// Notes that a server knows this chunk of its log to be committed up to `commit`; an error if committed
+    /// data differs.
     pub(crate) fn commits(&mut self, chunk: &Chunk, commit: Lsn) -> Result<(), String> {
         let bytes = &chunk.bytes[..commit.min(chunk.end).bytes_since(chunk.start) as usize];
         let (known_bytes, start) = (self.bytes.len(), chunk.start.get() as usize);

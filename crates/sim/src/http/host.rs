@@ -1,13 +1,13 @@
 //! The server around the front of a simulation: one admin, the default settings, nothing in the background.
 
 use std::{
-    net::{IpAddr, SocketAddr},
+    net::SocketAddr,
     os::unix::net::UnixStream,
     sync::{Arc, OnceLock},
 };
 
 use couch::{
-    Account, Accounts, Acks, Answer, Compaction, Fault, Feeds, Host, HttpSettings, LogDriver, LogIn,
+    Account, Accounts, Acks, Answer, Attempt, Compaction, Fault, Feeds, Host, HttpSettings, LogDriver, LogIn,
     Progress, Redis, Resource, Running, Status, Store, Tools,
 };
 use documents::{DbId, Documents, mango::Indexes};
@@ -16,6 +16,7 @@ use env::{SimClock, SimDisk, SimEntropy};
 use http::Request;
 use hyper::body::Incoming;
 use keyspace::Keyspace;
+use lsn::Lsn;
 use parking_lot::{RwLock, RwLockReadGuard};
 use settings::{Key, NotStored, Settings};
 use storage::Log;
@@ -36,7 +37,9 @@ pub(super) fn host(
     feeds: Arc<Feeds>,
 ) -> Host {
     let entropy = Arc::new(SimEntropy::new(seed));
-    let databases: Vec<DbId> = documents.all().iter().map(|database| database.id()).collect();
+    let all = documents.all();
+    let databases: Vec<(DbId, Lsn)> =
+        all.iter().map(|database| (database.id(), database.snapshot().last_lsn())).collect();
     let cache = NodeCache::new(CACHE_BYTES);
     let indexes = Indexes::open(disk.clone(), entropy.clone(), cache, INDEXES.into(), &databases);
     let indexes = indexes.expect("the disk has no faults yet");
@@ -100,17 +103,13 @@ impl Accounts for Rest {
         true
     }
 
-    fn default_password(&self) -> Option<String> {
-        None
-    }
-
     fn account(&self, name: &str) -> Option<Account> {
         let admin = || Account { roles: vec!["_admin".into()], is_admin: true, login_digest: [0; 32] };
         (name == ADMIN.0).then(admin)
     }
 
-    fn log_in(&self, _: IpAddr, name: &str, password: &str, _: Option<Resource>) -> LogIn {
-        let account = self.account(name).filter(|_| password == ADMIN.1);
+    fn log_in(&self, attempt: &Attempt<'_>) -> LogIn {
+        let account = self.account(attempt.name).filter(|_| attempt.password == ADMIN.1);
         account.map_or(LogIn::Wrong, LogIn::Accepted)
     }
 }

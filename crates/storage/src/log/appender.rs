@@ -257,9 +257,10 @@ impl Appender {
         }
     }
 
-    /// Sets the listener. It is called when the position of the last [`Appender::wait_for`] is committed. It
-    /// is also called, without a request, when the log gains or lacks room or is poisoned. It runs on the
-    /// thread that has caused the change, so it must not block.
+    /// Sets the listener. It is called when what was last requested has come: see [`Appender::wait_for`],
+    /// [`Appender::wait_for_movement`] and [`Appender::wait_for_room`]. It is also called, without a request,
+    /// when the log gains or lacks room or is poisoned. It runs on the thread that has caused the change, so
+    /// it must not block.
     ///
     /// # Panics
     /// If called twice.

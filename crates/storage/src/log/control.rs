@@ -49,8 +49,7 @@ pub const EPOCH_MAX: u32 = MIRRORING - 1;
 /// The contents of the control file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Control {
-    /// The highest epoch noted in this directory: by a start as a leader, a promotion, or
-    /// [`Log::note_epoch`](crate::Log::note_epoch).
+    /// The highest epoch noted in this directory.
     pub epoch: u32,
     /// Identifies the log; every segment carries it.
     pub log_id: [u8; 16],

@@ -10,7 +10,7 @@
 //! and never change.
 //!
 //! Invariants
-//! - While the plan lives, these bytes stay in their files: the log and the snapshot are pinned.
+//! - The log and the snapshot are pinned while the plan lives.
 //! - The copy is a complete data directory once its control file is written. Before that, no server recovers
 //!   from it.
 

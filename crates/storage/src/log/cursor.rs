@@ -202,9 +202,8 @@ impl Log {
         }
     }
 
-    /// Whether the log has any record for which `counts` is true, or its beginning was forgotten. (A server
-    /// without data also writes batches, but without records, at its starts and ends.) Reads up to the first
-    /// record that counts.
+    /// Whether the log has any record for which `counts` is true, or its beginning was forgotten. Reads up to
+    /// the first record that counts.
     ///
     /// # Errors
     /// I/O errors.
@@ -268,8 +267,8 @@ impl Log {
         Ok(batches)
     }
 
-    /// The chain value at `position`, which identifies the whole log up to there. `None` if it is unknown, or
-    /// `position` is not a batch boundary that is still kept.
+    /// The chain value at `position`, which identifies the whole log up to there. `None` if it is unknown,
+    /// for instance because no batch ends at `position`.
     ///
     /// # Errors
     /// I/O errors.

@@ -27,8 +27,8 @@ use crate::{Error, LogStats, sync::Ordering};
 
 /// The interval of syncs with `durability = interval`.
 const SYNC_INTERVAL_US: u64 = 1_000_000;
-/// After this time an idle log writes an empty batch whose footer vouches for the last batch with records:
-/// later damage to that batch is then recognised as corruption, not as a torn tail.
+/// After this time without writes, a log that is durable and ends with records writes an empty batch, whose
+/// footer vouches for them: later damage to them is then recognised as corruption, not as a torn tail.
 const SEAL_AFTER_US: u64 = 1_000_000;
 /// The maximum number of files that are written and not synced. If there are as many when another file is
 /// begun, as happens with `durability = none`, the oldest is synced first. This bounds the final sync.

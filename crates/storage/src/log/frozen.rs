@@ -11,8 +11,8 @@
 //! the control file stay in memory.
 //!
 //! Invariants
-//! - The control file is replaced last. Before that, a start finds the old log and is refused; afterwards, a
-//!   start finds the new log and the snapshot at its beginning.
+//! - The control file is replaced when all else of the new log is on disk. Before that, a start finds the old
+//!   log; afterwards, it finds the new log and the snapshot at its beginning.
 //! - The log id distinguishes the files of the two logs, even if a confirmation was interrupted and repeated.
 
 use std::{collections::VecDeque, sync::Arc};

@@ -7,8 +7,8 @@
 //! Pins and the floor are not saved: a restart forgets them.
 //!
 //! Invariants
-//! - Pinned files are neither removed nor recycled while the pin lives: the code that removes files holds the
-//!   lock of the pins from the check to the removal.
+//! - When the log is forgotten or old snapshots are removed, pinned files are left: the lock of the pins is
+//!   held from the check to the removal.
 
 use std::sync::Arc;
 

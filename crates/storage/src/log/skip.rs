@@ -1,11 +1,6 @@
 //! Skipping damage: for cursors of the log that prefer missing a part of it to missing everything after it.
 //!
-//! This module finds the beginning of the next readable batch. It restores nothing; a running server has all
-//! data in memory.
-//!
-//! Invariants
-//! - A skipped range begins at an unreadable batch and ends at a readable one, or at the shippable position;
-//!   no readable batch lies between.
+//! This module finds the beginning of the next readable batch. It restores nothing.
 
 use lsn::Lsn;
 

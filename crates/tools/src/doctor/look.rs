@@ -27,27 +27,46 @@ use crate::disk_sync;
 
 /// All checks, in the order in which they are shown.
 pub(super) fn all(options: &Options) -> Vec<Finding> {
-    let (settings, of_settings) = settings(options);
-    let dir = options.dir.clone().unwrap_or_else(|| PathBuf::from(settings.text(Key::Dir)));
-    let mut findings = vec![of_settings];
-    findings.extend(variables());
-    findings.push(directory(&dir, options.config.as_deref(), &settings));
-    // The directory, or the existing one in which a first start creates it.
-    let place = existing(&dir);
-    findings.extend(disk(&place, &dir, &settings));
-    let maxclients = settings.integer(Key::Maxclients);
-    // As the server does it; only this process is changed.
-    let limit = process::raise_open_files_limit(ClientsMax::descriptors(maxclients));
-    findings.push(judge::open_files(limit, maxclients));
-    findings.push(judge::memory(settings.integer(Key::Maxmemory), process::memory_total_bytes()));
+    let mut findings = Vec::new();
+    match settings(options) {
+        Ok((settings, of_settings)) => {
+            findings.push(of_settings);
+            findings.extend(variables());
+            findings.extend(with_settings(options, &settings));
+        }
+        Err(refused) => {
+            findings.push(refused);
+            findings.extend(variables());
+            let text = "not looked at, like the disk and the limits: which one it is, and what they must hold, is in the settings";
+            findings.push(Finding::new("directory", State::Unseen, text));
+        }
+    }
     findings.push(judge::huge_pages(machine::transparent_huge_pages().as_deref()));
     findings.push(judge::overcommit(machine::overcommit_memory()));
     findings.push(judge::clock(machine::clock_is_synchronized()));
     findings
 }
 
-/// The settings that a server would have here; the defaults if it would refuse them.
-fn settings(options: &Options) -> (Settings, Finding) {
+/// The checks of the directory, its disk and the limits: what they must hold is in the settings.
+fn with_settings(options: &Options, settings: &Settings) -> Vec<Finding> {
+    let dir = options.dir.clone().unwrap_or_else(|| PathBuf::from(settings.text(Key::Dir)));
+    let mut findings = vec![directory(&dir, options.config.as_deref(), settings)];
+    // The directory, or the existing one in which a first start creates it.
+    let place = existing(&dir);
+    findings.extend(disk(&place, &dir, settings));
+    let maxclients = settings.integer(Key::Maxclients);
+    // As the server does it; only this process is changed.
+    let limit = process::raise_open_files_limit(ClientsMax::descriptors(maxclients));
+    findings.push(judge::open_files(limit, maxclients));
+    findings.push(judge::memory(settings.integer(Key::Maxmemory), process::memory_total_bytes()));
+    findings
+}
+
+/// The settings that a server would have here.
+///
+/// # Errors
+/// Why it would refuse them.
+fn settings(options: &Options) -> Result<(Settings, Finding), Finding> {
     let of_variable = |name: &'static str| {
         let value = std::env::var(variable(name)).ok()?;
         Some(Given { name: name.into(), value, origin: Origin::Variable })
@@ -56,7 +75,7 @@ fn settings(options: &Options) -> (Settings, Finding) {
     if let Some(dir) = &options.dir {
         let Some(value) = dir.to_str().map(Into::into) else {
             let text = format!("the name of {} is not UTF-8: no server can use it", dir.display());
-            return (Settings::default(), Finding::new("settings", State::Change, text));
+            return Err(Finding::new("settings", State::Change, text));
         };
         given.push(Given { name: "dir".into(), value, origin: Origin::Flag });
     }
@@ -68,9 +87,12 @@ fn settings(options: &Options) -> (Settings, Finding) {
             let set: Vec<&str> = set.collect();
             let text =
                 if set.is_empty() { "the defaults".into() } else { format!("valid: {}", set.join(", ")) };
-            (settings, Finding::new("settings", State::Fine, text))
+            Ok((settings, Finding::new("settings", State::Fine, text)))
         }
-        Err(error) => (Settings::default(), Finding::new("settings", State::Change, error.to_string())),
+        Err(error) => {
+            let text = format!("a server would refuse them: {error}");
+            Err(Finding::new("settings", State::Change, text))
+        }
     }
 }
 
@@ -159,8 +181,7 @@ fn disk(place: &Path, dir: &Path, settings: &Settings) -> [Finding; 3] {
 
 /// What the data and the settings will need.
 fn growth(dir: &Path, settings: &Settings) -> Result<Growth, storage::Error> {
-    // A server that runs here may replace a snapshot or a file meanwhile: a missing one counts as having no
-    // bytes.
+    // A server that runs here may remove a file of documents meanwhile: it counts as having no bytes.
     let newest = if dir.is_dir() { storage::snapshot::list(&RealDisk, dir)? } else { Vec::new() };
     Ok(Growth {
         snapshot: newest.first().map_or(0, storage::snapshot::SnapshotInfo::file_bytes),

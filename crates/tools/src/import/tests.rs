@@ -404,7 +404,7 @@ fn the_summary_names_missing_parts() {
          log          0 bytes written, durable\n\
          expired      4 keys, left out\n\
          functions    2 libraries\n\
-         NOT IMPORTED 1 libraries of functions, the first one: no\n"
+         NOT IMPORTED 1 library of functions, the first one: no\n"
     );
 }
 

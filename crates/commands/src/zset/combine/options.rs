@@ -10,7 +10,7 @@ use super::{Operation, members::Aggregate};
 
 /// The options after the keys.
 pub(super) struct Options {
-    /// One for each key, or none: all are 1.
+    /// One for each key; empty if all are 1.
     pub(super) weights: Vec<f64>,
     pub(super) aggregate: Aggregate,
     pub(super) with_scores: bool,

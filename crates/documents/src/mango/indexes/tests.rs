@@ -26,7 +26,7 @@ struct World {
     content: BTreeMap<String, (Rev, Value<'static>)>,
 }
 
-fn open(disk: &Arc<SimDisk>, databases: &[DbId]) -> Indexes {
+fn open(disk: &Arc<SimDisk>, databases: &[(DbId, Lsn)]) -> Indexes {
     let cache = NodeCache::new(1 << 20);
     Indexes::open(disk.clone(), Arc::new(SimEntropy::new(3)), cache, DIR.into(), databases)
         .expect("a directory")
@@ -37,7 +37,7 @@ impl World {
     fn new(indexes: &[&str]) -> World {
         let (kit, db) = Kit::with_database();
         let disk = SimDisk::new(SimDiskOptions { seed: 7, ..Default::default() });
-        let opened = open(&disk, &[db.id()]);
+        let opened = open(&disk, &[(db.id(), Lsn::ZERO)]);
         let world = World { kit, db, disk, indexes: opened, content: BTreeMap::new() };
         for (number, index) in indexes.iter().enumerate() {
             let body = format!(r#"{{"index":{index},"ddoc":"d{number}","name":"n{number}"}}"#);
@@ -70,7 +70,7 @@ impl World {
     }
 
     fn reopen(&mut self) {
-        self.indexes = open(&self.disk, &[self.db.id()]);
+        self.indexes = open(&self.disk, &[(self.db.id(), self.db.snapshot().last_lsn())]);
     }
 
     /// Steps until the index is up to date.
@@ -329,7 +329,7 @@ fn files_go_with_definitions_and_databases() {
     assert_eq!(files(), 2);
     world.indexes.retain(world.db.id(), &definitions[1..]).expect("removed");
     assert_eq!(files(), 1);
-    open(&world.disk, &[world.db.id()]);
+    open(&world.disk, &[(world.db.id(), world.db.snapshot().last_lsn())]);
     assert_eq!(files(), 1);
     open(&world.disk, &[]);
     assert_eq!(files(), 0);
@@ -345,6 +345,30 @@ fn all_files_are_removed_with_the_history_that_they_have_seen() {
     Indexes::remove_all(&*world.disk, Path::new("/none")).expect("nothing to do");
     world.reopen();
     assert_eq!(world.found(r#"{"selector":{"n":3}}"#), ["0003"]);
+}
+
+#[test]
+fn an_index_with_changes_that_are_lost_is_removed_at_the_start() {
+    let number = [r#"{"fields":["n"]}"#];
+    let mut before = World::new(&number);
+    before.put("a", &json(r#"{"n":1}"#));
+    before.put("b", &json(r#"{"n":2}"#));
+    assert_eq!(before.found(r#"{"selector":{"n":2}}"#), ["b"]);
+    before.reopen();
+    let kept = || env::Disk::list(&*before.disk, Path::new(DIR)).expect("a directory").len();
+    assert_eq!(kept(), 1, "it has nothing that is lost");
+    // The same database, whose log has lost the second document in a crash.
+    let mut after = World::new(&number);
+    assert_eq!(after.db.id(), before.db.id());
+    after.disk = before.disk.clone();
+    after.put("a", &json(r#"{"n":1}"#));
+    after.reopen();
+    // It has as many changes as the index had when it is asked again, by a later process.
+    after.put("c", &json(r#"{"n":3}"#));
+    assert_eq!(after.db.snapshot().update_seq(), before.db.snapshot().update_seq());
+    after.reopen();
+    let found = |number| after.found(&format!(r#"{{"selector":{{"n":{number}}}}}"#));
+    assert_eq!([found(1), found(2), found(3)], [vec!["a".to_owned()], vec![], vec!["c".to_owned()]]);
 }
 
 #[test]

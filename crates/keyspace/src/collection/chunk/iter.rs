@@ -11,12 +11,11 @@ use crate::collection::element::{self, Element};
 pub(crate) struct Iter<'a> {
     rest: Chunk<'a>,
     /// Elements at the end of `rest` that do not belong to the range. They are skipped when the last element
-    /// is requested, which rarely happens.
+    /// is requested.
     excess: usize,
 }
 
 impl<'a> Iter<'a> {
-    /// No elements.
     pub(crate) const EMPTY: Iter<'static> = Iter::new(Chunk { body: &[], len: 0 }, 0);
 
     /// The elements of `rest` without the last `excess`.

@@ -40,7 +40,6 @@ impl FieldMap {
         self.capture = Some(Box::new(Capture { part, next: Some(0), ahead: BTreeMap::new() }));
     }
 
-    /// Whether the map is being captured.
     pub(crate) fn is_being_captured(&self) -> bool {
         self.capture.is_some()
     }

@@ -1,7 +1,7 @@
 //! Hashing of fields: 64 seeded bits.
 //!
 //! What it is: the hash function of one map, as strong as `hash::KeyHasher`, but its hashes contain no slot.
-//! What it is not: stored anywhere; a restarted process uses another seed.
+//! What it is not: stored anywhere.
 
 use rapidhash::v3::{RapidSecrets, rapidhash_v3_seeded};
 

@@ -39,9 +39,9 @@ impl FieldMap {
         self.segments.iter().flat_map(|segment| segment.table.entries())
     }
 
-    /// Continues a scan: visits `count` entries or a few more, and returns the cursor for the next call. The
-    /// cursor 0 is the start and the end. Any cursor is accepted; with a cursor that no call has returned,
-    /// the scan continues at an arbitrary entry or ends.
+    /// Continues a scan: visits about `count` entries, and returns the cursor for the next call. The cursor 0
+    /// is the start and the end. Any cursor is accepted; with a cursor that no call has returned, the scan
+    /// continues at an arbitrary entry or ends.
     pub(crate) fn scan<'m>(&'m self, cursor: u64, count: usize, mut visit: impl FnMut(EntryRef<'m>)) -> u64 {
         if cursor > u64::MAX >> CURSOR_SHIFT {
             return 0;

@@ -71,7 +71,6 @@ impl Buffer {
         Buffer { memory: memory.into(), start: offset(room_in_front), end: offset(end), len: offset(len) }
     }
 
-    /// The elements.
     #[inline]
     pub(super) fn chunk(&self) -> Chunk<'_> {
         Chunk::new(&self.memory[self.start as usize..self.end as usize], self.len())
@@ -197,7 +196,7 @@ impl Buffer {
         removed
     }
 
-    /// Frees the room, for a chunk into which nothing will be pushed any more.
+    /// Frees the room at both ends, as far as that leads to a smaller size class.
     pub(super) fn fit(&mut self) {
         if memory_class(self.body_len()) < self.capacity() {
             *self = Buffer::of_chunk(self.chunk());

@@ -17,13 +17,12 @@
 //! The same bytes go into snapshots and into the log.
 //!
 //! Invariants
-//! - Ids ascend, and none is below the id of the block. The id of the block is the id of its first entry,
-//!   which may have been removed since.
-//! - A block has at least one entry.
+//! - Ids ascend, and none is below the id of the block. A block that is made here has the id of its first
+//!   entry, which may have been removed since.
+//! - A block that is in a stream has at least one entry.
 //! - Bytes from outside are verified once by [`StreamBlock::verify`] and trusted afterwards.
 //! - Copies of a [`Block`] share its bytes until one of them changes; the changed copy then has bytes of its
 //!   own.
-//! - A block that is followed by another has no spare memory, unless an entry was removed from it.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -34,9 +33,10 @@ use super::StreamId;
 use crate::collection::element::{self, Element, Encoded};
 use crate::effect::{Items, Reader};
 
-/// The maximum number of entries in a block.
+/// A block with this many entries gets no more.
 const ENTRIES_MAX: u32 = 100;
-/// The maximum bytes of a block with several entries; with its two counters it takes 4,096 bytes of memory.
+/// The maximum bytes of a block to which an entry is added. With its two counters, such a block takes up to
+/// 4,096 bytes of memory once it is sealed.
 const BYTES_MAX: usize = 4096 - COUNTERS_BYTES;
 /// Bytes of the two reference counters in front of shared bytes.
 const COUNTERS_BYTES: usize = 2 * size_of::<usize>();
@@ -127,8 +127,7 @@ pub(super) struct Block {
 
 #[derive(Clone, Debug)]
 enum Bytes {
-    /// Bytes that can still change: of the last block of a stream, and of blocks from which entries were
-    /// removed.
+    /// Bytes in memory that may have room, to be changed there.
     Open(Arc<Vec<u8>>),
     /// Bytes in memory of exactly their length.
     Sealed(Arc<[u8]>),
@@ -251,8 +250,7 @@ impl Block {
     }
 
     /// Copies the bytes to memory without room for further entries. Returns the former memory, for another
-    /// block, unless a copy shares it. (Shrinking the former memory would not help: allocators do not take
-    /// back less than half of a piece of memory.)
+    /// block, unless a copy shares it.
     pub(super) fn seal(&mut self) -> Vec<u8> {
         let sealed = Bytes::Sealed(self.bytes[..].into());
         match std::mem::replace(&mut self.bytes, sealed) {

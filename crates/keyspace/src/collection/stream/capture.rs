@@ -7,8 +7,8 @@
 //!
 //! Invariants
 //! - Blocks and runs carry the number of the capture that has them. Blocks and runs that are made during a
-//!   capture carry its number as well, because they did not exist when it began. So a block or run with a
-//!   lower number is as it was when the capture began.
+//!   capture carry its number as well, because they did not exist when it began. So a block or run with
+//!   another number is as it was when the capture began.
 
 use std::ops::Bound::{Excluded, Unbounded};
 use std::sync::Arc;
@@ -64,7 +64,6 @@ impl Capture {
 }
 
 impl Stream {
-    /// Begins to capture.
     pub(crate) fn begin_capture(&mut self) {
         assert!(self.capture.is_none(), "a capture was begun already");
         self.captures = self.captures.wrapping_add(1);
@@ -97,7 +96,6 @@ impl Stream {
         }
     }
 
-    /// Whether the stream is being captured.
     pub(crate) fn is_being_captured(&self) -> bool {
         self.capture.is_some()
     }

@@ -43,8 +43,8 @@ pub struct Delivery {
 /// The times of a consumer's last actions.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct ConsumerTimes {
-    /// The Unix time in milliseconds at which the consumer was made or last requested entries. A request that
-    /// makes no entry pending for the consumer is not noted if this time is less than a second old.
+    /// The Unix time in milliseconds at which the consumer was made or was last seen to request entries. Not
+    /// every request is noted.
     pub seen_ms: u64,
     /// Unix time in milliseconds at which an entry last became pending for the consumer; `None` for never.
     pub active_ms: Option<u64>,

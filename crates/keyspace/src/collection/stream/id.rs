@@ -15,7 +15,7 @@ pub struct StreamId {
 }
 
 impl StreamId {
-    /// The lowest id, which no entry has.
+    /// The lowest id.
     pub const ZERO: StreamId = StreamId { ms: 0, seq: 0 };
     /// The highest id.
     pub const MAX: StreamId = StreamId { ms: u64::MAX, seq: u64::MAX };

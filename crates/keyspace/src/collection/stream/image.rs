@@ -125,7 +125,6 @@ impl StreamImage {
         }
     }
 
-    /// The blocks of the image.
     fn blocks(&self) -> impl Iterator<Item = StreamBlock<'_>> {
         self.blocks.iter().map(Block::as_block)
     }

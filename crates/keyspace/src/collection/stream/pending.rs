@@ -170,7 +170,6 @@ impl PendingMap {
         Some((run, next))
     }
 
-    /// All runs.
     pub(super) fn into_runs(self) -> impl Iterator<Item = Run> {
         self.runs.into_values()
     }

@@ -1,9 +1,9 @@
 //! `SharedEntries`: entries of a stream that can still be read when the stream is changed again.
 //!
 //! What it is: the blocks of a range of ids, shared with the stream, for replies that are too long to be
-//! written under the lock of a slot. Sharing costs one reference count for each block, and nothing for each
-//! entry. What it is not: counted as memory of the stream. Blocks that the stream has since changed or
-//! removed stay in memory as long as the `SharedEntries`; its owner drops it when the reply is written.
+//! written under the lock of a slot. Sharing costs one reference count for each block, and reads only the
+//! first and the last one. What it is not: counted as memory of the stream. Blocks that the stream has since
+//! changed or removed stay in memory as long as the `SharedEntries`.
 //!
 //! Invariants
 //! - A `SharedEntries` has the entries that the stream had when it was made, even if the stream changes.

@@ -1,4 +1,4 @@
-//! Reading a stream.
+//! Reading a stream: [`StreamView`] finds entries by id, groups by name, and the id up to which a trim goes.
 
 use std::collections::btree_map;
 use std::ops::RangeInclusive;

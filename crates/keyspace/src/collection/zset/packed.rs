@@ -59,7 +59,6 @@ impl Pair {
     }
 }
 
-/// The pairs from an offset on.
 #[inline]
 fn pairs_from(payload: &[u8], at: usize) -> impl Iterator<Item = Pair> {
     std::iter::successors(Pair::at(payload, at), |pair| Pair::at(payload, pair.end))
@@ -70,7 +69,6 @@ fn pairs(payload: &[u8]) -> impl Iterator<Item = Pair> {
     pairs_from(payload, HEADER)
 }
 
-/// The pair of a member.
 #[inline]
 pub(super) fn find(payload: &[u8], member: &[u8]) -> Option<Pair> {
     let wanted = Encoded::of(member);

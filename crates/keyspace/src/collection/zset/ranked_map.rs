@@ -25,7 +25,7 @@ pub(crate) struct RankedMap {
     order: RankTree<Handle>,
 }
 
-/// The address of an entry of the map. It never leaves the tree of that map, except in a borrow of the map.
+/// The address of an entry of the map.
 #[derive(Clone, Copy)]
 pub(super) struct Handle(NonNull<u8>);
 
@@ -165,7 +165,6 @@ fn add(scores: &mut FieldMap, member: &[u8], score: f64) -> Handle {
 }
 
 #[inline]
-/// The score in an entry of the map.
 pub(crate) fn score_of(entry: EntryRef<'_>) -> f64 {
     f64::from_le_bytes(entry.payload().try_into().expect("a score is the value of every entry"))
 }

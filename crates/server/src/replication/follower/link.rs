@@ -386,7 +386,7 @@ fn no_room(log: &Log) -> String {
     format!("the disk has no room for the log: {}", log.no_room_reason())
 }
 
-/// Whether a record holds anything but settings of the data.
+/// Whether a record holds anything but settings of the data, or cannot be decoded.
 pub(crate) fn holds_data(record: &Record<'_>) -> bool {
     let mut rest = record.payload;
     loop {
