@@ -40,7 +40,8 @@ impl Writer {
         Writer::into_output(Vec::new(), true, false)
     }
 
-    /// As [`Writer::new`], with the time of a stream consumer's last delivery: for Redis since 7.2, and Valkey.
+    /// As [`Writer::new`], with the time of a stream consumer's last delivery: for Redis since 7.2, and for
+    /// Valkey.
     pub fn with_active_times() -> Self {
         Writer::into_output(Vec::new(), true, true)
     }

@@ -469,7 +469,7 @@ mod tests {
             assert_eq!(option.key as usize, index, "{}", option.name);
         }
         // Tokens, a proxy and public members of users need five, as in CouchDB, a Unix socket two of Redis',
-        // the audit one, the files of lines two, one of them Redis' own, and impatient replicas one of Redis'.
+        // the audit one, the files of lines two, one of them Redis' own, and impatient replicas one of its.
         assert!(OPTIONS.len() < 113, "the budget for settings");
     }
 

@@ -317,6 +317,54 @@ def test_a_slow_replica_is_served_from_the_log_and_copies_again_once_that_is_cut
     wait_until_same(master, replica)
 
 
+def consumers(port: int, key: str) -> dict:
+    """What XINFO shows of a stream: its highest deleted id, and of each consumer its times and pending entries."""
+    def named(pairs: list) -> dict:
+        return dict(zip(pairs[::2], pairs[1::2], strict=True))
+
+    with Connection(port) as connection:
+        shown = named(connection.call("XINFO", "STREAM", key, "FULL"))
+    found = {"deleted": shown[b"max-deleted-entry-id"]}
+    for group in map(named, shown[b"groups"]):
+        for consumer in map(named, group[b"consumers"]):
+            pending = [entry[0] for entry in consumer.get(b"pel", consumer.get(b"pending"))]
+            found[group[b"name"], consumer[b"name"]] = [consumer[b"seen-time"], consumer.get(b"active-time"), pending]
+    return found
+
+
+def test_streams_keep_times_of_consumers_and_references_to_what_is_gone(server, new_replica):
+    replicas = [new_replica(kind, server.port) for kind in BINARIES]
+    for replica in replicas:
+        wait_until("the link to the master", lambda it=replica: info(it)["master_link_status"] == "up")
+    with redis.Redis(port=server.port) as client:
+        for number in range(1, 7):
+            client.xadd("stream", {"f": number}, id=f"{number}-0")
+        client.xgroup_create("stream", "g", "0")
+        client.xreadgroup("g", "c", {"stream": ">"}, count=2)
+        client.xreadgroup("g", "idle", {"stream": "7-0"})
+        # The first two are acknowledged; trimming is no deletion.
+        client.xack("stream", "g", "1-0", "2-0")
+        assert client.execute_command("XTRIM", "stream", "MAXLEN", 4, "ACKED") == 2
+        client.xreadgroup("g", "c", {"stream": ">"}, count=2)
+        client.rename("stream", "trimmed")
+        client.copy("trimmed", "deleted")
+        client.xdel("deleted", "3-0")
+        client.rename("deleted", "renamed")
+        client.move("renamed", 1)
+        client.execute_command("SWAPDB", 0, 1)
+        client.move("renamed", 1)
+        client.execute_command("SWAPDB", 0, 1)
+    for replica in replicas:
+        wait_until_same(server, replica)
+        for key in ("trimmed", "renamed"):
+            expected, found = consumers(server.port, key), consumers(replica.port, key)
+            if replica.options.server == "redis-7.0":
+                for name in expected.keys() - {"deleted"}:
+                    expected[name][1] = None
+            assert found == expected, replica.options.server
+    assert consumers(server.port, "trimmed")["deleted"] == b"0-0"
+
+
 def test_pings_come_as_often_as_is_set(server, new_replica):
     with redis.Redis(port=server.port) as client:
         client.set("key", 1)

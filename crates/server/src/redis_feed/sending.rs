@@ -1,8 +1,9 @@
 //! Bytes for a replica: how long it may take none, and how much log may be pinned meanwhile.
 //!
 //! Invariants
-//! - No wait is longer than [`PREPARING_PERIOD`](super::PREPARING_PERIOD) before it is checked whether the replica may stay. So what is
-//!   pinned for its file exceeds the limit by no more than the writes of one period.
+//! - No wait is longer than [`PREPARING_PERIOD`](super::PREPARING_PERIOD) before it is checked whether the
+//!   replica may stay. So what is pinned for its file exceeds the limit by no more than the writes of one
+//!   period.
 
 use std::{
     io::{self, Write},
