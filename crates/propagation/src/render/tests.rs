@@ -135,7 +135,8 @@ fn a_stream_that_is_made_is_restored_with_all_it_has() {
     let (db, key) = (DbId::ZERO, &b"k"[..]);
     let id = |ms| StreamId::new(ms, 0);
     let head = StreamHead { last_id: id(9), max_deleted_id: id(5), entries_added: 12 };
-    let put = KeyOp::Put { value: Value::Stream(head), expire_at_ms: Some(5) }.on(db, key);
+    let put = KeyOp::Put { value: Value::Stream(StreamHead::default()), expire_at_ms: Some(5) }.on(db, key);
+    let set_head = KeyOp::StreamSetHead { head }.on(db, key);
     let add = |ms| KeyOp::StreamAdd { id: id(ms), pairs: AB }.on(db, key);
     let position = keyspace::GroupPosition { last_id: id(7), entries_read: Some(1) };
     let group = KeyOp::StreamPutGroup { group: b"g", position }.on(db, key);
@@ -145,20 +146,20 @@ fn a_stream_that_is_made_is_restored_with_all_it_has() {
     let deliveries = [5, 7].map(|ms| Delivery { id: id(ms), time_ms: 77, count: 2 });
     let deliveries = Listed::Slices(&deliveries);
     let pend = KeyOp::StreamPend { group: b"g", consumer: b"c", deliveries }.on(db, key);
-    let all = [put, add(3), add(7), group, consumer(times), pend, add(10)].map(Item::Effect);
+    let all = [put, add(3), add(7), set_head, group, consumer(times), pend, add(10)].map(Item::Effect);
     let (words, stream) = restored(&all, 3);
     let around: Vec<&[u8]> = [0, 1, 2, 4, 5].iter().map(|index| &*words[*index]).collect();
     assert_eq!(around, [&b"RESTORE"[..], b"k", b"5", b"REPLACE", b"ABSTTL"]);
     let ids: Vec<rdb::StreamId> = stream.entries.iter().map(|(id, _)| *id).collect();
     assert_eq!(ids, [(3, 0), (7, 0), (10, 0)]);
     assert_eq!((stream.head.last_id, stream.head.max_deleted_id), ((10, 0), (5, 0)));
-    let [group] = &stream.groups[..] else { panic!("one group") };
-    let [only] = &group.consumers[..] else { panic!("one consumer") };
+    let [restored_group] = &stream.groups[..] else { panic!("one group") };
+    let [only] = &restored_group.consumers[..] else { panic!("one consumer") };
     assert_eq!((only.seen_ms, only.active_ms), (80, Some(80)));
     assert_eq!(only.pending, [((5, 0), 77, 2), ((7, 0), 77, 2)]);
     // A consumer whose last call got nothing: a form that not every version reads comes first.
     let idle = keyspace::ConsumerTimes { seen_ms: 80, active_ms: Some(60) };
-    let all = [all[0], all[3], Item::Effect(consumer(idle))];
+    let all = [put, group, consumer(idle)].map(Item::Effect);
     let (words, newer) = restored(&all, 5);
     assert_eq!([&*words[0], &*words[1]], [&b"EVAL"[..], scripts::RESTORE.as_bytes()]);
     assert_eq!(newer.groups[0].consumers[0].active_ms, Some(60));
