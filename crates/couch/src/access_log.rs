@@ -163,6 +163,8 @@ fn shown(uri: &Uri) -> String {
         target.push(if index == 0 { '?' } else { '&' });
         target.push_str(&match parameter.split_once('=') {
             Some((name, _)) if !SHOWN.contains(&name) => Cow::from(format!("{name}={LEFT_OUT}")),
+            // A value alone, whatever it is.
+            None if !SHOWN.contains(&parameter) => Cow::from(LEFT_OUT),
             _ => Cow::from(parameter),
         });
     }
@@ -182,7 +184,9 @@ mod tests {
         for (uri, expected) in [
             ("/", "/"),
             ("/db/doc?rev=1-a&attachments=true", "/db/doc?rev=...&attachments=true"),
-            ("/db/_changes?since=5&feed=longpoll&key", "/db/_changes?since=5&feed=longpoll&key"),
+            ("/db/_changes?since=5&feed=longpoll&reduce", "/db/_changes?since=5&feed=longpoll&reduce"),
+            ("/db?secret", "/db?..."),
+            ("/db?limit=1&secret&", "/db?limit=1&...&..."),
             ("http://a:secret@host/db?token=secret&limit=1", "/db?token=...&limit=1"),
         ] {
             assert_eq!(shown(&uri.parse().unwrap()), expected);

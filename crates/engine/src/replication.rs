@@ -104,6 +104,8 @@ pub struct RedisReplica {
     pub host: String,
     /// Whether it takes a file whose length is not known before its end.
     pub takes_eof: bool,
+    /// Whether it takes a new id for its stream when it returns (`psync2`).
+    pub takes_new_id: bool,
     /// Whether it wants the file alone, and no stream after it.
     pub wants_rdb_only: bool,
     /// Whether it wants keys in the file.
@@ -118,6 +120,7 @@ impl Default for RedisReplica {
             port: 0,
             host: String::new(),
             takes_eof: false,
+            takes_new_id: false,
             wants_rdb_only: false,
             wants_keys: true,
             wants_functions: true,

@@ -316,6 +316,7 @@ impl Node {
         let away_ms_max = settings.integer(Key::ReplicaRetentionSeconds) * 1000;
         self.leader.set_limits(retained_bytes_max, away_ms_max);
         self.redis.set_limits(retained_bytes_max, away_ms_max);
+        self.redis.set_ping_ms(settings.integer(Key::ReplPingReplicaPeriod) * 1000);
         if let Some(log) = self.log.get().filter(|log| !log.is_mirror()) {
             self.count_acks(log);
         }
@@ -583,7 +584,12 @@ impl Node {
                     (&socket).write(b"-ERR servers talk to this one over TLS alone (tls-replication)\r\n");
                 Err("it does not come over TLS, as tls-replication wants".into())
             }
-            (Some(_), None) => Err("it comes over TLS, and tls-replication is off here".into()),
+            (Some(mut session), None) => {
+                let line =
+                    b"-ERR replicas and servers connect to this one without TLS (tls-replication is off)\r\n";
+                session.dismiss(&mut &socket, line);
+                Err("it comes over TLS, and tls-replication is off here".into())
+            }
         }
     }
 
