@@ -31,7 +31,7 @@ use super::{
     proxy_auth::WrongToken,
     refusal::Refusal,
     thread::HttpThread,
-    user::{LACKS_RIGHT, Shown, TOO_EARLY, User, WRONG_PASSWORD},
+    user::{LACKS_RIGHT, Shown, ShownToken, TOO_EARLY, User, WRONG_PASSWORD},
 };
 
 /// How long a login waits for its turn after others of its address have failed, in milliseconds.
@@ -139,7 +139,7 @@ fn vouched_for(host: &Host, headers: &HeaderMap, peer: &SocketAddr) -> Result<Op
     if let (Some(jwt), Some(token)) = (&trusted.jwt, bearer_token(headers)) {
         let claimed = jwt.judge(token, host.unix_ms() / 1000);
         let claimed = claimed.inspect_err(|_| host.access.note_refused(peer.ip()))?;
-        let shown = Shown::Token { ends_s: claimed.ends_s };
+        let shown = Shown::Token(ShownToken::new(token, claimed.ends_s, jwt));
         return Ok(Some(User::vouched_for(claimed.name, claimed.roles, shown)));
     }
     let Some(secret) = &trusted.proxy else { return Ok(None) };
@@ -147,7 +147,7 @@ fn vouched_for(host: &Host, headers: &HeaderMap, peer: &SocketAddr) -> Result<Op
         host.access.note_refused(peer.ip());
         Failure::Unauthorized("The token of the proxy is missing or wrong.")
     })?;
-    Ok(named.map(|named| User::vouched_for(named.name, named.roles, Shown::Proxy)))
+    Ok(named.map(|named| User::vouched_for(named.name, named.roles, Shown::Proxy(secret.clone()))))
 }
 
 /// The token of a request that shows one.
@@ -231,30 +231,34 @@ pub(super) fn begin_follow(thread: &HttpThread, user: &User) -> User {
 /// How long what the user has shown counts if nothing changes; `None`: without end.
 pub(super) fn time_left(thread: &HttpThread, user: &User) -> Option<Duration> {
     let host = thread.host();
-    let ends_s = match user.shown {
-        Shown::Token { ends_s } => ends_s?,
+    let ends_s = match &user.shown {
+        Shown::Token(token) => token.ends_s?,
         Shown::Cookie { begun_s, .. } => begun_s.saturating_add(cookie::timeout_s(host)),
-        Shown::Nothing | Shown::Password | Shown::Proxy => return None,
+        Shown::Nothing | Shown::Password | Shown::Proxy(_) => return None,
     };
     Some(Duration::from_millis(ends_s.saturating_mul(1000).saturating_sub(host.unix_ms())))
 }
 
 /// The user as of now, for a reply that goes on for long; `None` if what it has shown is worth nothing any
-/// more: its account or password has gone, it has logged out, or its token has ended. Whether a session has
+/// more: its account or password has gone, it has logged out, its token has ended or is no longer trusted. Whether a session has
 /// timed out is not checked here: see [`time_left`].
 pub(super) fn still(thread: &HttpThread, user: &User) -> Option<User> {
     let host = thread.host();
     match (&user.name, &user.shown) {
         (None, _) => Some(User::anonymous(!host.access.has_admins())),
-        // The word of the proxy counts for as long as the reply goes on.
-        (Some(_), Shown::Proxy) => Some(user.clone()),
-        (Some(_), Shown::Token { ends_s }) => {
-            ends_s.is_none_or(|ends_s| host.unix_ms() / 1000 < ends_s).then(|| user.clone())
+        // The word of the proxy counts for as long as the reply goes on, and the proxy is trusted.
+        (Some(_), Shown::Proxy(secret)) => {
+            let is_trusted = host.access.trusted_issuers().proxy.is_some_and(|now| now == *secret);
+            is_trusted.then(|| user.clone())
+        }
+        (Some(_), Shown::Token(token)) => {
+            let keys = host.access.trusted_issuers().jwt;
+            token.is_valid(keys.as_ref(), host.unix_ms() / 1000).then(|| user.clone())
         }
         (Some(name), shown) => {
             let account = host.access.account(name)?;
             let holds = user.login_digest == Some(account.login_digest)
-                && !thread.front.sessions.has_logged_out(shown);
+                && !thread.front.sessions.has_logged_out(name, shown);
             holds.then(|| User::known(name, account, shown.clone()))
         }
     }

@@ -46,8 +46,11 @@ const KEY_BYTES: usize = 32;
 const RENEWED_AT: u64 = 10;
 /// The maximum bytes of a cookie, which holds the name of a user.
 const COOKIE_BYTES_MAX: usize = 4 << 10;
-/// Limit of remembered logouts. If as many have not expired, a further logout makes the server forget them
-/// and reject all cookies issued until then.
+/// Limit of remembered logouts of a user. If as many have not expired, a further logout makes the server
+/// forget them and reject all cookies of the user issued until then.
+const OF_USER_MAX: usize = 1 << 10;
+/// Limit of remembered logouts of all users. If as many have not expired, a further logout does the same to
+/// the user that has most of them.
 const LOGGED_OUT_MAX: usize = 1 << 16;
 /// Below this number of logouts, no expired ones are removed.
 const LOGGED_OUT_FEW: usize = 1 << 10;
@@ -67,31 +70,63 @@ pub(super) struct Sessions {
 /// Logged-out sessions whose cookies have not yet expired.
 #[derive(Default)]
 struct LoggedOut {
-    /// Session number and time of its logout, in seconds.
-    at_s: HashMap<u64, u64>,
+    of_users: HashMap<String, OfUser>,
+    /// The number of sessions in `of_users`.
+    count: usize,
     /// Number of logouts at which expired ones are removed: twice the number that the last removal left (from
     /// [`LOGGED_OUT_FEW`] to [`LOGGED_OUT_MAX`]), so that the mean cost of a logout does not grow with it.
     next_removal: usize,
+}
+
+/// Those of one user.
+#[derive(Default)]
+struct OfUser {
+    /// Session number and time of its logout, in seconds.
+    at_s: HashMap<u64, u64>,
     /// Cookies issued at this time or before are rejected.
     all_until_s: u64,
 }
 
+impl OfUser {
+    /// Ends all sessions of the user, instead of those whose logouts are remembered. Returns how many these
+    /// are.
+    fn end_all(&mut self, now_s: u64) -> usize {
+        self.all_until_s = now_s;
+        std::mem::take(&mut self.at_s).len()
+    }
+}
+
 impl LoggedOut {
-    fn add(&mut self, session: u64, now_s: u64, timeout_s: u64) {
-        if self.at_s.len() >= self.next_removal {
-            // Logouts are forgotten once the cookies of their sessions have expired.
-            self.at_s.retain(|_, at_s| now_s.saturating_sub(*at_s) < timeout_s);
-            self.next_removal = (2 * self.at_s.len()).clamp(LOGGED_OUT_FEW, LOGGED_OUT_MAX);
+    fn add(&mut self, name: &str, session: u64, now_s: u64, timeout_s: u64) {
+        if self.count >= self.next_removal {
+            self.forget_expired(now_s, timeout_s);
         }
-        if self.at_s.len() >= LOGGED_OUT_MAX {
-            self.at_s.clear();
-            self.all_until_s = now_s;
+        if self.count >= LOGGED_OUT_MAX
+            && let Some(most) = self.of_users.values_mut().max_by_key(|of_user| of_user.at_s.len())
+        {
+            self.count -= most.end_all(now_s);
         }
-        self.at_s.insert(session, now_s);
+        let of_user = self.of_users.entry(name.to_owned()).or_default();
+        if of_user.at_s.len() >= OF_USER_MAX {
+            self.count -= of_user.end_all(now_s);
+        }
+        self.count += usize::from(of_user.at_s.insert(session, now_s).is_none());
     }
 
-    fn has(&self, session: u64, begun_s: u64) -> bool {
-        begun_s <= self.all_until_s || self.at_s.contains_key(&session)
+    /// Forgets logouts once the cookies of their sessions have expired.
+    fn forget_expired(&mut self, now_s: u64, timeout_s: u64) {
+        let counts = |at_s: u64| now_s.saturating_sub(at_s) < timeout_s;
+        self.of_users.retain(|_, of_user| {
+            of_user.at_s.retain(|_, at_s| counts(*at_s));
+            !of_user.at_s.is_empty() || counts(of_user.all_until_s)
+        });
+        self.count = self.of_users.values().map(|of_user| of_user.at_s.len()).sum();
+        self.next_removal = (2 * self.count).clamp(LOGGED_OUT_FEW, LOGGED_OUT_MAX);
+    }
+
+    fn has(&self, name: &str, session: u64, begun_s: u64) -> bool {
+        let of_user = self.of_users.get(name);
+        of_user.is_some_and(|it| begun_s <= it.all_until_s || it.at_s.contains_key(&session))
     }
 }
 
@@ -201,7 +236,7 @@ impl Sessions {
 
     fn holds(&self, token: &Token, now_s: u64, timeout_s: u64) -> bool {
         now_s.saturating_sub(token.begun_s) < timeout_s
-            && !self.logged_out.lock().has(token.session, token.begun_s)
+            && !self.logged_out.lock().has(&token.name, token.session, token.begun_s)
     }
 
     /// The user of a valid session cookie.
@@ -218,16 +253,16 @@ impl Sessions {
         {
             let token = Token { name: name.clone(), session: *session, begun_s: now_s(host) };
             // A concurrent logout may have ended the session.
-            if !self.logged_out.lock().has(*session, token.begun_s) {
+            if !self.logged_out.lock().has(name, *session, token.begun_s) {
                 set_cookie(host, reply, &token.sign(&self.key(host), &account));
             }
         }
     }
 
-    /// Whether the session was ended by a logout. `false` for a user without a session.
-    pub(super) fn has_logged_out(&self, shown: &Shown) -> bool {
+    /// Whether the session of this user was ended by a logout. `false` for a user without a session.
+    pub(super) fn has_logged_out(&self, name: &str, shown: &Shown) -> bool {
         match shown {
-            Shown::Cookie { session, begun_s, .. } => self.logged_out.lock().has(*session, *begun_s),
+            Shown::Cookie { session, begun_s, .. } => self.logged_out.lock().has(name, *session, *begun_s),
             _ => false,
         }
     }
@@ -235,7 +270,7 @@ impl Sessions {
     /// Ends the session of the cookie among these headers, if it is valid.
     pub(super) fn log_out(&self, host: &Host, headers: &HeaderMap) {
         if let Some((token, _)) = self.token_of(host, headers) {
-            self.logged_out.lock().add(token.session, now_s(host), timeout_s(host));
+            self.logged_out.lock().add(&token.name, token.session, now_s(host), timeout_s(host));
         }
     }
 }
@@ -325,7 +360,7 @@ mod tests {
         let sessions = Sessions { own_key: KEY, key_of_data: OnceLock::new(), logged_out: Mutex::default() };
         let holds = |token: &Token, now_s| sessions.holds(token, now_s, TIMEOUT_S);
         assert!(holds(&said(), 1_000_010) && !holds(&said(), 1_000_000 + TIMEOUT_S));
-        sessions.logged_out.lock().add(0xabc, 1_000_010, TIMEOUT_S);
+        sessions.logged_out.lock().add("an:na", 0xabc, 1_000_010, TIMEOUT_S);
         assert!(!holds(&said(), 1_000_010));
         assert!(!holds(&Token { begun_s: 999_990, ..said() }, 1_000_010), "so were its earlier cookies");
         assert!(holds(&Token { session: 0xabd, ..said() }, 1_000_010), "not those of others");
@@ -334,14 +369,29 @@ mod tests {
     #[test]
     fn logouts_are_remembered_as_long_as_cookies_live_and_never_too_many() {
         let mut logged_out = LoggedOut::default();
-        (0..LOGGED_OUT_FEW as u64).for_each(|session| logged_out.add(session, 1000, TIMEOUT_S));
-        assert!((0..LOGGED_OUT_FEW as u64).all(|session| logged_out.has(session, 1000)));
-        (0..LOGGED_OUT_FEW as u64).for_each(|session| logged_out.add(session, 1000 + TIMEOUT_S, TIMEOUT_S));
-        logged_out.add(1 << 40, 1000 + 2 * TIMEOUT_S, TIMEOUT_S);
-        assert_eq!(logged_out.at_s.len(), 1, "the cookies of all others are too old by now");
-        (0..LOGGED_OUT_MAX as u64).for_each(|session| logged_out.add(10 + session, 2000, TIMEOUT_S));
-        assert!(logged_out.at_s.len() <= LOGGED_OUT_MAX);
-        assert!(logged_out.has(10, 1999) && logged_out.has(9, 2000), "all that had begun");
-        assert!(!logged_out.has(9, 2001));
+        let few = OF_USER_MAX as u64;
+        (0..few).for_each(|session| logged_out.add("a", session, 1000, TIMEOUT_S));
+        assert!((0..few).all(|session| logged_out.has("a", session, 1000)));
+        (0..few).for_each(|session| logged_out.add("b", session, 1000 + TIMEOUT_S, TIMEOUT_S));
+        logged_out.add("b", 1 << 40, 1000 + 2 * TIMEOUT_S, TIMEOUT_S);
+        assert_eq!(logged_out.count, 1, "the cookies of all others are too old by now");
+        assert_eq!(logged_out.of_users.len(), 1);
+    }
+
+    #[test]
+    fn a_user_that_logs_out_often_ends_its_own_sessions_alone() {
+        let mut logged_out = LoggedOut::default();
+        (0..1 << 17).for_each(|session| logged_out.add("often", session, 2000, TIMEOUT_S));
+        assert!(logged_out.count <= OF_USER_MAX);
+        assert!(logged_out.has("often", 1 << 40, 2000), "a session that had begun");
+        assert!(!logged_out.has("often", 1 << 40, 2001) && !logged_out.has("admin", 7, 1999));
+        logged_out.add("admin", 7, 2000, TIMEOUT_S);
+        for user in 0..100 {
+            (0..OF_USER_MAX as u64)
+                .for_each(|session| logged_out.add(&format!("{user}"), session, 2000, TIMEOUT_S));
+        }
+        assert!(logged_out.count <= LOGGED_OUT_MAX);
+        assert!(logged_out.has("admin", 7, 1999) && !logged_out.has("admin", 8, 1999));
+        assert!((0..100).all(|user| logged_out.has(&format!("{user}"), 9, 1999)), "forgotten or not");
     }
 }

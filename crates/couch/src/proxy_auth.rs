@@ -17,6 +17,7 @@ const ROLES: &str = "x-auth-couchdb-roles";
 const TOKEN: &str = "x-auth-couchdb-token";
 
 /// The secret of the proxy.
+#[derive(PartialEq, Eq)]
 pub struct ProxySecret(Box<[u8]>);
 
 impl fmt::Debug for ProxySecret {

@@ -154,6 +154,7 @@ async fn follow(thread: &HttpThread, body: &Bytes, sender: &Sender) -> Result<Re
         require_still_admin(thread, &follower)?;
         let value = match waited {
             Ok(Err(Broken::TooLong)) if !messages.is_empty() => break,
+            Ok(Err(Broken::Closed)) => return Err(closed(thread, &follower)),
             Ok(value) => value?,
             Err(_) if Instant::now() < until => continue,
             Err(_) => break,
@@ -187,6 +188,11 @@ fn require_still_admin(thread: &HttpThread, user: &User) -> Result<(), Failure> 
     let has_ended = access::time_left(thread, user).is_some_and(|left| left.is_zero());
     let user = access::still(thread, user).filter(|_| !has_ended);
     user.unwrap_or_else(|| User::anonymous(false)).require_admin()
+}
+
+/// Why the connection was closed on which a user waits: it may have lost its rights just now.
+fn closed(thread: &HttpThread, user: &User) -> Failure {
+    require_still_admin(thread, user).err().unwrap_or_else(|| Broken::Closed.into())
 }
 
 #[derive(Serialize)]

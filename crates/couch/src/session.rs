@@ -52,8 +52,8 @@ fn who_am_i(call: &Call) -> Reply {
     handlers.extend(trusted.proxy.map(|_| "proxy"));
     let mut info = json!({ "authentication_handlers": handlers });
     match user.shown {
-        Shown::Token { .. } => info["authenticated"] = "jwt".into(),
-        Shown::Proxy => info["authenticated"] = "proxy".into(),
+        Shown::Token(_) => info["authenticated"] = "jwt".into(),
+        Shown::Proxy(_) => info["authenticated"] = "proxy".into(),
         Shown::Cookie { .. } => info["authenticated"] = "cookie".into(),
         Shown::Password => info["authenticated"] = "default".into(),
         Shown::Nothing => {}

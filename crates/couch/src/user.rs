@@ -1,6 +1,8 @@
 //! The sender of a request: its name, its roles, and how it has authenticated.
 
-use super::failure::Failure;
+use std::{fmt, sync::Arc};
+
+use super::{failure::Failure, jwt::Jwt, proxy_auth::ProxySecret};
 use crate::Account;
 
 /// The role of server admins.
@@ -25,10 +27,50 @@ pub(super) enum Shown {
     Password,
     /// With a session cookie, issued at this time in seconds, which the reply renews or not.
     Cookie { session: u64, begun_s: u64, renew: bool },
-    /// With a JSON Web Token, until the time at which it ends, in seconds.
-    Token { ends_s: Option<u64> },
-    /// With the headers of a proxy.
-    Proxy,
+    /// With a JSON Web Token.
+    Token(ShownToken),
+    /// With the headers of the proxy that has this secret.
+    Proxy(Arc<ProxySecret>),
+}
+
+/// A JSON Web Token that is valid by these keys.
+#[derive(Clone)]
+pub(super) struct ShownToken {
+    text: Arc<str>,
+    /// When it ends, in seconds.
+    pub(super) ends_s: Option<u64>,
+    judged_by: Arc<Jwt>,
+}
+
+impl ShownToken {
+    pub(super) fn new(text: &str, ends_s: Option<u64>, judged_by: &Arc<Jwt>) -> ShownToken {
+        ShownToken { text: text.into(), ends_s, judged_by: judged_by.clone() }
+    }
+
+    /// Whether it is valid at this time, by the keys of now.
+    pub(super) fn is_valid(&self, keys: Option<&Arc<Jwt>>, now_s: u64) -> bool {
+        keys.is_some_and(|keys| {
+            if Arc::ptr_eq(keys, &self.judged_by) {
+                self.ends_s.is_none_or(|ends_s| now_s < ends_s)
+            } else {
+                keys.judge(&self.text, now_s).is_ok()
+            }
+        })
+    }
+}
+
+impl PartialEq for ShownToken {
+    fn eq(&self, other: &ShownToken) -> bool {
+        self.text == other.text
+    }
+}
+
+impl Eq for ShownToken {}
+
+impl fmt::Debug for ShownToken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ShownToken")
+    }
 }
 
 /// The sender of a request.

@@ -9,13 +9,14 @@ use std::{
     fs, io,
     os::unix::{
         fs::{FileTypeExt, MetadataExt, PermissionsExt},
-        net::{UnixListener, UnixStream},
+        net::UnixListener,
     },
     path::Path,
     sync::Arc,
 };
 
 use settings::{Key, Settings};
+use socket2::{Domain, SockAddr, Socket, Type};
 
 use crate::{
     listen::{ACCEPT_PAUSE, Reception},
@@ -117,9 +118,14 @@ fn remove_stale(path: &Path) -> io::Result<()> {
     if !found.file_type().is_socket() {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "there is a file that is no socket"));
     }
-    match UnixStream::connect(path) {
+    let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
+    // Otherwise this would wait for a server that is there and accepts nobody.
+    socket.set_nonblocking(true)?;
+    let listens = || Err(io::Error::new(io::ErrorKind::AddrInUse, "another server listens there"));
+    match socket.connect(&SockAddr::unix(path)?) {
         Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => fs::remove_file(path),
-        Ok(_) => Err(io::Error::new(io::ErrorKind::AddrInUse, "another server listens there")),
+        Ok(()) => listens(),
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => listens(),
         Err(error) => Err(error),
     }
 }

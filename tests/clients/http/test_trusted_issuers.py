@@ -230,6 +230,21 @@ def test_a_feed_ends_with_its_token(server, issuer):
         assert named.get("/notes").told() == (401, "unauthorized", "exp not in future")
 
 
+def test_a_feed_ends_with_the_key_of_its_token(server, issuer):
+    """Though the token has an hour left; the feeds by other keys go on."""
+    both = issuer.keys.read_text()
+    by_secret, by_rsa = (issuer.token(sub="named"), issuer.token("RS256", "rsa-key", sub="named"))
+    with holder(server, by_secret) as first, holder(server, by_rsa) as other, admin_of(server) as admin:
+        feeds = [one.begin("GET", "/notes/_changes?feed=continuous&heartbeat=100") for one in (first, other)]
+        assert [feed.readline() for feed in feeds] == [b"\n", b"\n"], "they wait"
+        issuer.keys.write_text("\n".join(line for line in both.splitlines() if not line.startswith("hmac:")) + "\n")
+        server.signal(signal.SIGHUP)
+        assert b"last_seq" in rest_of(feeds[0])
+        admin.put("notes", {"_id": "later"})
+        while b'"later"' not in (line := feeds[1].readline()):
+            assert line == b"\n", line
+
+
 def test_without_keys_a_token_means_nothing(new_server, issuer, tmp_path):
     server = new_server(extra=("--admin-password", PASSWORD)).start()
     with holder(server, issuer.token(sub="root", **{"_couchdb.roles": ["_admin"]})) as root:

@@ -100,7 +100,7 @@ pub(super) async fn run(process: &Process, next: Next) -> Result<Option<Next>, S
     for (listener, tls) in plain.chain(encrypted) {
         tokio::spawn(http.clone().accept(TcpListener::from_std(listener.try_clone()?)?, tls));
     }
-    tokio::spawn(reload_at_hangups(parts.clone(), process.hangups.clone()));
+    tokio::spawn(reload_at_hangups(parts.clone(), feeds.clone(), process.hangups.clone()));
 
     let (log, mirrored, documents) = loading::recover_in_background(&parts, process, mode, feeds).await?;
     let indexes = Arc::new(loading::open_indexes(process, &documents)?);
@@ -410,18 +410,20 @@ fn show_banner(
 }
 
 /// Reads settings, certificates and keys of issuers again at each SIGHUP.
-async fn reload_at_hangups(parts: Arc<Parts>, hangups: Arc<Notify>) {
+async fn reload_at_hangups(parts: Arc<Parts>, feeds: Arc<Feeds>, hangups: Arc<Notify>) {
     loop {
         hangups.notified().await;
         let (config, encryption) = (parts.config.clone(), parts.encryption.clone());
         let issuers = parts.access.issuers.clone();
-        let access_log = parts.access_log.clone();
+        let (access_log, feeds) = (parts.access_log.clone(), feeds.clone());
         let reload = move || {
             // The report goes into the new file.
             logging::configure(&config.current());
             access_log.configure(&config.current());
             config.reload();
             issuers.follow(&config.current());
+            // Whoever follows changes by a token may have lost its key.
+            feeds.note_rights();
             if let Some(encryption) = encryption {
                 encryption.reload(true);
             }

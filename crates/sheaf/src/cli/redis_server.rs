@@ -76,7 +76,7 @@ mod tests {
             ("sheaf --slaveof no one --port 7", "sheaf --replica-of=none --port 7"),
             ("sheaf --appendfsync everysec", "sheaf --durability=interval"),
             ("sheaf --appendfsync=always", "sheaf --durability=strict"),
-            ("sheaf --bind 127.0.0.1 -::1 --port 7", "sheaf --bind=127.0.0.1 ::1 --port 7"),
+            ("sheaf --bind 127.0.0.1 -::1 --port 7", "sheaf --bind=127.0.0.1 -::1 --port 7"),
             ("sheaf --min-slaves-to-write 1", "sheaf --min-replicas-to-write=1"),
             (
                 "sheaf --client-output-buffer-limit normal 0 0 0",
