@@ -117,6 +117,17 @@ def test_without_a_majority_writes_are_refused_and_reads_may_go_on(new_server):
     assert call(new, "GET", "k") == b"v"
 
 
+def test_a_follower_without_a_leader_shows_no_link_to_one(new_server):
+    leader, follower, third = group_of(new_server)
+    third.kill()
+    with leader.frozen():
+        # Its connection to the former leader may last: that one is only paused.
+        wait_until("the leader to be missed", lambda: info(follower)["group_leader_known"] == "0")
+        assert info(follower)["master_link_status"] == "down"
+        assert call(follower, "ROLE")[3] == b"connect"
+    wait_until("it to follow again", lambda: info(follower)["master_link_status"] == "up")
+
+
 def test_a_leader_without_a_majority_acknowledges_nothing(new_server):
     servers = group_of(new_server)
     leader = servers[0]

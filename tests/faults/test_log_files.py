@@ -11,6 +11,7 @@ import pytest
 from harness.couch import Couch
 from harness.replicas import call, error_of
 from harness.server import ANY_PORTS, run_sheaf
+from harness.volume import MIB, Volume
 from harness.waiting import wait_until
 
 pytestmark = pytest.mark.sheaf_only
@@ -32,7 +33,8 @@ def requests(path: Path) -> list[list[str]]:
 def test_the_file_of_lines_can_be_given_changed_and_rotated(new_server, tmp_path):
     first, second = tmp_path / "first.log", tmp_path / "second.log"
     server = new_server(extra=("--logfile", str(first))).start()
-    assert "ready" in text(first) and server.log() == ""
+    wait_for(first, "ready")
+    assert server.log() == ""
     assert stat.S_IMODE(first.stat().st_mode) & 0o007 == 0, "lines name users and addresses"
     assert call(server, "CONFIG", "SET", "loglevel", "verbose", "logfile", str(second)) == b"OK"
     server.signal(signal.SIGHUP)
@@ -49,6 +51,30 @@ def test_the_file_of_lines_can_be_given_changed_and_rotated(new_server, tmp_path
     server.signal(signal.SIGHUP)
     server.wait_for_log("SIGHUP")
     assert "SIGHUP" not in text(second)
+
+
+@pytest.fixture
+def volume(tmp_path):
+    volume = Volume(tmp_path, 20 * MIB)
+    yield volume
+    volume.close()
+
+
+def test_lines_for_a_disk_that_does_not_answer_keep_no_client_waiting(new_server, volume):
+    lines = volume.root / "lines.log"
+    server = new_server(extra=("--logfile", str(lines), "--loglevel", "debug")).start()
+    try:
+        with Couch(server.http_port) as couch:
+            with volume.stalled():
+                server.signal(signal.SIGHUP)
+                for number in range(8):
+                    # It opens the file again.
+                    assert call(server, "CONFIG", "SET", "ack-timeout", number + 1) == b"OK"
+                assert [call(server, "SET", "k", "v") for _ in range(8)] == [b"OK"] * 8
+                assert couch.get("/_up").status == 200
+            wait_for(lines, "SIGHUP")
+    finally:
+        server.close()
 
 
 def test_json_has_numbers_and_whole_paths(new_server):

@@ -1,5 +1,6 @@
 """Leaders and replicas, real processes: joining, following, failing, promotion, hand-over, and safety."""
 
+import signal
 import socket
 import threading
 from collections.abc import Iterator
@@ -276,6 +277,16 @@ def test_a_replica_that_starts_without_its_leader_shows_committed_data_only(pair
     assert call(replica, "GET", "k") == b"v"
 
 
+def test_a_new_leader_says_at_once_that_it_lacks_replicas(pair):
+    leader, replica = pair(extra=("--ack-replicas", "1"))
+    leader.kill()
+    assert call(replica, "REPLICAOF", "NO", "ONE") == b"OK"
+    fields = info(replica)
+    assert (fields["role"], fields["read_only_reason"]) == ("master", "too_few_acks")
+    with Couch(replica.http_port) as couch:
+        assert couch.get("/_up").json["error"] == "too_few_acks"
+
+
 def test_a_replica_may_have_replicas(new_server, pair):
     leader, middle = pair()
     last = follower_of(new_server, middle)
@@ -538,6 +549,29 @@ def test_an_impossible_hand_over_is_given_up(pair):
         wait_until("writes to go on", lambda: call(leader, "SET", "k", "v2") == b"OK")
         leader.wait_for_log("the hand-over has failed")
     wait_same(leader, replica)
+
+
+def test_a_hand_over_does_not_wait_for_an_endless_script_for_long(pair):
+    leader, replica = pair()
+    with leader.connect() as client:
+        client.send(resp.encode("EVAL", "redis.call('SET', KEYS[1], 1) while true do end", 1, "held"))
+        leader.wait_for_log("busy-reply-threshold")
+        assert call(leader, "FAILOVER", "TIMEOUT", 600_000) == b"OK"
+        wait_until("writes to go on", lambda: call(leader, "SET", "k", "v") == b"OK")
+        leader.wait_for_log("did not end in time")
+        assert call(leader, "SCRIPT", "KILL") == b"OK"
+    wait_same(leader, replica)
+
+
+def test_a_wait_for_replicas_ends_in_time_also_while_the_server_stops(new_server):
+    server = new_server(extra=("--ack-replicas", "1", "--ack-timeout", "2")).start()
+    before = int(info(server)["master_repl_offset"])
+    with server.connect() as client:
+        client.send(resp.encode("SET", "k", "v"))
+        wait_until("it to be in the log", lambda: int(info(server)["master_repl_offset"]) > before)
+        server.signal(signal.SIGTERM)
+        assert error_of(client.read()).startswith("NOREPLICAS")
+    assert server.wait_exit() == 0
 
 
 @pytest.mark.slow

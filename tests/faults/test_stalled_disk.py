@@ -1,11 +1,13 @@
 """A disk that does not answer: what waits for it waits, the server says why, and a group goes on without it."""
 
+import contextlib
+
 import pytest
 
 from harness.couch import Couch
-from harness.groups import member, settle, wait_leader
-from harness.replicas import call, is_following, wait_same
-from harness.resp import encode
+from harness.groups import NAME, member, settle, wait_leader
+from harness.replicas import call, follower_of, info, is_following, wait_same
+from harness.resp import Connection, encode
 from harness.volume import MIB, Volume
 from harness.waiting import wait_until
 
@@ -17,6 +19,44 @@ def volume(tmp_path):
     volume = Volume(tmp_path, 300 * MIB)
     yield volume
     volume.close()
+
+
+def doors(server) -> dict[str, object]:
+    """What each door says; all of them answer, whichever thread serves the connection."""
+    assert [call(server, "PING") for _ in range(4)] == [b"PONG"] * 4
+    fields = info(server)
+    with Couch(server.http_port) as couch:
+        up, metrics = couch.get("/_up"), couch.get("/metrics").body.decode().splitlines()
+    return {
+        "role": fields["role"],
+        "ROLE": call(server, "ROLE")[0],
+        "link": fields.get("master_link_status"),
+        "leader known": fields.get("group_leader_known"),
+        "leads": "sheaf_replication_leader 1" in metrics,
+        "leads the group": "sheaf_group_leader 1" in metrics,
+        "knows a leader": "sheaf_group_leader_known 1" in metrics,
+        "reason": fields["read_only_reason"],
+        "up": up.json.get("error"),
+    }
+
+
+def answer(server, *words):
+    """What one of the workers answers: another one may be writing the batch of its only client to the disk."""
+    for _ in range(60):
+        with contextlib.suppress(TimeoutError), Connection(server.port, timeout_s=1) as connection:
+            return connection.call(*words)
+    raise AssertionError(f"no worker answers {words}")
+
+
+def wait_doors(server, **expected) -> None:
+    """Waits until the doors say what is expected, all of them."""
+    said: dict[str, object] = {}
+
+    def agree() -> bool:
+        said.update(doors(server))
+        return expected.items() <= said.items()
+
+    wait_until(f"{expected}", agree)
 
 
 def test_the_server_says_that_the_disk_does_not_answer(new_server, volume):
@@ -56,6 +96,29 @@ def test_a_leader_whose_disk_does_not_answer_loses_the_lead(new_server, volume):
         leader.close()
 
 
+def test_a_leader_whose_disk_does_not_answer_names_itself_at_no_door(new_server, volume):
+    leader = member(new_server, directory=volume.root / "data").start()
+    wait_leader([leader])
+    others = [member(new_server, leader).start() for _ in range(2)]
+    settle([leader, *others], 3)
+    try:
+        with leader.connect() as writer, volume.stalled():
+            writer.send(encode("SET", "unknown", "outcome"))
+            wait_leader(others)
+            wait_until("its silence", lambda: answer(leader, "SENTINEL", "GET-MASTER-ADDR-BY-NAME", NAME) is None)
+            assert answer(leader, "ROLE")[0] == b"slave"
+            fields = answer(leader, "INFO", "replication").decode().splitlines()
+            assert "role:slave" in fields and "group_leader_known:0" in fields
+            with Couch(leader.http_port) as couch:
+                assert couch.get("/_up").json["error"] in ("no_majority", "disk_stalled")
+                metrics = couch.get("/metrics").body.decode()
+            for name in ("sheaf_replication_leader", "sheaf_group_leader", "sheaf_group_leader_known"):
+                assert f"\n{name} 0\n" in metrics
+        wait_until("it to follow", lambda: is_following(leader))
+    finally:
+        leader.close()
+
+
 def test_a_leader_that_nobody_can_replace_leads_on_after_a_stall(new_server, volume):
     leader = member(new_server, directory=volume.root / "data").start()
     wait_leader([leader])
@@ -73,3 +136,55 @@ def test_a_leader_that_nobody_can_replace_leads_on_after_a_stall(new_server, vol
                 assert [call(leader, "SET", f"key:{more}", more) for more in range(5)] == [b"OK"] * 5
     finally:
         leader.close()
+
+
+def test_a_follower_whose_disk_does_not_answer_at_an_election_answers(new_server, volume):
+    leader = member(new_server).start()
+    wait_leader([leader])
+    stalled = member(new_server, leader, directory=volume.root / "data").start()
+    other = member(new_server, leader).start()
+    settle([leader, stalled, other], 3)
+    try:
+        with volume.stalled():
+            leader.kill()
+            # Its vote, which has to be on disk, is asked for, and again and again.
+            wait_doors(stalled, role="slave", link="down", up="disk_stalled", reason="disk_stalled", **{"leader known": "0"})
+            assert call(stalled, "SENTINEL", "GET-MASTER-ADDR-BY-NAME", NAME) is None
+            assert call(stalled, "GROUP", "INFO")
+            assert call(stalled, "GET", "key").text.startswith("CLUSTERDOWN")
+        elected = wait_leader([stalled, other])
+        assert call(elected, "SET", "key", "value") == b"OK"
+    finally:
+        stalled.close()
+
+
+def test_a_leader_is_told_to_follow_while_its_disk_does_not_answer(new_server, volume):
+    other = new_server().start()
+    leader = new_server(directory=volume.root / "data").start()
+    try:
+        with leader.connect() as told:
+            with volume.stalled():
+                told.send(encode("REPLICAOF", other.host, other.port))
+                # Nobody is told of a role that the disk does not have.
+                wait_doors(leader, role="master", leads=True, up="disk_stalled", reason="disk_stalled")
+                error = call(leader, "FAILOVER")
+                assert error.text == "ERR FAILOVER requires connected replicas."
+            assert told.read() == b"OK"
+        wait_same(other, leader)
+    finally:
+        leader.close()
+
+
+def test_a_replica_is_told_to_lead_while_its_disk_does_not_answer(new_server, volume):
+    leader = new_server().start()
+    replica = follower_of(new_server, leader, directory=volume.root / "data")
+    try:
+        with replica.connect() as told:
+            with volume.stalled():
+                told.send(encode("REPLICAOF", "NO", "ONE"))
+                wait_doors(replica, role="slave", leads=False, up="disk_stalled", reason="disk_stalled")
+                assert call(replica, "SET", "key", "value").text.startswith("READONLY")
+            assert told.read() == b"OK"
+        wait_until("it to lead", lambda: call(replica, "SET", "key", "value") == b"OK")
+    finally:
+        replica.close()

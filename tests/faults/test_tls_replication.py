@@ -100,6 +100,11 @@ def test_a_server_without_tls_replication_serves_no_server_over_tls(new_server, 
     replica = new_tls_server("--replica-of", f"127.0.0.1:{port}").start()
     leader.wait_for_log("tls-replication is off here")
     assert not is_following(replica)
+    # A Redis server is told why.
+    for command in (("PSYNC", "?", "-1"), ("SYNC",)):
+        with Encrypted(port, certificates.context()) as connection:
+            answer = connection.call(*command)
+            assert isinstance(answer, resp.ErrorReply) and "tls-replication is off" in answer.text, answer
 
 
 def test_a_group_elects_over_tls_when_its_leader_is_killed(group, certificates):

@@ -1,41 +1,44 @@
 //! Failed logins by address: how long the next attempt from an address has to wait.
 //!
 //! ```text
-//! ask -> wait, and ask again | look at the password, attempt -> failed | succeeded
+//! ask -> wait, and ask again | look at the password -> attempt -> wait, and ask again | accepted, or failed
 //! ```
 //!
 //! A bounded table in memory, which belongs to a server and not to the data. It has no clock. It locks no
 //! user: after the wait the right password is accepted, however many guesses have failed.
 //!
+//! Attempts of an address pass through gates, which a wrong password shuts for a time. All users share one
+//! gate, except those that have logged in from the address since its first failure: each of these has its
+//! own. So a program with the right password waits for one turn, and not again, while others of its address
+//! guess the passwords of other users.
+//!
 //! Invariants
-//! - The attempts of an address that wait take turns in the order in which they came, see [`LoginQueue`].
-//! - Once failures are counted, the wait of the next attempt is set when an attempt begins, before its
-//!   password is looked at.
-//! - A success forgets the count of its own user alone.
-//! - At most [`ADDRESSES_MAX`] addresses are known; the one that has failed longest ago is forgotten first.
-//! - A [`FailedLoginLine`] has neither a name nor a password: people type passwords in the place of names.
+//! - The attempts that wait at a gate take turns in the order in which they came, see [`LoginQueue`].
+//! - An attempt learns whether its password is right while the gate is open, and a wrong one shuts it. So an
+//!   address with many connections guesses no faster than with one.
+//! - Nothing but time takes a failure back. So the owner of one user cannot guess the password of another one
+//!   without waiting, and a user's logins do not help those who guess its password.
+//! - At most [`ADDRESSES_MAX`] addresses are known; the one with the fewest failures is forgotten first.
+//! - No name and no password is in a line of the log: people type passwords in the place of names.
 
 use std::{
     collections::HashMap,
-    net::{IpAddr, Ipv6Addr},
+    net::{IpAddr, Ipv4Addr, Ipv6Addr},
 };
 
 use crate::login_queue::{LoginQueue, Pacing, Turn, Waiter};
+use crate::password::PasswordHash;
 
 /// The maximum number of addresses.
 pub const ADDRESSES_MAX: usize = 4096;
 
-/// The maximum number of counts for each address: one for each of the first users that fail, and one for
-/// all others together.
-const USERS_MAX: usize = 4;
-
-/// The maximum bytes of a user's name that are compared: users with the same first bytes share a count.
-const NAME_BYTES_MAX: usize = 64;
+/// The maximum number of users of an address with a gate of their own.
+const USERS_MAX: usize = 8;
 
 /// How long after its last failure an address counts as one that has never failed.
 pub const FORGOTTEN_AFTER_MS: u64 = 10 * 60_000;
 
-/// The period in which at most [`LINES_MAX`] lines are logged, and one about an address that stays known.
+/// The period in which at most one line about an address is logged, and at most [`LINES_MAX`] about all.
 const LINES_PERIOD_MS: u64 = 60_000;
 
 /// The maximum number of lines in a period.
@@ -68,45 +71,75 @@ impl Pace {
     }
 }
 
+/// See the module.
 #[derive(Debug, Default)]
-struct Entry {
-    /// The count of each user; the count without a name is that of all other users.
-    failures: Vec<(Option<Box<[u8]>>, u32)>,
-    failed_ms: u64,
-    next_ms: u64,
-    logged_ms: Option<u64>,
+struct Gate {
+    failures: u32,
+    opens_ms: u64,
     waiting: LoginQueue,
 }
 
+impl Gate {
+    fn shut(&mut self, pace: Pace, now_ms: u64) {
+        self.opens_ms = now_ms + pace.wait_ms(self.failures);
+    }
+
+    /// How attempts follow each other; `None`: none has to wait.
+    fn pacing(&self, pace: Pace, now_ms: u64) -> Option<Pacing> {
+        let step_ms = pace.wait_ms(self.failures);
+        // Even after a step back of the clock, a turn takes no longer than the wait for the failures.
+        let next_in_ms = self.opens_ms.saturating_sub(now_ms).min(step_ms);
+        (step_ms > 0).then_some(Pacing { next_in_ms, step_ms })
+    }
+}
+
+/// An address that has failed.
+#[derive(Debug, Default)]
+struct Entry {
+    shared: Gate,
+    /// The users that have logged in, by the digests of their names; the latest login last.
+    users: Vec<([u8; 32], Gate)>,
+    failed_ms: u64,
+    logged_ms: Option<u64>,
+}
+
 impl Entry {
-    fn total(&self) -> u32 {
-        self.failures.iter().fold(0, |total, (_, count)| total.saturating_add(*count))
+    fn gate(&mut self, user: &[u8]) -> &mut Gate {
+        let digest = digest_of(user);
+        let own = self.users.iter_mut().find(|(known, _)| *known == digest);
+        own.map_or(&mut self.shared, |(_, gate)| gate)
     }
 
-    fn count(&mut self, user: &[u8]) {
-        let name = name_of(user);
-        let count_of =
-            |wanted: Option<&[u8]>| self.failures.iter().position(|(it, _)| it.as_deref() == wanted);
-        match count_of(Some(name)).or_else(|| count_of(None)) {
-            Some(at) => self.failures[at].1 = self.failures[at].1.saturating_add(1),
-            // The count of all other users has no name, so that no user's success removes it.
-            None if self.failures.len() == USERS_MAX - 1 => self.failures.push((None, 1)),
-            None => self.failures.push((Some(name.into()), 1)),
+    /// Gives the user a gate of its own, which knows the failures so far: some of them may have been about
+    /// this user.
+    fn has_logged_in(&mut self, user: &[u8]) {
+        let digest = digest_of(user);
+        let at = self.users.iter().position(|(known, _)| *known == digest);
+        let own = at.map(|at| self.users.remove(at));
+        if self.users.len() == USERS_MAX {
+            self.users.remove(0);
         }
+        let new = || (digest, Gate { failures: self.shared.failures, ..Gate::default() });
+        self.users.push(own.unwrap_or_else(new));
+    }
+
+    fn failures(&self) -> u32 {
+        let of_users = self.users.iter().map(|(_, gate)| gate.failures);
+        of_users.fold(self.shared.failures, u32::max)
     }
 }
 
-fn name_of(user: &[u8]) -> &[u8] {
-    &user[..user.len().min(NAME_BYTES_MAX)]
+/// Names are of any length, and entries are small.
+fn digest_of(user: &[u8]) -> [u8; 32] {
+    *PasswordHash::of(user).bytes()
 }
 
-/// The address under which failures are counted: all addresses of one IPv6 network (/64) share one, because a
-/// machine can use as many of them as it likes.
+/// The address under which failures are counted: all addresses of this machine share one, and all addresses
+/// of one IPv6 network (/64), because a machine can use as many of them as it likes.
 fn network_of(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
-        IpAddr::V6(address) if !address.is_loopback() => {
-            IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() & !u128::from(u64::MAX)))
-        }
+        address if address.is_loopback() => IpAddr::V4(Ipv4Addr::LOCALHOST),
+        IpAddr::V6(address) => IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() & !u128::from(u64::MAX))),
         address => address,
     }
 }
@@ -114,7 +147,7 @@ fn network_of(address: IpAddr) -> IpAddr {
 /// What a line of the log says about failed logins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FailedLoginLine {
-    /// The failures of this address that are not forgotten.
+    /// The failures of this address that are not forgotten, at the gate that has the most.
     pub failures: u32,
     /// The number of earlier failures, of all addresses, that no line has told of.
     pub unlogged: u64,
@@ -129,62 +162,77 @@ pub struct FailedLogins {
     unlogged: u64,
 }
 
+/// A login as its address sees it.
+#[derive(Debug, Clone, Copy)]
+pub struct LoginOf<'a> {
+    /// The address of the client.
+    pub address: IpAddr,
+    /// The name that it gives.
+    pub user: &'a [u8],
+    /// Its number among those that wait.
+    pub waiter: Waiter,
+}
+
 impl FailedLogins {
-    /// Asks for the turn of an attempt.
-    pub fn ask(&mut self, address: IpAddr, waiter: Waiter, now_ms: u64) -> Turn {
-        let Some(pacing) = self.pacing(address, now_ms) else { return Turn::Now };
-        let entry = self.entries.get_mut(&network_of(address));
-        entry.map_or(Turn::Now, |entry| entry.waiting.ask(waiter, pacing, now_ms))
+    /// Asks for the turn of an attempt. If it has to wait, it has a place from now on, and asks again.
+    pub fn ask(&mut self, login: LoginOf<'_>, now_ms: u64) -> Turn {
+        self.at_gate(login, now_ms)
+            .map_or(Turn::Now, |(gate, pacing)| gate.waiting.ask(login.waiter, pacing, now_ms))
     }
 
     /// Whether an attempt would not have to wait. It gets no place.
-    pub fn is_turn(&self, address: IpAddr, waiter: Waiter, now_ms: u64) -> bool {
-        let entry = self.entries.get(&network_of(address));
-        let waits = entry.zip(self.pacing(address, now_ms));
-        waits.is_none_or(|(entry, pacing)| entry.waiting.is_turn(waiter, pacing, now_ms))
+    pub fn is_turn(&mut self, login: LoginOf<'_>, now_ms: u64) -> bool {
+        self.at_gate(login, now_ms)
+            .is_none_or(|(gate, pacing)| gate.waiting.is_turn(login.waiter, pacing, now_ms))
     }
 
-    /// Begins an attempt, unless it has to wait.
-    pub fn attempt(&mut self, address: IpAddr, waiter: Waiter, now_ms: u64) -> Turn {
-        let turn = self.ask(address, waiter, now_ms);
-        if turn != Turn::Now {
-            return turn;
+    /// Makes an attempt whose password is right or not, unless it has to wait. A failure is to be noted with
+    /// [`FailedLogins::failed`].
+    pub fn attempt(&mut self, login: LoginOf<'_>, is_right: bool, now_ms: u64) -> Turn {
+        let turn = self.ask(login, now_ms);
+        let network = network_of(login.address);
+        if turn == Turn::Now
+            && let Some(entry) = self.entries.get_mut(&network)
+        {
+            if now_ms.saturating_sub(entry.failed_ms) >= FORGOTTEN_AFTER_MS {
+                self.entries.remove(&network);
+                return turn;
+            }
+            let gate = entry.gate(login.user);
+            gate.waiting.leave(login.waiter);
+            if is_right {
+                entry.has_logged_in(login.user);
+            } else {
+                gate.shut(Pace::of(network), now_ms);
+            }
         }
-        let network = network_of(address);
-        let Some(entry) = self.entries.get_mut(&network) else { return Turn::Now };
-        if now_ms.saturating_sub(entry.failed_ms) >= FORGOTTEN_AFTER_MS {
-            self.entries.remove(&network);
-        } else {
-            entry.waiting.leave(waiter);
-            entry.next_ms = now_ms + Pace::of(network).wait_ms(entry.total());
-        }
-        Turn::Now
+        turn
     }
 
-    /// How attempts of this address follow each other; `None`: none has to wait.
-    fn pacing(&self, address: IpAddr, now_ms: u64) -> Option<Pacing> {
-        let network = network_of(address);
-        let entry = self.entries.get(&network)?;
-        let step_ms = Pace::of(network).wait_ms(entry.total());
+    /// The gate of a login, if there is one at which it may have to wait.
+    fn at_gate(&mut self, login: LoginOf<'_>, now_ms: u64) -> Option<(&mut Gate, Pacing)> {
+        let network = network_of(login.address);
+        let entry = self.entries.get_mut(&network)?;
         let is_forgotten = now_ms.saturating_sub(entry.failed_ms) >= FORGOTTEN_AFTER_MS;
-        // Even after a step back of the clock, a turn takes no longer than the wait for the failures.
-        let next_in_ms = entry.next_ms.saturating_sub(now_ms).min(step_ms);
-        (step_ms > 0 && !is_forgotten).then_some(Pacing { next_in_ms, step_ms })
+        let gate = entry.gate(login.user);
+        let pacing = gate.pacing(Pace::of(network), now_ms).filter(|_| !is_forgotten)?;
+        Some((gate, pacing))
     }
 
     /// An attempt has failed. Returns what is to be logged, if anything is.
     pub fn failed(&mut self, address: IpAddr, user: &[u8], now_ms: u64) -> Option<FailedLoginLine> {
         let network = network_of(address);
         if self.entries.len() >= ADDRESSES_MAX && !self.entries.contains_key(&network) {
-            let oldest = self.entries.iter().min_by_key(|(_, entry)| entry.failed_ms);
-            if let Some(oldest) = oldest.map(|(address, _)| *address) {
-                self.entries.remove(&oldest);
+            let least = self.entries.iter().min_by_key(|(_, entry)| (entry.failures(), entry.failed_ms));
+            if let Some(least) = least.map(|(address, _)| *address) {
+                self.entries.remove(&least);
             }
         }
         let entry = self.entries.entry(network).or_default();
-        entry.count(user);
         entry.failed_ms = now_ms;
-        entry.next_ms = now_ms + Pace::of(network).wait_ms(entry.total());
+        let gate = entry.gate(user);
+        gate.failures = gate.failures.saturating_add(1);
+        gate.shut(Pace::of(network), now_ms);
         if now_ms.abs_diff(self.period_ms) >= LINES_PERIOD_MS {
             (self.period_ms, self.lines) = (now_ms, 0);
         }
@@ -195,17 +243,7 @@ impl FailedLogins {
         }
         entry.logged_ms = Some(now_ms);
         self.lines += 1;
-        Some(FailedLoginLine { failures: entry.total(), unlogged: std::mem::take(&mut self.unlogged) })
-    }
-
-    /// An attempt has succeeded.
-    pub fn succeeded(&mut self, address: IpAddr, user: &[u8]) {
-        let network = network_of(address);
-        let Some(entry) = self.entries.get_mut(&network) else { return };
-        entry.failures.retain(|(known, _)| known.as_deref() != Some(name_of(user)));
-        if entry.failures.is_empty() {
-            self.entries.remove(&network);
-        }
+        Some(FailedLoginLine { failures: entry.failures(), unlogged: std::mem::take(&mut self.unlogged) })
     }
 
     /// The number of known addresses.
@@ -230,27 +268,33 @@ mod tests {
         text.parse().unwrap()
     }
 
-    /// Milliseconds until the attempt of a lone client may be made; 0: it has begun.
-    fn attempt(logins: &mut FailedLogins, from: &str, now_ms: u64) -> u64 {
-        let (from, waiter) = (address(from), Waiter::Client(1));
-        let begun = logins.attempt(from, waiter, now_ms);
-        match begun {
-            Turn::Now => 0,
-            _ => logins.pacing(from, now_ms).map_or(0, |pacing| pacing.next_in_ms),
-        }
+    fn login<'a>(from: &str, user: &'a [u8], number: u64) -> LoginOf<'a> {
+        LoginOf { address: address(from), user, waiter: Waiter::Client(number) }
     }
 
-    /// Waits of so many attempts that fail, each made as soon as it may be.
+    /// Milliseconds until the attempt of a lone client may be made; 0: it has failed.
+    fn guess(logins: &mut FailedLogins, from: &str, user: &[u8], now_ms: u64) -> u64 {
+        if logins.attempt(login(from, user, 1), false, now_ms) == Turn::Now {
+            logins.failed(address(from), user, now_ms);
+            return 0;
+        }
+        logins.at_gate(login(from, user, 1), now_ms).map_or(0, |(_, pacing)| pacing.next_in_ms)
+    }
+
+    fn logs_in(logins: &mut FailedLogins, from: &str, user: &[u8], now_ms: u64) -> bool {
+        logins.attempt(login(from, user, 2), true, now_ms) == Turn::Now
+    }
+
+    /// Waits of so many guesses, each made as soon as it may be.
     fn waits(from: &str, count: usize) -> Vec<u64> {
         let (mut logins, mut now_ms) = (FailedLogins::default(), 1_000);
         let mut waits = Vec::new();
         for _ in 0..count {
-            let wait_ms = attempt(&mut logins, from, now_ms);
-            now_ms += wait_ms;
+            let wait_ms = guess(&mut logins, from, b"default", now_ms);
             if wait_ms > 0 {
-                assert_eq!(attempt(&mut logins, from, now_ms), 0, "after the wait");
+                now_ms += wait_ms;
+                assert_eq!(guess(&mut logins, from, b"default", now_ms), 0, "after the wait");
             }
-            logins.failed(address(from), b"default", now_ms);
             waits.push(wait_ms);
         }
         waits
@@ -264,23 +308,61 @@ mod tests {
 
     #[test]
     fn this_machine_is_slowed_down_gently() {
-        for near in ["127.0.0.1", "::1", "::ffff:127.0.0.1"] {
+        for near in ["127.0.0.1", "127.9.8.7", "::1", "::ffff:127.0.0.1"] {
             let waits = waits(near, 200);
             assert!(waits[..20].iter().all(|wait_ms| *wait_ms == 0));
             assert_eq!((waits[21], waits[199]), (25, 100), "{near}");
         }
+        let mut logins = FailedLogins::default();
+        for number in 0..=20 {
+            assert_eq!(guess(&mut logins, &format!("127.0.{number}.1"), b"a", 0), 0);
+        }
+        assert!(guess(&mut logins, "::1", b"a", 0) > 0, "its addresses are one");
+    }
+
+    /// An address from which so many guesses have failed, at 0 ms.
+    fn guessed(from: &str, user: &[u8], count: u32) -> FailedLogins {
+        let mut logins = FailedLogins::default();
+        (0..count).for_each(|_| _ = logins.failed(address(from), user, 0));
+        logins
     }
 
     #[test]
     fn many_connections_guess_no_faster_than_one() {
-        let mut logins = FailedLogins::default();
-        for _ in 0..20 {
-            logins.failed(address(FAR), b"default", 0);
+        let mut logins = guessed(FAR, b"default", 20);
+        assert_eq!(guess(&mut logins, FAR, b"default", 0), 10_000);
+        assert_eq!(guess(&mut logins, FAR, b"default", 10_000), 0);
+        assert_eq!(guess(&mut logins, FAR, b"default", 10_000), 10_000);
+        assert_eq!(guess(&mut logins, FAR, b"other", 10_000), 10_000, "whatever the user");
+        assert_eq!(guess(&mut logins, "192.0.2.2", b"default", 10_000), 0);
+    }
+
+    #[test]
+    fn the_right_password_waits_for_one_turn_and_not_again() {
+        let mut logins = guessed(FAR, b"default", 12);
+        assert!(!logs_in(&mut logins, FAR, b"app", 6_399));
+        assert!((0..1_000).all(|_| logs_in(&mut logins, FAR, b"app", 6_400)), "the attacker is gone");
+        // It goes on to guess, also the password of the user that has logged in.
+        assert_eq!(guess(&mut logins, FAR, b"default", 6_400), 0);
+        assert!(!logs_in(&mut logins, FAR, b"other", 6_400));
+        assert!((0..1_000).all(|_| logs_in(&mut logins, FAR, b"app", 6_400)));
+        assert_eq!(guess(&mut logins, FAR, b"app", 6_400), 0);
+        assert_eq!(guess(&mut logins, FAR, b"app", 6_400), 10_000, "at the pace so far");
+        assert!(!logs_in(&mut logins, FAR, b"app", 6_401) && logs_in(&mut logins, FAR, b"app", 16_401));
+    }
+
+    #[test]
+    fn logins_do_not_speed_guesses_up() {
+        let mut logins = guessed(FAR, b"default", 20);
+        let mut guesses = 0;
+        for now_ms in (0..100_000).step_by(10) {
+            for user in (0..100_u8).map(|number| [number]) {
+                logs_in(&mut logins, FAR, &user, now_ms);
+            }
+            logs_in(&mut logins, FAR, b"default", now_ms);
+            guesses += u32::from(guess(&mut logins, FAR, b"default", now_ms) == 0);
         }
-        assert_eq!(attempt(&mut logins, FAR, 0), 10_000);
-        assert_eq!(attempt(&mut logins, FAR, 10_000), 0);
-        assert_eq!(attempt(&mut logins, FAR, 10_000), 10_000, "though nobody has failed since");
-        assert_eq!(attempt(&mut logins, "192.0.2.2", 10_000), 0);
+        assert!(guesses <= 10, "{guesses}");
     }
 
     /// A client that logs in, as it looks from outside.
@@ -291,13 +373,13 @@ mod tests {
 
     #[test]
     fn the_owner_gets_a_turn_though_many_strangers_of_the_address_came_first() {
-        let mut logins = FailedLogins::default();
-        (0..20).for_each(|_| _ = logins.failed(address(FAR), b"x", 0));
+        let mut logins = guessed(FAR, b"x", 20);
         let mut waiting = Vec::new();
         for id in 1..=230 {
-            let waiter = Waiter::Client(id);
-            match logins.ask(address(FAR), waiter, 0) {
-                Turn::Later { pause_ms } => waiting.push(Login { waiter, asks_at_ms: pause_ms }),
+            match logins.ask(login(FAR, b"x", id), 0) {
+                Turn::Later { pause_ms } => {
+                    waiting.push(Login { waiter: Waiter::Client(id), asks_at_ms: pause_ms })
+                }
                 turn => assert_eq!(turn, Turn::TooMany),
             }
         }
@@ -310,7 +392,8 @@ mod tests {
         while turns.iter().all(|(waiter, _)| *waiter != owner) {
             let next = (0..waiting.len()).min_by_key(|at| waiting[*at].asks_at_ms).expect("the owner waits");
             let Login { waiter, asks_at_ms: now_ms } = waiting[next];
-            match logins.attempt(address(FAR), waiter, now_ms) {
+            let login = LoginOf { address: address(FAR), user: b"x", waiter };
+            match logins.attempt(login, waiter == owner, now_ms) {
                 Turn::Now => {
                     turns.push((waiter, now_ms));
                     waiting.remove(next);
@@ -331,63 +414,33 @@ mod tests {
 
     #[test]
     fn a_login_over_http_has_a_turn_among_clients_that_wait() {
-        let mut logins = FailedLogins::default();
-        (0..20).for_each(|_| _ = logins.failed(address(FAR), b"x", 0));
-        let far = address(FAR);
-        assert_ne!(logins.ask(far, Waiter::Client(1), 9_500), Turn::Now);
-        assert_ne!(logins.ask(far, Waiter::Http(1), 9_500), Turn::Now);
-        assert_ne!(logins.ask(far, Waiter::Client(2), 9_500), Turn::Now);
-        assert!(
-            logins.is_turn(far, Waiter::Client(1), 10_000) && !logins.is_turn(far, Waiter::Http(1), 10_000)
-        );
-        assert_eq!(logins.attempt(far, Waiter::Client(1), 10_000), Turn::Now);
+        let mut logins = guessed(FAR, b"x", 20);
+        let client = |number| login(FAR, b"x", number);
+        let http = LoginOf { waiter: Waiter::Http(1), ..client(1) };
+        assert_ne!(logins.ask(client(1), 9_500), Turn::Now);
+        assert_ne!(logins.ask(http, 9_500), Turn::Now);
+        assert_ne!(logins.ask(client(2), 9_500), Turn::Now);
+        assert!(logins.is_turn(client(1), 10_000) && !logins.is_turn(http, 10_000));
+        assert_eq!(logins.attempt(client(1), false, 10_000), Turn::Now);
         for now_ms in (10_500..20_000).step_by(500) {
-            assert_ne!(logins.ask(far, Waiter::Http(1), now_ms), Turn::Now);
-            assert_ne!(logins.ask(far, Waiter::Client(2), now_ms), Turn::Now);
+            assert_ne!(logins.ask(http, now_ms), Turn::Now);
+            assert_ne!(logins.ask(client(2), now_ms), Turn::Now);
         }
-        assert_ne!(logins.attempt(far, Waiter::Client(2), 20_000), Turn::Now);
-        assert_eq!(logins.attempt(far, Waiter::Http(1), 20_000), Turn::Now);
-    }
-
-    #[test]
-    fn a_success_forgets_the_failures_of_its_user_alone() {
-        let mut logins = FailedLogins::default();
-        for _ in 0..10 {
-            logins.failed(address(FAR), b"default", 0);
-            logins.failed(address(FAR), b"own", 0);
-            logins.succeeded(address(FAR), b"own");
-        }
-        assert_eq!(attempt(&mut logins, FAR, 0), 1600);
-        logins.succeeded(address(FAR), b"default");
-        assert!(logins.is_empty());
-        for user in 0..100_u8 {
-            logins.failed(address(FAR), &[user + 1], 0);
-            logins.succeeded(address(FAR), b"");
-        }
-        (1..=100).for_each(|user| logins.succeeded(address(FAR), &[user]));
-        assert!(attempt(&mut logins, FAR, 0) > 0, "names beyond the first few are not told apart");
-    }
-
-    #[test]
-    fn after_a_success_the_other_users_still_share_one_count() {
-        let mut entry = Entry::default();
-        [b"a", b"b", b"c", b"d"].iter().for_each(|user| entry.count(*user));
-        entry.failures.retain(|(user, _)| user.as_deref() != Some(b"b"));
-        [b"d", b"e", b"a"].iter().for_each(|user| entry.count(*user));
-        let named = |name: &[u8], count| (Some(name.into()), count);
-        assert_eq!(entry.failures, [named(b"a", 2), named(b"c", 1), (None, 3)]);
+        assert_ne!(logins.attempt(client(2), false, 20_000), Turn::Now);
+        assert_eq!(logins.attempt(http, false, 20_000), Turn::Now);
     }
 
     #[test]
     fn the_table_is_bounded_and_forgets() {
         let mut logins = FailedLogins::default();
+        (0..20).for_each(|_| _ = logins.failed(address(FAR), b"a", 0));
         for number in 0..ADDRESSES_MAX as u32 + 100 {
             logins.failed(IpAddr::from(number.to_be_bytes()), b"a", u64::from(number));
         }
         assert_eq!(logins.len(), ADDRESSES_MAX);
-        (0..20).for_each(|_| _ = logins.failed(address(FAR), b"a", 10_000));
-        assert!(attempt(&mut logins, FAR, 10_000) > 0);
-        assert_eq!(attempt(&mut logins, FAR, 10_000 + FORGOTTEN_AFTER_MS), 0);
+        assert!(guess(&mut logins, FAR, b"a", 9_000) > 0, "addresses that failed once make no room of it");
+        assert_eq!(guess(&mut logins, FAR, b"a", FORGOTTEN_AFTER_MS), 0);
+        assert!(logs_in(&mut logins, FAR, b"a", 2 * FORGOTTEN_AFTER_MS));
         assert_eq!(logins.len(), ADDRESSES_MAX - 1);
     }
 
@@ -397,8 +450,8 @@ mod tests {
         for host in 0..30 {
             logins.failed(address(&format!("2001:db8::{host}")), b"a", 0);
         }
-        assert_eq!((logins.len(), attempt(&mut logins, "2001:db8::ffff", 0)), (1, 10_000));
-        assert_eq!(attempt(&mut logins, "2001:db8:0:1::1", 0), 0);
+        assert_eq!((logins.len(), guess(&mut logins, "2001:db8::ffff", b"a", 0)), (1, 10_000));
+        assert_eq!(guess(&mut logins, "2001:db8:0:1::1", b"a", 0), 0);
     }
 
     #[test]

@@ -61,7 +61,7 @@ pub use denial_log::{Context, Denial, DenialLog, LogEntry, MERGE_MS_MAX, Reason}
 pub use denied::Denied;
 pub use derived_password::{DerivedPassword, ITERATIONS_DEFAULT, ITERATIONS_MAX, Prf, SALT_BYTES_MAX};
 pub use describe::{SelectorDescription, UserDescription};
-pub use failed_logins::{ADDRESSES_MAX, FORGOTTEN_AFTER_MS, FailedLoginLine, FailedLogins};
+pub use failed_logins::{ADDRESSES_MAX, FORGOTTEN_AFTER_MS, FailedLoginLine, FailedLogins, LoginOf};
 pub use file::{FileError, parse_file};
 pub use genpass::{GENPASS_BITS_DEFAULT, GENPASS_BITS_MAX, GenpassError, genpass};
 pub use grammar::Grammar;

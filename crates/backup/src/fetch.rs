@@ -150,6 +150,8 @@ pub enum Notice<'n> {
     StartsOver,
     /// A file of the backup being brought up to date is damaged.
     CopiedAgain(&'n str),
+    /// The server has been silent since it was asked: it has to take a snapshot first.
+    AwaitsSnapshot,
 }
 
 impl fmt::Display for Notice<'_> {
@@ -161,6 +163,9 @@ impl fmt::Display for Notice<'_> {
             Notice::CopiedAgain(name) => {
                 write!(f, "DAMAGED      {name} has changed since it was copied: it is copied again")
             }
+            Notice::AwaitsSnapshot => f.write_str(
+                "waits        the server has to take a snapshot first, which a script or a slow disk there may delay (see its log)",
+            ),
         }
     }
 }
@@ -168,8 +173,9 @@ impl fmt::Display for Notice<'_> {
 /// A source of copies: a server.
 pub trait Origin {
     /// Begins a session, which replaces an earlier one of the same name. It offers the snapshot that begins
-    /// at `resume`, if the server still has that snapshot.
-    fn begin(&self, session: &str, resume: Option<u64>) -> Result<Offer, RemoteError>;
+    /// at `resume`, if the server still has that snapshot. Calls `is_silent` whenever the server has said
+    /// nothing for long.
+    fn begin(&self, session: &str, resume: Option<u64>, is_silent: &dyn Fn()) -> Result<Offer, RemoteError>;
 
     /// Reads a range of a file of the offer.
     fn read(&self, offer: &Offer, name: &str, range: Range<u64>) -> Result<Box<dyn Read>, RemoteError>;

@@ -123,14 +123,14 @@ pub enum ManifestError {
         /// A description of the damage.
         reason: String,
     },
-    /// An operation of the operating system failed.
+    /// An operation on a file or directory failed.
     #[error("cannot {doing} {}: {source}", path.display())]
     Os {
         /// The operation that failed, as a verb.
         doing: &'static str,
         /// The file or directory.
         path: PathBuf,
-        /// The error of the operating system.
+        /// The I/O error.
         source: io::Error,
     },
 }
@@ -226,7 +226,7 @@ impl Manifest {
     /// Checks that every file exists with all its bytes.
     ///
     /// # Errors
-    /// The first file that is missing or too short.
+    /// The first file that is missing, too short or cannot be opened.
     pub fn check_sizes(&self, disk: &dyn Disk, dir: &Path) -> Result<(), ManifestError> {
         self.files.iter().try_for_each(|file| open_sized(disk, dir, file).map(drop))
     }
@@ -234,7 +234,7 @@ impl Manifest {
     /// Reads every byte and compares the checksums. `progress` is called with bytes done and total.
     ///
     /// # Errors
-    /// The first file that does not match.
+    /// The first file that cannot be read or does not match.
     pub fn check(
         &self,
         disk: &dyn Disk,

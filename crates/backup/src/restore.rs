@@ -106,7 +106,7 @@ pub enum RestoreError {
         /// Advice on the alternatives.
         hint: &'static str,
     },
-    /// The source cannot be read or is damaged.
+    /// The source cannot be read or is damaged, or log and snapshot cannot be written.
     #[error(transparent)]
     Recover(#[from] RecoverError),
     /// Document files cannot be restored to the target.
@@ -115,14 +115,14 @@ pub enum RestoreError {
          an older backup, or a later position"
     )]
     DocumentsLater(Lsn),
-    /// An operation of the operating system failed.
+    /// An operation on a file or directory failed.
     #[error("cannot {doing} {}: {source}", path.display())]
     Os {
         /// The operation that failed, as a verb.
         doing: &'static str,
-        /// The directory.
+        /// The file or directory.
         path: PathBuf,
-        /// The error of the operating system.
+        /// The I/O error.
         source: io::Error,
     },
     /// It failed after it had begun to write.
@@ -139,7 +139,7 @@ pub enum RestoreError {
 }
 
 impl RestoreError {
-    /// An error of the OS while `doing` something with `path`.
+    /// An I/O error while `doing` something with `path`; for `map_err`.
     pub fn os(doing: &'static str, path: &Path) -> impl FnOnce(io::Error) -> RestoreError {
         let path = path.to_path_buf();
         move |source| RestoreError::Os { doing, path, source }

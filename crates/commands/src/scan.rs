@@ -62,7 +62,7 @@ impl<'a> ScanOptions<'a> {
     /// Parses the words after the cursor.
     ///
     /// # Errors
-    /// An unknown option or an invalid count.
+    /// An option is unknown, belongs to another command or lacks its value, or the count is invalid.
     pub(super) fn parse(words: Args<'a>, target: ScanTarget) -> Result<ScanOptions<'a>, CommandError> {
         let mut options = ScanOptions {
             pattern: None,

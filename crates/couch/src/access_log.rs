@@ -15,7 +15,7 @@ use std::{
 };
 
 use env::Clock;
-use http::{Extensions, Method, StatusCode, Uri};
+use http::{Extensions, Method, Uri};
 
 use super::user::User;
 
@@ -97,7 +97,7 @@ impl ServedUser {
     }
 }
 
-/// A request that is being answered. It is noted when this is dropped.
+/// The entry of a request that is being answered.
 pub(super) struct Entry {
     log: Arc<dyn AccessLog>,
     clock: Arc<dyn Clock>,
@@ -108,8 +108,6 @@ pub(super) struct Entry {
     given_name: String,
     method: Method,
     target: String,
-    pub(super) status: Option<StatusCode>,
-    pub(super) bytes: u64,
 }
 
 impl Entry {
@@ -129,8 +127,6 @@ impl Entry {
             given_name,
             method: method.clone(),
             target: shown(uri),
-            status: None,
-            bytes: 0,
             log,
             clock,
             client,
@@ -141,18 +137,17 @@ impl Entry {
     pub(super) fn served_user(&self) -> ServedUser {
         self.served_user.clone()
     }
-}
 
-impl Drop for Entry {
-    fn drop(&mut self) {
+    /// Notes the request: its reply is over.
+    pub(super) fn end(self, status: Option<u16>, bytes: u64) {
         self.log.note(&NotedRequest {
             began_unix_ms: self.began_unix_ms,
             client: self.client,
             user: self.served_user.0.get().unwrap_or(&self.given_name),
             method: self.method.as_str(),
             target: &self.target,
-            status: self.status.map(|status| status.as_u16()),
-            bytes: self.bytes,
+            status,
+            bytes,
             duration_us: self.clock.monotonic_us().saturating_sub(self.began_us),
         });
     }
@@ -168,6 +163,8 @@ fn shown(uri: &Uri) -> String {
         target.push(if index == 0 { '?' } else { '&' });
         target.push_str(&match parameter.split_once('=') {
             Some((name, _)) if !SHOWN.contains(&name) => Cow::from(format!("{name}={LEFT_OUT}")),
+            // A value alone, whatever it is.
+            None if !SHOWN.contains(&parameter) => Cow::from(LEFT_OUT),
             _ => Cow::from(parameter),
         });
     }
@@ -187,7 +184,9 @@ mod tests {
         for (uri, expected) in [
             ("/", "/"),
             ("/db/doc?rev=1-a&attachments=true", "/db/doc?rev=...&attachments=true"),
-            ("/db/_changes?since=5&feed=longpoll&key", "/db/_changes?since=5&feed=longpoll&key"),
+            ("/db/_changes?since=5&feed=longpoll&reduce", "/db/_changes?since=5&feed=longpoll&reduce"),
+            ("/db?secret", "/db?..."),
+            ("/db?limit=1&secret&", "/db?limit=1&...&..."),
             ("http://a:secret@host/db?token=secret&limit=1", "/db?token=...&limit=1"),
         ] {
             assert_eq!(shown(&uri.parse().unwrap()), expected);

@@ -13,7 +13,7 @@ use documents::DocError;
 use http_body::{Body as HttpBody, Frame, SizeHint};
 use tokio::sync::mpsc;
 
-use super::{access_log::Entry, failure::Failure, idle_timer::IdleTimer};
+use super::{failure::Failure, idle_timer::IdleTimer, noted::Noted};
 
 /// Approximate size of the chunks of a reply.
 pub(super) const CHUNK_BYTES: usize = 64 << 10;
@@ -54,7 +54,7 @@ type BoxError = Box<dyn std::error::Error + Send + Sync>;
 pub struct Body {
     content: Content,
     /// Counts the bytes, and is complete when the body is dropped.
-    entry: Option<Box<Entry>>,
+    noted: Option<Box<Noted>>,
 }
 
 enum Content {
@@ -78,7 +78,7 @@ impl Body {
     pub const EMPTY: Body = Body::of(Content::Whole(None));
 
     const fn of(content: Content) -> Body {
-        Body { content, entry: None }
+        Body { content, noted: None }
     }
 
     /// A body that another part of the server renders.
@@ -86,9 +86,9 @@ impl Body {
         Body::of(Content::Other(Box::pin(body)))
     }
 
-    /// The same body, which completes the entry of its request in the access log.
-    pub(super) fn noted_in(self, entry: Box<Entry>) -> Body {
-        Body { entry: Some(entry), ..self }
+    /// The same body, with what is noted of its request when it is over.
+    pub(super) fn noted_in(self, noted: Box<Noted>) -> Body {
+        Body { noted: Some(noted), ..self }
     }
 
     /// Whether it comes chunk by chunk from a handler.
@@ -120,10 +120,10 @@ impl HttpBody for Body {
         self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
-        let Body { content, entry } = self.get_mut();
+        let Body { content, noted } = self.get_mut();
         let frame = ready!(content.poll_frame(context));
-        if let (Some(entry), Some(Ok(frame))) = (entry, &frame) {
-            entry.bytes += frame.data_ref().map_or(0, |bytes| bytes.len() as u64);
+        if let (Some(noted), Some(Ok(frame))) = (noted, &frame) {
+            noted.add_bytes(frame.data_ref().map_or(0, |bytes| bytes.len() as u64));
         }
         Poll::Ready(frame)
     }

@@ -15,9 +15,10 @@ use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::{
-    access, access_log::Entry, cookie, idle_timer::IdleTimer, request::Encrypted, route, socket::Socket,
-    thread::HttpThread,
+    access, access_log::Entry, cookie, idle_timer::IdleTimer, noted::Noted, request::Encrypted, route,
+    socket::Socket, thread::HttpThread, traces::Trace,
 };
+use crate::Host;
 
 /// Limit of the head of a request, and of the buffered bytes of a reply.
 const BUFFER_BYTES_MAX: usize = 64 << 10;
@@ -37,16 +38,18 @@ pub(super) async fn serve<S: Socket>(
         if is_encrypted {
             request.extensions_mut().insert(Encrypted);
         }
-        let entry = entry_of(&thread, &mut request, peer);
+        let noted = noted_of(&thread, &mut request, peer, is_encrypted);
         async move {
-            let mut reply = route::answer(thread.clone(), request, peer, idle_timer).await;
+            let answer = route::answer(thread.clone(), request, peer, idle_timer);
+            let trace = noted.as_ref().and_then(|noted| noted.trace.as_ref());
+            let mut reply = Trace::during(trace, answer).await;
             if is_encrypted {
                 cookie::keep_encrypted(&mut reply);
             }
             thread.front.host.traffic.responded(reply.status());
-            if let Some(mut entry) = entry {
-                entry.status = Some(reply.status());
-                reply = reply.map(|body| body.noted_in(entry));
+            if let Some(mut noted) = noted {
+                noted.set_status(reply.status());
+                reply = reply.map(|body| body.noted_in(noted));
             }
             Ok::<_, Infallible>(reply)
         }
@@ -70,15 +73,27 @@ pub(super) async fn serve<S: Socket>(
     }
 }
 
-/// The entry of a request in the access log, if it is on.
-fn entry_of(thread: &HttpThread, request: &mut Request<Incoming>, peer: SocketAddr) -> Option<Box<Entry>> {
+/// What is noted of a request, if anything is.
+fn noted_of(
+    thread: &HttpThread,
+    request: &mut Request<Incoming>,
+    peer: SocketAddr,
+    is_encrypted: bool,
+) -> Option<Box<Noted>> {
     let host = thread.host();
+    let traces = host.traces.as_ref();
+    let trace = traces.and_then(|traces| Trace::begin(traces, &host.clock, request, is_encrypted));
+    Noted::new(entry_of(host, request, peer), trace)
+}
+
+/// The entry of a request in the access log, if it is on.
+fn entry_of(host: &Host, request: &mut Request<Incoming>, peer: SocketAddr) -> Option<Entry> {
     let log = host.access_log.as_ref().filter(|log| log.is_on())?;
     let given_name = access::named(request.headers());
     let head = (request.method(), request.uri());
     let entry = Entry::new(log.clone(), host.clock.clone(), peer, head, given_name);
     request.extensions_mut().insert(entry.served_user());
-    Some(Box::new(entry))
+    Some(entry)
 }
 
 /// A socket that tells the idle timer of its progress.

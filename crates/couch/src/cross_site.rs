@@ -70,7 +70,7 @@ pub(super) fn is_foreign(headers: &HeaderMap) -> bool {
     headers.get_all(header::ORIGIN).iter().any(|origin| authority(origin.as_bytes()) != host)
 }
 
-/// Name and port of an origin; `None` for `null`, which is the origin of no server.
+/// Name and port of an origin; `None` for all others, such as `null`, which is the origin of no server.
 fn authority(origin: &[u8]) -> Option<&[u8]> {
     origin.strip_prefix(b"http://").or_else(|| origin.strip_prefix(b"https://"))
 }

@@ -18,7 +18,7 @@ use parking_lot::RwLockReadGuard;
 use settings::{Key, NotStored, Settings};
 use storage::Log;
 
-use crate::{AccessLog, Feeds, Jwt, ProxySecret, Reply, Traffic};
+use crate::{AccessLog, Feeds, Jwt, ProxySecret, Reply, Traces, Traffic};
 
 /// The parts and interfaces that the front uses.
 pub struct Host {
@@ -52,6 +52,8 @@ pub struct Host {
     pub tools: Arc<dyn Tools>,
     /// The log of requests, if one can be kept.
     pub access_log: Option<Arc<dyn AccessLog>>,
+    /// The traces of requests, if any can be kept.
+    pub traces: Option<Arc<dyn Traces>>,
 }
 
 impl Host {

@@ -145,7 +145,7 @@ impl Jwt {
     /// path of the claim with the roles.
     ///
     /// # Errors
-    /// One of them cannot be read.
+    /// See [`JwtError`].
     pub fn new(keys: &str, required: &str, roles_path: &str) -> Result<Jwt, JwtError> {
         Ok(Jwt {
             keys: JwtKeys::parse(keys)?,

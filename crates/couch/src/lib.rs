@@ -51,6 +51,7 @@ mod jwt;
 mod jwt_keys;
 mod listing;
 mod mango;
+mod noted;
 mod page;
 mod proxy_auth;
 mod query;
@@ -67,6 +68,7 @@ mod session;
 mod show;
 mod socket;
 mod thread;
+mod traces;
 mod traffic;
 mod unique_json;
 mod unsupported;
@@ -92,5 +94,6 @@ pub use self::{
     range::ByteRange,
     reply::{Reply, set_header},
     socket::Socket,
+    traces::{LogWait, TraceParent, TracedRequest, Traces},
     traffic::Traffic,
 };

@@ -22,7 +22,7 @@ pub(crate) enum Broken {
     /// The time is over.
     #[error("The commands took longer than 30 s: whether the last of them were executed is unknown.")]
     Late,
-    /// The connection was closed: CLIENT KILL, SHUTDOWN.
+    /// The connection was closed, for instance by CLIENT KILL or SHUTDOWN.
     #[error(
         "The connection was closed before the last reply: whether all commands were executed is unknown."
     )]

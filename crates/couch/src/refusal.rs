@@ -53,7 +53,7 @@ pub(crate) enum Refusal {
     /// The log's disk writes take too long.
     #[error("The disk takes too long to write the log; try again later.")]
     Stalled,
-    /// A script keeps the slot of the users locked.
+    /// The slot of the users stays locked, for instance by a script.
     #[error("A script is running that keeps users from being changed; try again.")]
     UsersLocked,
     /// The log has failed: whether a change already begun is kept shows after the next start.

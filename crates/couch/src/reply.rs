@@ -132,7 +132,7 @@ fn accepts_json(accept: &HeaderValue) -> bool {
         .any(|kind| memchr::memmem::find(accept, kind).is_some())
 }
 
-/// Whether `If-None-Match` contains this tag.
+/// Whether `If-None-Match` contains this tag, or `*`.
 pub(super) fn has_version(headers: &HeaderMap, tag: &str) -> bool {
     let Some(tags) = headers.get(header::IF_NONE_MATCH).and_then(|tags| tags.to_str().ok()) else {
         return false;

@@ -328,8 +328,8 @@ const POSTS_THAT_READ: [&str; 9] = [
     "_revs_diff",
 ];
 
-/// Whether the audit notes a request: it changes settings, rights or the list of databases, purges documents,
-/// or changes `_users`.
+/// Whether the audit notes a request: it is one to change settings, rights, the list of databases or
+/// `_users`, or to purge documents.
 fn is_audited(method: &Method, path: &[&str]) -> bool {
     let reads = match path {
         [_, name, ..] if *method == Method::POST => POSTS_THAT_READ.contains(name),

@@ -14,6 +14,7 @@ use super::{
     front::Front,
     refusal::Refusal,
     request_body::Spare,
+    traces,
     write_batch::{Settled, WriteBatches},
 };
 use crate::{Feeds, Host, Store};
@@ -149,6 +150,10 @@ impl HttpThread {
     /// If the log has failed; or if this server has written `lsn`, and replicas have not acknowledged it
     /// within `ack-timeout`.
     pub(super) async fn committed(&self, lsn: Lsn) -> Result<(), Failure> {
+        traces::waiting(lsn, self.until_committed(lsn)).await
+    }
+
+    async fn until_committed(&self, lsn: Lsn) -> Result<(), Failure> {
         let mut waits = std::pin::pin!(self.batches().gate().committed(lsn));
         while let Some(timeout_ms) = self.host().acks.timeout_ms() {
             match tokio::time::timeout(Duration::from_millis(timeout_ms), &mut waits).await {

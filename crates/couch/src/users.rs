@@ -240,24 +240,23 @@ pub(super) struct SettingChange {
 /// birth `new_birth`.
 ///
 /// # Errors
-/// A document cannot be read, or there would be too many users.
+/// A document cannot be read, or there would be too many users or too many bytes of them.
 pub(super) fn setting_changes(
     writer: &Writer,
     data: &DataSettings,
     new_birth: u64,
 ) -> Result<Vec<SettingChange>, DocError> {
     let snapshot = writer.snapshot();
-    let mut names: Vec<&str> = writer.changed().iter().filter_map(|id| name_of(id)).collect();
-    names.sort_unstable();
-    names.dedup();
     let mut changes = Vec::new();
-    for name in names {
-        let (setting, id) = (setting_of(name.as_bytes()), format!("{PREFIX}{name}"));
+    for (id, was_gone) in writer.changed() {
+        let Some(name) = name_of(id) else { continue };
+        let setting = setting_of(name.as_bytes());
         let before = data.get(&setting);
         // An earlier version stored documents that break the rules. These declare no user.
-        let declared = winner(&snapshot, &id)?.and_then(|members| Declared::of(&id, &members).ok());
+        let declared = winner(&snapshot, id)?.and_then(|members| Declared::of(id, &members).ok());
         let value = declared.map(|declared| {
-            let before = before.and_then(|record| Principal::decode(record).ok());
+            // A user that was deleted and made again is another one.
+            let before = before.filter(|_| !was_gone).and_then(|record| Principal::decode(record).ok());
             declared.user(before.clone()).succeeding(before.as_ref(), new_birth).encode().into()
         });
         if value.is_some() || before.is_some() && name != DEFAULT_USER {

@@ -115,7 +115,8 @@ impl WriteBatches {
     }
 
     /// Makes a change to a database, in one batch with other changes submitted on this thread. `documents`
-    /// and `bytes` are the approximate size. A submitted change is made even if its request is cancelled.
+    /// and `bytes` are the approximate size. A change in the queue stays there even if its request is
+    /// cancelled.
     ///
     /// # Errors
     /// If no write is possible: nothing was changed, unless the log has failed.

@@ -156,7 +156,7 @@ pub struct Edit {
     pub id: DocId,
     /// Whether the revision deletes it.
     pub deleted: bool,
-    /// The revision and ancestors of it, known or not.
+    /// The revision and ancestors of it, known to the database or not.
     pub path: RevPath,
     /// Minified JSON.
     pub body: Bytes,

@@ -92,7 +92,7 @@ impl Documents {
     /// Applies a record that ends at `lsn`. Changes that the files already have are skipped.
     ///
     /// # Errors
-    /// If the record does not fit the current state. The data must then not be served.
+    /// If the record cannot be applied to the current state. The data must then not be served.
     pub fn apply(&self, change: &[u8], lsn: Lsn) -> Result<(), StoreError> {
         let mut gates = self.gates(&[change])?;
         self.apply_within(&mut gates, change, lsn)

@@ -49,7 +49,7 @@ pub enum DocError {
     /// A parameter of the query string with a wrong value.
     #[error("{0}")]
     QueryParse(Cow<'static, str>),
-    /// A rule for documents of users forbids the edit.
+    /// A rule for documents of users, or the limit on users, forbids the edit.
     #[error("{0}")]
     Forbidden(Cow<'static, str>),
     /// The document would be stored without the effect that it has in CouchDB.

@@ -57,8 +57,8 @@ impl Documents {
     /// have a checkpoint at or before the limit.
     ///
     /// # Errors
-    /// I/O errors and damage. [`StoreError::AheadOfLog`] if a database was deleted after the limit,
-    /// [`StoreError::Tree`] if a file has no checkpoint at or before the limit.
+    /// I/O errors, damage, and files of another version. [`StoreError::AheadOfLog`] if a database was deleted
+    /// after the limit, [`StoreError::Tree`] if a file has no checkpoint at or before the limit.
     pub fn open(shelf: Shelf, limit: Option<Lsn>, listener: Listener) -> Result<Documents, StoreError> {
         let (disk, dir) = (&*shelf.disk, &*shelf.dir);
         disk.create_dir_all(dir).map_err(StoreError::io("create", dir))?;
@@ -166,8 +166,8 @@ impl Documents {
     /// overlap.
     ///
     /// # Errors
-    /// I/O errors, [`StoreError::NotCommitted`]: unsaved changes stay in memory and in the log, and a later
-    /// call saves them.
+    /// If a file cannot be read or written, or the log has not committed a change
+    /// ([`StoreError::NotCommitted`]). Unsaved changes stay in memory and in the log, for a later call.
     pub fn checkpoint(&self, due: &Due, committed: &mut dyn FnMut(Lsn) -> bool) -> Result<(), StoreError> {
         let Some(store) = self.store() else { return Ok(()) };
         let names = self.settled_names();

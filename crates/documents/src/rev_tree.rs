@@ -238,7 +238,7 @@ impl<L: Leaf> RevTree<L> {
         Some(tree)
     }
 
-    /// The branch that owns the revision; `None` if the tree does not know the revision.
+    /// The branch that owns the revision; `None` if the tree does not know it.
     fn owner(&self, rev: Rev) -> Option<&Branch<L>> {
         self.branches.iter().find(|branch| branch.owns(rev))
     }

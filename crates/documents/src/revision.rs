@@ -50,7 +50,7 @@ impl Rev {
         Some(Rev { number: self.number.checked_add(1)?, hash })
     }
 
-    /// The number of edits of the document, including this one.
+    /// The number, which its text begins with: 1 for a first revision, else one more than that of its parent.
     pub const fn number(self) -> u32 {
         self.number.get()
     }

@@ -36,7 +36,7 @@ pub struct DatabaseInfo {
     pub update_seq: u64,
     /// The number of purges.
     pub purge_seq: u64,
-    /// The size of its file in bytes.
+    /// Bytes of its file up to the last checkpoint; 0 without a file.
     pub file_bytes: u64,
     /// Bytes of the file that are in use; attachment bytes that leaves share count once per leaf.
     pub active_bytes: u64,

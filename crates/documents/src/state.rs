@@ -138,8 +138,8 @@ impl State {
         }
     }
 
-    /// The size of the file, and how many of its bytes are in use; attachment bytes that leaves share count
-    /// once per leaf.
+    /// Bytes of the file up to the last checkpoint, and how many of them are in use; attachment bytes that
+    /// leaves share count once per leaf.
     pub(crate) fn file_bytes(&self) -> (u64, u64) {
         let Some(tree) = &self.tree else { return (0, 0) };
         let nodes: u64 = [DOCUMENTS, FEED, LOCAL].into_iter().map(|id| tree.node_bytes(id)).sum();

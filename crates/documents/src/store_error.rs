@@ -28,7 +28,7 @@ pub enum StoreError {
         /// A description of the mismatch.
         what: &'static str,
     },
-    /// A tree file cannot be read or written, or is damaged.
+    /// An error of a tree file.
     #[error(transparent)]
     Tree(Arc<TreeError>),
     /// A file has invalid contents.
@@ -39,7 +39,7 @@ pub enum StoreError {
         /// A description of the damage.
         what: &'static str,
     },
-    /// A file or directory cannot be read or written.
+    /// An operation on a file or directory failed.
     #[error("cannot {operation} {}: {source}", path.display())]
     Io {
         /// The operation that failed, as a verb.

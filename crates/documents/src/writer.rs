@@ -19,6 +19,7 @@
 //! - If an edit or a discard ends an upload, and its change is not committed, the upload is discarded when
 //!   the next one begins.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -71,8 +72,8 @@ pub struct Writer {
     since_seq: u64,
     encoder: UpdateEncoder,
     expected: Expected,
-    /// The documents changed so far, if they are wanted.
-    changed: Option<Vec<DocId>>,
+    /// The documents changed so far, if they are wanted, and whether each was gone meanwhile.
+    changed: Option<BTreeMap<DocId, bool>>,
     /// Whether this change discards the uploads that nobody continues, if there are any.
     has_tidied: bool,
     /// An error after which `next` and the encoded operations may differ.
@@ -119,18 +120,25 @@ impl Writer {
 
     /// From here on, notes which documents are changed, for [`Writer::changed`].
     pub fn note_changes(&mut self) {
-        self.changed = Some(Vec::new());
+        self.changed = Some(BTreeMap::new());
     }
 
-    /// The documents changed since [`Writer::note_changes`] without `_local` ones, some maybe more than once.
-    pub fn changed(&self) -> &[DocId] {
-        self.changed.as_deref().unwrap_or_default()
+    /// The documents changed since [`Writer::note_changes`], without `_local` ones, and whether each was
+    /// deleted or purged meanwhile, even if it has been made again.
+    pub fn changed(&self) -> impl Iterator<Item = (&DocId, bool)> {
+        self.changed.iter().flatten().map(|(id, was_gone)| (id, *was_gone))
     }
 
-    fn note_changed(&mut self, id: &DocId) {
+    /// Notes that a document has been changed just now.
+    fn note_changed(&mut self, id: &DocId) -> Result<(), DocError> {
         if let Some(changed) = &mut self.changed {
-            changed.push(id.clone());
+            let is_gone = self
+                .next
+                .document(id)?
+                .is_none_or(|info| info.revs.winner().is_none_or(|(_, leaf)| leaf.deleted));
+            *changed.entry(id.clone()).or_default() |= is_gone;
         }
+        Ok(())
     }
 
     /// Announces the documents that are edited next, in this order, so that they are looked up together. This
@@ -210,9 +218,10 @@ impl Writer {
         let rev = path.newest();
         let edit = Edit { id, deleted, path, body, attachments };
         self.encoder.push_edit(&edit);
-        self.note_changed(&edit.id);
+        let id = edit.id.clone();
         let done = self.next.edit(edit, old);
         self.noted(done)?;
+        self.note_changed(&id)?;
         Ok(rev)
     }
 
@@ -239,8 +248,8 @@ impl Writer {
         let leaves = info.revs.leaves().map(|(rev, _)| rev);
         let purged: Vec<Rev> = leaves.filter(|rev| revs.contains(rev)).collect();
         if !purged.is_empty() {
-            self.note_changed(&info.id);
             self.push(Operation::Purge { id: info.id.clone(), revs: purged.clone() })?;
+            self.note_changed(&info.id)?;
         }
         Ok(purged)
     }
@@ -312,7 +321,7 @@ impl Writer {
         self.has_tidied = false;
         self.encoder = UpdateEncoder::new(self.next.db, self.since_seq);
         self.expected.forget();
-        self.changed.iter_mut().for_each(Vec::clear);
+        self.changed.iter_mut().for_each(BTreeMap::clear);
         self.failed = None;
     }
 

@@ -8,8 +8,9 @@
 //! Invariants
 //! - Ids start at 1 and grow with every connection.
 //! - Fields that change with every command are relaxed stores: no lock, no shared counter, no
-//!   read-modify-write. Each of them has one writer at a time: the worker of the connection, or the thread of
-//!   its long unit. Readers see slightly stale values.
+//!   read-modify-write. Each of them has one writer at a time: the worker of the connection, the thread of
+//!   its long unit, or of a Redis replica the thread that hears or that serves it. Readers see slightly stale
+//!   values.
 //! - Killing ends a wait for a key at once, but closes nothing itself: the worker closes the connection when
 //!   the signal reaches it.
 
@@ -166,6 +167,8 @@ pub struct Client {
     redirect: AtomicU64,
     closing: AtomicBool,
     killed: AtomicBool,
+    /// A review was signalled and has not begun.
+    awaits_review: AtomicBool,
     input_bytes: AtomicU64,
     output_bytes: AtomicU64,
     query_buffer_bytes: AtomicU64,
@@ -216,6 +219,7 @@ impl Client {
             redirect: 0.into(),
             closing: false.into(),
             killed: false.into(),
+            awaits_review: false.into(),
             input_bytes: 0.into(),
             output_bytes: 0.into(),
             query_buffer_bytes: 0.into(),
@@ -308,13 +312,13 @@ impl Client {
         self.last_active_ms.store(now_ms, Relaxed);
     }
 
-    /// Counts bytes read from the socket. Called by the connection's worker only.
+    /// Counts bytes read from the socket. One thread calls it: the worker, or the one that hears a replica.
     #[inline]
     pub fn received(&self, bytes: u64) {
         self.input_bytes.store(self.input_bytes.load(Relaxed) + bytes, Relaxed);
     }
 
-    /// Counts bytes written to the socket. Called by the connection's worker only.
+    /// Counts bytes written to the socket. One thread calls it: the worker, or the one that serves a replica.
     #[inline]
     pub fn sent(&self, bytes: u64) {
         self.output_bytes.store(self.output_bytes.load(Relaxed) + bytes, Relaxed);

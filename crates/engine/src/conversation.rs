@@ -41,15 +41,15 @@ const GROUP: usize = 32;
 const RUN_LEN_MIN: usize = 4;
 /// About so many commands are executed before other connections get their turn.
 const COMMANDS_PER_TURN_MAX: usize = 1024;
-/// Microseconds from the end of the first script or EXEC in a connection's turn until other connections get
-/// their turn: one script can take as long as many commands.
+/// About how many microseconds a connection's turn goes on at most after its first script or EXEC: one script
+/// can take as long as many commands.
 const SCRIPTS_PER_TURN_US: u64 = 2_000;
 /// Unsent bytes above which the commands of a client wait, unless it is allowed more.
 pub const OUTBOX_BYTES_MAX: usize = 1 << 20;
 /// As [`OUTBOX_BYTES_MAX`], for a subscriber: its UNSUBSCRIBE must not wait for all the messages before it.
 const SUBSCRIBER_OUTBOX_BYTES_MAX: usize = 32 << 20;
-/// While a command is blocked, input is read until this many request bytes are kept. After that the client is
-/// not read, so its disconnection is noticed only later.
+/// While a command is blocked or held, input is read until this many request bytes are kept. After that the
+/// client is not read, so its disconnection is noticed only later.
 const PENDING_WHILE_BLOCKED_BYTES_MAX: usize = 1 << 20;
 /// An idle connection keeps no larger input buffer.
 const PENDING_BYTES_KEPT_MAX: usize = 16 << 10;
@@ -121,8 +121,7 @@ pub struct Conversation {
     outbox_bytes_max: usize,
     /// The conversation is closing because the client has sent a line of HTTP.
     spoke_http: bool,
-    /// The time at which other connections get their turn; `None` until the first script or EXEC of this
-    /// connection's turn has run.
+    /// About the time at which this turn of the connection ends; `None` if it has run no script and no EXEC.
     turn_ends_us: Option<u64>,
     /// A command runs elsewhere.
     is_away: bool,

@@ -3,9 +3,9 @@
 /// The room in the log and in memory that commands need before they run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Demand {
-    /// Whether the commands append to the log.
+    /// Whether the commands may append to the log by themselves, not by a script.
     pub(crate) appends: bool,
-    /// Whether the commands add data.
+    /// Whether the commands may add data by themselves, not by a script.
     pub(crate) grows: bool,
     /// Whether the commands run scripts, whose own commands are refused one by one.
     pub(crate) runs_scripts: bool,

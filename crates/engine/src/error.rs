@@ -41,7 +41,7 @@ pub enum CommandError {
     WrongArity(&'static str),
     /// The key holds another type.
     WrongType,
-    /// Arguments that do not fit together.
+    /// The arguments do not have the form that the command takes.
     Syntax,
     /// The argument, or in INCR and related commands the value of the key, is not an integer.
     NotAnInteger,
@@ -72,14 +72,14 @@ pub enum CommandError {
     DbOutOfRange,
     /// The first, the second or either argument of SWAPDB is not a database.
     InvalidDbIndex(&'static str),
-    /// SCAN with a cursor that is not a number.
+    /// A cursor that SCAN and related commands do not take.
     InvalidCursor,
     /// A command of a client that has not logged in, or whose user was deleted.
     NoAuth,
-    /// A login with a wrong name or password, as a user that is disabled, or in a transaction that cannot
-    /// wait for it.
+    /// A login that is not accepted, for instance with a wrong name or password, as a user that is disabled,
+    /// or in a transaction that cannot wait for it.
     WrongPass,
-    /// AUTH without a password configured.
+    /// AUTH without a name while `default` needs no password.
     NoPasswordSet,
     /// HELLO with a version other than 2 and 3.
     NoProto,
@@ -91,7 +91,7 @@ pub enum CommandError {
     Loading,
     /// The data exceeds the memory limit, and eviction has not made enough room.
     OutOfMemory,
-    /// The log has no room. The text is the reason, from the operating system.
+    /// The log has no room. The text is the reason.
     DiskFull(String),
     /// The server was recovered past damage (`--force-recovery`), and no operator has accepted the loss yet.
     RecoveryUnconfirmed,

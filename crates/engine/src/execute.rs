@@ -23,7 +23,7 @@ use crate::{
     error::LockContended,
     event::NoticeGates,
     long_units::ThreadRole,
-    observe::Watch,
+    observe::{TracedCommand, Watch},
     offload::busy_error,
     row::{CommandTable, ResolvedCommand},
     rules::Rules,
@@ -78,6 +78,8 @@ pub struct Executor {
     pub monitored: bool,
     /// Lines for the monitors.
     pub shown: Vec<u8>,
+    /// Traced commands whose replies wait for the log.
+    pub(crate) traced: Vec<TracedCommand>,
     pub(crate) wrote: bool,
     /// The unused rest of the last admission.
     pub admitted_bytes: u64,
@@ -119,6 +121,7 @@ impl Executor {
             watch: Watch::Nothing,
             monitored: false,
             shown: Vec::new(),
+            traced: Vec::new(),
             wrote: false,
             admitted_bytes: 0,
             rules: Rules::LOADING,

@@ -204,8 +204,8 @@ pub trait SettingsInForce: Send + Sync {
     /// is the whole error text, prefix included.
     ///
     /// # Errors
-    /// An unknown or immutable setting, a wrong value, a setting that belongs to the data and may not change
-    /// here now (see [`SettingsInForce::require_say_over_data`]), or a file that cannot be written.
+    /// An unknown or immutable setting, a value that is refused, a setting that belongs to the data and may
+    /// not change here now (see [`SettingsInForce::require_say_over_data`]), or values that cannot be stored.
     fn set(&self, settings: &[(&[u8], &[u8])]) -> Result<Vec<(String, String)>, String>;
     /// Whether this server may change what belongs to the data by CONFIG SET of this setting.
     ///
@@ -235,7 +235,7 @@ pub trait SettingsInForce: Send + Sync {
     /// Writes the settings back to the configuration file. The error is the whole error text.
     ///
     /// # Errors
-    /// If the server runs without a file or it cannot be written.
+    /// If the server runs without a file, or it cannot be brought up to date.
     fn rewrite(&self) -> Result<(), String>;
 }
 
@@ -269,7 +269,7 @@ pub trait Persistence: Send + Sync {
     /// Makes room in the log for a record of `bytes`, which may take milliseconds.
     ///
     /// # Errors
-    /// If there is no room on the disk: the reason.
+    /// Why there is no room for it.
     fn make_room_for(&self, bytes: u64) -> Result<(), String>;
 }
 

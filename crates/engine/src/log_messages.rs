@@ -202,7 +202,7 @@ impl LogMessages {
 /// and for a record whose first pieces are not kept.
 ///
 /// # Errors
-/// I/O errors.
+/// If the log cannot be read.
 pub fn whole_payload<'r>(log: &Log, record: &Record<'r>) -> Result<Option<Cow<'r, [u8]>>, Error> {
     match record.kind {
         RecordKind::Whole => return Ok(Some(Cow::Borrowed(record.payload))),

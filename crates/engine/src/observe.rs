@@ -7,6 +7,7 @@
 //!  histograms ------------------------------------- x
 //!  HOTKEYS ---------------------------------------- half of these
 //!  SLOWLOG, LATENCY --------------------------------(x)---------------------- x
+//!  traces -----------------------------------------(x), or any, if the share is large
 //!  MONITOR ---------------- x, with any monitor
 //! ```
 //!
@@ -22,11 +23,14 @@
 mod hot_keys;
 mod latency;
 mod slow_log;
+mod traces;
 
 pub(crate) use hot_keys::HotKeys;
 pub use hot_keys::{COUNTERS as HOT_KEYS_MAX, HotKey};
 pub use latency::{LatencyEvent, LatencyMonitor, Sample, Series};
 pub use slow_log::{SlowEntry, SlowLog};
+pub use traces::{TraceSink, TracedCommand, Traces};
+pub(crate) use traces::{WAITING_MAX, error_code};
 
 use crate::{Flags, Row};
 
@@ -40,6 +44,8 @@ pub struct Observer {
     pub slow_log: SlowLog,
     /// The history of LATENCY.
     pub latency: LatencyMonitor,
+    /// The traced commands.
+    pub traces: Traces,
 }
 
 /// The commands that are timed in a round, besides sampled ones.
@@ -72,7 +78,10 @@ impl Watch {
 impl Observer {
     pub(crate) fn watch(&self) -> Watch {
         let slower_than_us = self.slow_log.slower_than_us();
-        if (0..TIMES_ALL_BELOW_US).contains(&slower_than_us) || self.latency.is_on() {
+        if (0..TIMES_ALL_BELOW_US).contains(&slower_than_us)
+            || self.latency.is_on()
+            || self.traces.needs_all()
+        {
             Watch::All
         } else if slower_than_us >= 0 {
             Watch::Slow

@@ -1,14 +1,18 @@
-//! Observation of the commands by the executor: it times commands, samples keys, shows requests to monitors,
-//! and publishes invalidations. The instruments themselves are in [`observe`](crate::observe) and
+//! Observation of the commands by the executor: it times and traces commands, samples keys, shows requests to
+//! monitors, and publishes invalidations. The instruments themselves are in [`observe`](crate::observe) and
 //! [`tracking`](crate::tracking).
 
+use lsn::Lsn;
+use prng::Prng;
 use wire::Args;
 
-use prng::Prng;
-
 use crate::{
-    Call, Executor, Flags, Host, Keys, Outcome, Row, Session, clients::append_line, observe::LatencyEvent,
-    row::ResolvedCommand, shown_args::shown_args, stats::TIMED_EVERY,
+    Call, CommandError, Executor, Flags, Host, Keys, Outcome, Row, Session,
+    clients::append_line,
+    observe::{LatencyEvent, TracedCommand, WAITING_MAX, error_code},
+    row::ResolvedCommand,
+    shown_args::shown_args,
+    stats::TIMED_EVERY,
 };
 
 /// Bytes of monitor lines that are gathered before they are sent.
@@ -65,12 +69,24 @@ impl Executor {
             }
         }
         let stands_for = if self.watch.includes(row) { 1 } else { TIMED_EVERY };
-        let started_us = host.monotonic_us();
+        let (started_us, before) = (host.monotonic_us(), out.len());
         let outcome = self.run(found, call, session, host, out);
-        if !matches!(outcome, Outcome::Done { .. }) {
-            return outcome;
+        let Outcome::Done { gate } = outcome else { return outcome };
+        let ended_us = host.monotonic_us();
+        let usec = ended_us.saturating_sub(started_us);
+        if host.observer.traces.chooses(stands_for, || self.next_clock().random) {
+            let command = TracedCommand {
+                row,
+                args: call.args.len(),
+                db: session.db,
+                began_us: started_us,
+                ran_us: ended_us,
+                gate,
+                error: error_code(&out[before..]),
+                is_blocked: session.wait.is_some(),
+            };
+            self.trace(command, host);
         }
-        let usec = host.monotonic_us().saturating_sub(started_us);
         self.stats().timed(index as usize, usec, stands_for);
         // The round may have begun long ago: the date is that of the end, as in Redis.
         let (observer, ended_ms) = (&host.observer, || host.clock.unix_ms());
@@ -81,6 +97,55 @@ impl Executor {
             observer.latency.took(event, usec, ended_ms());
         }
         outcome
+    }
+
+    /// Passes a traced command on when its reply may leave.
+    #[cold]
+    fn trace(&mut self, command: TracedCommand, host: &Host) {
+        let Some(sink) = host.observer.traces.sink() else { return };
+        if command.gate <= self.committed_lsn() {
+            sink.ran(&command, command.ran_us);
+        } else if self.traced.len() < WAITING_MAX {
+            self.traced.push(command);
+        } else {
+            sink.overflowed();
+        }
+    }
+
+    /// Passes on the traced commands whose replies may leave by now. Cheap if there are none.
+    #[inline]
+    pub fn end_traced(&mut self, host: &Host) {
+        if !self.traced.is_empty() {
+            self.end_traced_up_to(self.committed_lsn(), None, host);
+        }
+    }
+
+    /// The replies of traced commands that wait for positions up to `up_to` have become this error.
+    pub fn fail_traced(&mut self, up_to: Lsn, error: &CommandError, host: &Host) {
+        if !self.traced.is_empty() {
+            let mut reply = b"-".to_vec();
+            error.render(&mut reply);
+            self.end_traced_up_to(up_to, error_code(&reply), host);
+        }
+    }
+
+    fn end_traced_up_to(&mut self, up_to: Lsn, error: Option<String>, host: &Host) {
+        let Some(sink) = host.observer.traces.sink() else { return };
+        let released_us = host.monotonic_us();
+        for mut command in self.traced.extract_if(.., |command| command.gate <= up_to) {
+            command.error = error.clone().or(command.error);
+            sink.ran(&command, released_us);
+        }
+    }
+
+    /// Takes the traced commands that wait for the log, for another executor.
+    pub fn take_traced(&mut self) -> Vec<TracedCommand> {
+        std::mem::take(&mut self.traced)
+    }
+
+    /// Passes on the traced commands that another executor has run.
+    pub fn adopt_traced(&mut self, traced: Vec<TracedCommand>, host: &Host) {
+        traced.into_iter().for_each(|command| self.trace(command, host));
     }
 
     /// Counts one key of a command, or of the commands that EXEC runs, for HOTKEYS: each with the same

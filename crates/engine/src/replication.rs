@@ -104,6 +104,8 @@ pub struct RedisReplica {
     pub host: String,
     /// Whether it takes a file whose length is not known before its end.
     pub takes_eof: bool,
+    /// Whether it takes a new id for its stream when it returns (`psync2`).
+    pub takes_new_id: bool,
     /// Whether it wants the file alone, and no stream after it.
     pub wants_rdb_only: bool,
     /// Whether it wants keys in the file.
@@ -118,6 +120,7 @@ impl Default for RedisReplica {
             port: 0,
             host: String::new(),
             takes_eof: false,
+            takes_new_id: false,
             wants_rdb_only: false,
             wants_keys: true,
             wants_functions: true,
@@ -279,6 +282,12 @@ pub trait Availability: Send + Sync {
         false
     }
 
+    /// Whether the disk has not answered for seconds while a change of this server's role, or of its part in
+    /// its group, is written. The log itself is not meant.
+    fn awaits_disk(&self) -> bool {
+        false
+    }
+
     /// Whether this server belongs to a group, and neither hears its leader nor leads a majority itself.
     fn lacks_majority(&self) -> bool {
         false
@@ -323,11 +332,8 @@ pub trait Replication: Availability {
     /// The role of this server.
     fn role(&self) -> RoleView;
 
-    /// Follows `leader` from now on. Returns at once. The error is the whole error text.
-    ///
-    /// # Errors
-    /// If this server cannot follow it.
-    fn follow(&self, leader: Address) -> Result<Followed, String>;
+    /// Follows `leader` from now on. Answers `responder` once that is durable, or with an error.
+    fn follow(&self, leader: Address, responder: Responder);
 
     /// Stops following. Answers `responder` with OK once this server takes writes, or once it restarts to do
     /// so; or with an error.
@@ -377,15 +383,6 @@ pub trait Replication: Availability {
     fn newest_common(&self, marks: &[&[u8]]) -> Result<Option<Lsn>, String>;
 }
 
-/// The result of [`Replication::follow`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Followed {
-    /// It begins to follow.
-    Begun,
-    /// It already follows this leader.
-    Already,
-}
-
 /// A server without replication: it takes writes, and has no replicas.
 pub struct Standalone;
 
@@ -408,8 +405,8 @@ impl Replication for Standalone {
         RoleView::Leader { end: Lsn::ZERO, replicas: Vec::new() }
     }
 
-    fn follow(&self, _: Address) -> Result<Followed, String> {
-        Err("ERR this server cannot replicate".into())
+    fn follow(&self, _: Address, responder: Responder) {
+        responder.keep(Err("ERR this server cannot replicate".into()));
     }
 
     fn lead(&self, responder: Responder) {

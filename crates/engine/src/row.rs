@@ -175,8 +175,9 @@ pub struct ResolvedCommand {
 }
 
 impl ResolvedCommand {
-    /// The argument that is prefetched as a member or field (see [`Treatment::member`]). `None` if the row
-    /// names none, or the call has no such argument.
+    /// The argument at [`Treatment::member`], whose memory is prefetched: the first member or field that the
+    /// command looks up or, if options come before it (ZADD NX), another argument. `None` if the row names
+    /// none, or the call has no such argument.
     #[inline]
     pub fn member<'b>(&self, args: Args<'b>) -> Option<&'b [u8]> {
         match self.table.members[self.index as usize] {

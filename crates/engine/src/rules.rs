@@ -15,9 +15,9 @@ pub struct Rules {
     pub loading: bool,
     /// Whether nothing is appended, not even expiries: another server writes the log, or may be about to.
     pub read_only: bool,
-    /// Why clients may not write; `None` if they may.
+    /// Why replication refuses the writes of clients; `None` if it does not.
     pub refusal: Option<WriteRefusal>,
-    /// The error for clients that read; `None` if they may.
+    /// The error with which replication refuses the reads of clients; `None` if it does not.
     pub read_refusal: Option<&'static str>,
     /// Whether commands with keys may have to be sent to the leader; see [`crate::redirect`].
     pub(crate) redirects: bool,

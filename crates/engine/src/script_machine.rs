@@ -30,7 +30,7 @@ pub struct Scripting {
     pub no_growth: Option<CommandError>,
     /// The kind of thread on which scripts run.
     pub place: ThreadRole,
-    /// Whether the running unit cannot be offloaded.
+    /// Whether the running transaction must stay on its thread.
     pub stays: bool,
     /// The time at which the scripts of a transaction must have ended.
     pub deadline_us: Option<u64>,

@@ -196,7 +196,7 @@ impl CommandStats {
         self.workers[index].clone()
     }
 
-    /// The sums for the command with this row index, since the last reset.
+    /// The sums for the command with this row index, since the start or the last reset.
     pub fn totals(&self, row: usize) -> RowTotals {
         let reset = self.reset.read();
         let before = reset.as_ref().map_or_else(RowTotals::default, |sums| sums.rows[row].0);
@@ -215,7 +215,7 @@ impl CommandStats {
         totals
     }
 
-    /// The distribution of durations of the command with this row index, since the last reset.
+    /// The distribution of durations of the command with this row index, since the start or the last reset.
     pub fn histogram(&self, row: usize) -> Histogram {
         let reset = self.reset.read();
         let sum = self.row_histogram(row);
@@ -238,7 +238,7 @@ impl CommandStats {
         self.workers.iter().map(|worker| worker.vm_bytes.load(Ordering::Relaxed)).sum()
     }
 
-    /// The counters over all commands, since the last reset.
+    /// The counters over all commands, since the start or the last reset.
     pub fn keyspace_totals(&self) -> Totals {
         let reset = self.reset.read();
         let before = reset.as_ref().map_or_else(Totals::default, |sums| sums.keyspace);

@@ -34,7 +34,7 @@ use std::{
 
 use access::{
     Category, CommandList, CommandRule, Context as DenialContext, Denial, DenialLog, Denied, FailedLoginLine,
-    FailedLogins, PasswordHash, Reason, Rights, Turn, User, Waiter,
+    FailedLogins, LoginOf, PasswordHash, Reason, Rights, Turn, User,
 };
 use keyspace::{DataSettings, Keyspace};
 use lsn::Lsn;
@@ -265,7 +265,7 @@ pub struct Users {
     pub audit: Audit,
     /// The numbers of denials, by reason.
     pub counts: DenialCounts,
-    /// Logins that were refused because too many of their address wait, since CONFIG RESETSTAT.
+    /// Logins that were refused because too many of their address wait, since the start or CONFIG RESETSTAT.
     pub logins_turned_away: AtomicU64,
 }
 
@@ -416,28 +416,24 @@ impl Users {
     }
 
     /// Asks whether a login may be judged now, or has to wait because others from its address have failed.
-    pub fn ask_login(&self, address: IpAddr, waiter: Waiter, now_ms: u64) -> Turn {
-        self.note_turn(self.failed_logins.lock().ask(address, waiter, now_ms))
+    pub fn ask_login(&self, login: LoginOf<'_>, now_ms: u64) -> Turn {
+        self.note_turn(self.failed_logins.lock().ask(login, now_ms))
     }
 
     /// Whether a login may be judged now. If not, it gets no place among those who wait.
-    pub fn may_log_in_now(&self, address: IpAddr, waiter: Waiter, now_ms: u64) -> bool {
-        self.failed_logins.lock().is_turn(address, waiter, now_ms)
+    pub fn may_log_in_now(&self, login: LoginOf<'_>, now_ms: u64) -> bool {
+        self.failed_logins.lock().is_turn(login, now_ms)
     }
 
-    /// Begins an attempt to log in from this address, unless it has to wait because others have failed.
-    pub fn begin_login(&self, address: IpAddr, waiter: Waiter, now_ms: u64) -> Turn {
-        self.note_turn(self.failed_logins.lock().attempt(address, waiter, now_ms))
+    /// Makes an attempt to log in, whose password is right or not, unless it has to wait because others from
+    /// its address have failed. A failure is to be noted.
+    pub fn attempt_login(&self, login: LoginOf<'_>, is_right: bool, now_ms: u64) -> Turn {
+        self.note_turn(self.failed_logins.lock().attempt(login, is_right, now_ms))
     }
 
     fn note_turn(&self, turn: Turn) -> Turn {
         self.logins_turned_away.fetch_add(u64::from(turn == Turn::TooMany), Ordering::Relaxed);
         turn
-    }
-
-    /// The attempt has succeeded.
-    pub fn note_login(&self, address: IpAddr, user: &[u8]) {
-        self.failed_logins.lock().succeeded(address, user);
     }
 
     /// The attempt has failed: the next ones from this address are slowed down.

@@ -39,13 +39,13 @@ pub trait Disk: Send + Sync + 'static {
     /// Creates an empty file for reading and writing. Its name is durable only after [`Disk::sync_dir`].
     ///
     /// # Errors
-    /// `AlreadyExists` if the name is taken, `NotFound` if its directory does not exist.
+    /// `AlreadyExists` if the name is taken, `NotFound` if its directory does not exist; other I/O errors.
     fn create_new(&self, path: &Path) -> io::Result<Arc<dyn File>>;
 
     /// Opens an existing file.
     ///
     /// # Errors
-    /// `NotFound` if the file does not exist.
+    /// `NotFound` if the file does not exist; other I/O errors.
     fn open(&self, path: &Path, access: Access) -> io::Result<Arc<dyn File>>;
 
     /// Renames a file, replacing `to` if it exists. A rename is atomic, even in a crash: either the old or
@@ -76,7 +76,7 @@ pub trait File: Send + Sync {
     /// Fills `buf` from `offset`.
     ///
     /// # Errors
-    /// `UnexpectedEof` if the file has too few bytes.
+    /// `UnexpectedEof` if the file has too few bytes; other I/O errors.
     fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
         match self.read_at(buf, offset)? {
             read if read == buf.len() => Ok(()),

@@ -38,7 +38,7 @@ impl RingMemory {
     /// Maps a zeroed ring of `bytes`, a power of two and a multiple of the page size.
     ///
     /// # Errors
-    /// `InvalidInput` for any other size; the error of the OS if memory or address space is short.
+    /// `InvalidInput` for any other size; the error of the OS if it refuses the memory.
     pub fn new(bytes: usize) -> io::Result<RingMemory> {
         let page_bytes = page_bytes();
         if !bytes.is_power_of_two() || !bytes.is_multiple_of(page_bytes) || bytes.checked_mul(2).is_none() {

@@ -54,7 +54,11 @@ impl RealDisk {
     pub(crate) fn create_new_with_mode(&self, path: &Path, mode: u32) -> io::Result<Arc<dyn File>> {
         let mut options = fs::OpenOptions::new();
         let file = options.read(true).write(true).create_new(true).mode(mode).open(path)?;
-        file.set_permissions(fs::Permissions::from_mode(mode))?;
+        if let Err(error) = file.set_permissions(fs::Permissions::from_mode(mode)) {
+            // The file is of no use; only the first error is reported.
+            let _ = fs::remove_file(path);
+            return Err(error);
+        }
         Ok(Arc::new(RealFile::new(file, Access::ReadWrite)))
     }
 }

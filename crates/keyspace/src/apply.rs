@@ -120,7 +120,7 @@ impl SlotGuard<'_> {
     /// global one. Memory that would take long to free goes to `freed`.
     ///
     /// # Panics
-    /// If a key belongs to another slot.
+    /// If the effect is one of another slot.
     pub fn apply(&mut self, effect: &Effect<'_>, clock: AccessClock, freed: &mut Freed) -> Applied {
         let hash = self.keyspace.hash(effect.key().unwrap_or_default());
         self.apply_hashed(effect, &hash, clock, freed)
@@ -130,7 +130,8 @@ impl SlotGuard<'_> {
     /// use the hash, and they do not check that it is the hash of the key.
     ///
     /// # Panics
-    /// If an effect on one key comes with a hash of another slot, or a key of a Move is of another slot.
+    /// If an effect on one key comes with a hash of another slot, a key of a Move is of another slot, or this
+    /// is not the slot of libraries and settings and the effect changes one.
     #[inline]
     pub fn apply_hashed(
         &mut self,

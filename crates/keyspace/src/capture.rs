@@ -76,7 +76,7 @@ pub struct Capture<'k> {
     is_in_slot: bool,
     /// The long lists of that slot that are still to be captured.
     lists: VecDeque<SharedList>,
-    /// What [`Capture::take_copied_bytes`] returns next.
+    /// Bytes copied ahead of the walk, and not reported yet.
     copied_bytes: u64,
     /// Bytes that did not fit into the previous piece.
     carried: Vec<u8>,
@@ -129,8 +129,8 @@ impl<'k> Capture<'k> {
         self.next
     }
 
-    /// Bytes that were copied since the last call because they were about to change. The head, the groups and
-    /// the consumers of a big stream count, too.
+    /// Bytes that the steps since the last call have found copied ahead of the walk: most of them because
+    /// they were about to change.
     pub fn take_copied_bytes(&mut self) -> u64 {
         std::mem::take(&mut self.copied_bytes)
     }

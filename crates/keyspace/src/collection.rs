@@ -99,8 +99,8 @@ impl Big {
         }
     }
 
-    /// Bytes of the copies that wait for the next step: of parts that were about to change and, before the
-    /// first step, of the head, the groups and the consumers of a stream.
+    /// Bytes of the copies that the next step takes: of parts that were about to change and, before the first
+    /// step, of what a capture copies when it begins (the head and the groups of a stream).
     pub(crate) fn captured_ahead_bytes(&self) -> usize {
         match self {
             Big::List(_) => 0,

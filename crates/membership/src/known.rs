@@ -5,11 +5,11 @@
 //! ```
 //!
 //! Invariants
-//! - [`Known::look`] puts members in force when their record is committed, after it has saved them.
+//! - Members come into force when their record is committed, and are saved before.
 //! - At a start it is not known whether the newest roster in the data is committed: unless `group.json` says
 //!   that it was, the members before it are in force, if they are known and this server is one of them.
 
-use std::{io, sync::Arc};
+use std::sync::Arc;
 
 use consensus::{MemberId, Members};
 use keyspace::DataSettings;
@@ -49,6 +49,9 @@ pub struct Seen {
     /// To be passed to the machine of the votes: the members, and the position up to which they include
     /// every change.
     pub configure: Option<(Members, Lsn)>,
+    /// To be saved ([`Votes::save_members`]): these members come into force once that has succeeded
+    /// ([`Known::put_in_force`]); those before stay in force until then.
+    pub to_save: Option<(Members, Lsn)>,
 }
 
 impl Known {
@@ -97,23 +100,20 @@ impl Known {
         (self.recorded_at, self.is_exact) = (at, true);
     }
 
-    /// Puts a new roster in force once it is committed. `applied`, which is called before the data is read,
-    /// returns a position up to which the log is in the data. The data may have more. With `is_tick`, the
-    /// votes also learn the position up to which the members are known.
-    ///
-    /// # Errors
-    /// If the members cannot be saved: those before stay in force.
+    /// Looks for a new roster that is committed. `applied`, which is called before the data is read, returns
+    /// a position up to which the log is in the data. The data may have more. With `is_tick`, the votes also
+    /// learn the position up to which the members are known.
     pub fn look(
         &mut self,
         votes: &Votes,
         look_at_data: impl FnOnce() -> (Arc<DataSettings>, Lsn),
         applied: impl FnOnce() -> Lsn,
         is_tick: bool,
-    ) -> (Seen, io::Result<()>) {
+    ) -> Seen {
         // The position is taken before the data is read, so that the data has everything up to it.
         let applied_before = applied();
         let (data, recorded_at) = look_at_data();
-        let mut seen = Seen { is_news: !Arc::ptr_eq(&data, &self.data), configure: None };
+        let mut seen = Seen { is_news: !Arc::ptr_eq(&data, &self.data), ..Seen::default() };
         if seen.is_news {
             let roster = Roster::of(&data).filter(|roster| roster.group == votes.state().group_id);
             // Not the position that is applied now: the next roster may be in the log before it.
@@ -122,7 +122,7 @@ impl Known {
                 (data, roster, recorded_at, applied_at);
             self.is_exact = false;
         }
-        let Some(members) = self.roster.as_ref().map(Roster::members) else { return (seen, Ok(())) };
+        let Some(members) = self.roster.as_ref().map(Roster::members) else { return seen };
         let is_change = members != self.in_force || !self.is_saved;
         if is_change && votes.committed() < self.recorded_at {
             // The record of the new roster ends exactly at `recorded_at`, which is not committed, so the
@@ -132,20 +132,19 @@ impl Known {
                 let known_up_to = applied_before.min(votes.committed());
                 seen.configure = Some((self.in_force.clone(), known_up_to));
             }
-            return (seen, Ok(()));
+        } else if is_change {
+            seen.to_save = Some((members, self.recorded_at));
+        } else if is_tick {
+            seen.configure = Some((members, applied_before.min(votes.committed())));
         }
-        if !is_change && !is_tick {
-            return (seen, Ok(()));
-        }
-        let up_to = if is_change { self.applied_at } else { applied_before.min(votes.committed()) };
-        if is_change && let Err(error) = votes.save_members(&members, self.recorded_at) {
-            return (seen, Err(error));
-        }
+        seen
+    }
+
+    /// Puts members in force that are saved now. Returns what the votes are to be told.
+    pub fn put_in_force(&mut self, members: Members) -> (Members, Lsn) {
         self.in_force.clone_from(&members);
         self.is_saved = true;
-        seen.is_news |= is_change;
-        seen.configure = Some((members, up_to));
-        (seen, Ok(()))
+        (members, self.applied_at)
     }
 
     /// The position of the record with the roster that the data has, or a later position.
@@ -180,7 +179,7 @@ pub fn changed_roster(
 ) -> Result<Roster, String> {
     let in_force = votes.look(|member| member.has_committed().then(|| member.members().clone())).flatten();
     let in_force = in_force.ok_or("ERR this member does not lead, or has only just begun to")?;
-    let group_id = votes.state().group_id;
+    let group_id = votes.state().group_id.clone();
     let mut roster = Roster::of(data).filter(|roster| roster.group == group_id).unwrap_or_default();
     if !roster.members.is_empty() && roster.members() != in_force {
         return Err("ERR another change of members is not in force yet, try again".into());

@@ -1,12 +1,16 @@
 //! The votes of this member: the machine of the crate `consensus`, with its file and its clock, but without
 //! connections.
 //!
-//! Every thread that has an input takes the lock, gives the input to the machine, and acts on the outcome: it
-//! saves the ballot, sends the messages, and reports the committed position and the leadership.
+//! Every thread that has an input waits for its turn, gives the input to the machine, and acts on the
+//! outcome: it saves the ballot, sends the messages, and reports the committed position and the leadership.
 //!
 //! Invariants
 //! - The ballot is on disk before a message leaves. If it cannot be saved, this member is silent until it
 //!   can, and then restarts within the process, from what is on disk.
+//! - What only looks never waits for the disk: the machine is locked while it computes, and the turn alone is
+//!   held while a ballot is saved. So the machine may be seen in a term that is not on disk yet. This is for
+//!   clients: nothing of it is told to other members, and [`Votes::link`] waits for the turn.
+//! - [`Votes::state`] is what is on disk.
 //! - From [`Votes::open`] to [`Votes::step_down`], [`Votes::may_answer`] is true only within the lease of
 //!   this server. `step_down` is called only when no reply from before is left.
 //! - At most [`TIMED_MAX`] batches are timed at once.
@@ -23,15 +27,18 @@ use std::{
     },
 };
 
-use consensus::{Ballot, Batch, Leadership, Link, Member, MemberId, Members, Message};
+use consensus::{Ballot, Batch, ELECTION_US, Leadership, Link, Member, MemberId, Members, Message};
 use env::{Clock, Disk};
 use lsn::Lsn;
-use parking_lot::Mutex;
-use recovery::group_state::GroupState;
+use parking_lot::{Mutex, RwLock};
+use recovery::{group_state::GroupState, state_writes::StateWrites};
 use storage::Histogram;
 
 /// The maximum number of batches whose commitment is timed at once; further batches are not timed.
 const TIMED_MAX: usize = 1024;
+
+/// The time at which a member that leads counts as heard by itself.
+const ITSELF_US: u64 = u64::MAX;
 
 /// Sends messages to other members, without waiting.
 type Outgoing = Box<dyn Fn(&[Message]) + Send + Sync>;
@@ -58,10 +65,20 @@ pub struct Votes {
     dir: PathBuf,
     disk: Arc<dyn Disk>,
     clock: Arc<dyn Clock>,
-    state: Mutex<GroupState>,
+    writes: Arc<StateWrites>,
+    /// Held while the file is written.
+    saving: Mutex<()>,
+    /// The contents of the file; locked for a moment only.
+    state: RwLock<Arc<GroupState>>,
+    /// Held from an input to the end of its outcome.
+    turn: Mutex<()>,
     /// `None` before [`Votes::begin`] and after [`Votes::stop`], which drops the reports because they hold
-    /// other parts of the server.
-    member: Mutex<Option<(Member, Reports)>>,
+    /// other parts of the server. Locked without waiting for anything.
+    member: Mutex<Option<(Member, Arc<Reports>)>>,
+    /// The leader that this member follows, as a number; 0 for none.
+    followed: AtomicU64,
+    /// When that leader was last heard; [`ITSELF_US`] while this member leads.
+    leader_heard_us: AtomicU64,
     committed: AtomicU64,
     /// The time up to which replies may leave; `u64::MAX` for no end.
     lease_until_us: AtomicU64,
@@ -83,15 +100,26 @@ pub struct Votes {
 
 impl Votes {
     /// The votes of the member with this file in `dir`; they begin with [`Votes::begin`].
-    pub fn new(state: GroupState, dir: PathBuf, disk: Arc<dyn Disk>, clock: Arc<dyn Clock>) -> Votes {
+    pub fn new(
+        state: GroupState,
+        dir: PathBuf,
+        disk: Arc<dyn Disk>,
+        clock: Arc<dyn Clock>,
+        writes: Arc<StateWrites>,
+    ) -> Votes {
         let since_us = clock.boot_us();
         Votes {
             is_witness: state.is_witness,
             dir,
             disk,
             clock,
-            state: Mutex::new(state),
+            writes,
+            saving: Mutex::default(),
+            state: RwLock::new(Arc::new(state)),
+            turn: Mutex::default(),
             member: Mutex::default(),
+            followed: AtomicU64::new(0),
+            leader_heard_us: AtomicU64::new(0),
             committed: AtomicU64::new(0),
             lease_until_us: AtomicU64::new(u64::MAX),
             is_open: AtomicBool::new(false),
@@ -116,12 +144,10 @@ impl Votes {
     /// # Errors
     /// I/O errors.
     pub fn save_roster(&self, roster: &str) -> std::io::Result<()> {
-        let mut state = self.state.lock();
-        if state.roster == roster {
+        if self.state().roster == roster {
             return Ok(());
         }
-        state.roster = roster.into();
-        state.store(&*self.disk, &self.dir)
+        self.save(|state| state.roster = roster.into())
     }
 
     /// The clock of the votes: it also counts while the machine is suspended.
@@ -130,8 +156,18 @@ impl Votes {
     }
 
     /// The contents of the file.
-    pub fn state(&self) -> GroupState {
-        self.state.lock().clone()
+    pub fn state(&self) -> Arc<GroupState> {
+        self.state.read().clone()
+    }
+
+    /// Changes the file; the change is visible once it is durable.
+    fn save(&self, change: impl FnOnce(&mut GroupState)) -> std::io::Result<()> {
+        let _one_at_a_time = self.saving.lock();
+        let mut changed = GroupState::clone(&self.state());
+        change(&mut changed);
+        self.writes.during(|| changed.store(&*self.disk, &self.dir))?;
+        *self.state.write() = Arc::new(changed);
+        Ok(())
     }
 
     /// The id of this member.
@@ -139,19 +175,19 @@ impl Votes {
     /// # Panics
     /// If the file has no valid member id: such a file is refused when it is read.
     pub fn id(&self) -> MemberId {
-        MemberId::parse(&self.state.lock().member_id).expect("a file with another id is refused")
+        MemberId::parse(&self.state().member_id).expect("a file with another id is refused")
     }
 
-    /// The ballot, which is saved unless [`Votes::is_unsaved`].
+    /// The ballot on disk.
     pub fn ballot(&self) -> Ballot {
-        let state = self.state.lock();
+        let state = self.state();
         Ballot { term: state.term, voted_for: MemberId::parse(&state.voted_for) }
     }
 
     /// The members that were last in force here, and a position up to which the log was known to be
     /// committed; `None` if none ever were.
     pub fn members_in_force(&self) -> Option<(Members, Lsn)> {
-        let state = self.state.lock();
+        let state = self.state();
         let ids = |texts: &[String]| texts.iter().filter_map(|text| MemberId::parse(text)).collect();
         let members = Members { voters: ids(&state.voters), learners: ids(&state.learners) };
         (!members.voters.is_empty()).then_some((members, Lsn::new(state.in_force_at)))
@@ -162,21 +198,21 @@ impl Votes {
     /// # Errors
     /// I/O errors.
     pub fn save_members(&self, members: &Members, at: Lsn) -> std::io::Result<()> {
-        let mut state = self.state.lock();
         let texts = |ids: &[MemberId]| ids.iter().map(ToString::to_string).collect();
-        (state.voters, state.learners) = (texts(&members.voters), texts(&members.learners));
-        state.in_force_at = at.get();
-        state.store(&*self.disk, &self.dir)
+        self.save(|state| {
+            (state.voters, state.learners) = (texts(&members.voters), texts(&members.learners));
+            state.in_force_at = at.get();
+        })
     }
 
-    /// Saves the state in memory, of which a part may not be on disk: a ballot that could not be saved, or
-    /// the identity of a server that is about to ask to join. Such a server saves it before it asks, because
-    /// the group may list the server before the answer arrives.
+    /// Writes the file again as it is. After a ballot could not be saved, success means that the next one can
+    /// be: of a ballot that was not saved, nobody was told. And a server that is about to ask to join saves
+    /// its identity before it asks, because the group may list the server before the answer arrives.
     ///
     /// # Errors
     /// I/O errors.
     pub fn store(&self) -> std::io::Result<()> {
-        self.state.lock().store(&*self.disk, &self.dir)
+        self.save(|_| {})
     }
 
     /// Saves that the group has removed this server.
@@ -184,14 +220,12 @@ impl Votes {
     /// # Errors
     /// I/O errors.
     pub fn note_removal(&self) -> std::io::Result<()> {
-        let mut state = self.state.lock();
-        state.is_removed = true;
-        state.store(&*self.disk, &self.dir)
+        self.save(|state| state.is_removed = true)
     }
 
     /// Whether the group has removed this server.
     pub fn is_removed(&self) -> bool {
-        self.state.lock().is_removed
+        self.state.read().is_removed
     }
 
     /// Saves the id of the group, which the group has told this server.
@@ -199,35 +233,64 @@ impl Votes {
     /// # Errors
     /// I/O errors.
     pub fn joined(&self, group_id: &str) -> std::io::Result<()> {
-        let mut state = self.state.lock();
-        state.group_id = group_id.into();
-        state.store(&*self.disk, &self.dir)
+        self.save(|state| state.group_id = group_id.into())
     }
 
     /// Begins to take part, with the machine of this start.
     pub fn begin(&self, member: Member, reports: Reports) {
         self.committed.store(member.committed().get(), SeqCst);
-        *self.member.lock() = Some((member, reports));
+        *self.member.lock() = Some((member, Arc::new(reports)));
     }
 
-    /// Ends the part of this server in votes, before its log is closed.
+    /// Ends the part of this server in votes, before its log is closed. Waits for an input in progress.
     pub fn stop(&self) {
         self.is_silent.store(true, SeqCst);
+        let _turn = self.turn.lock();
         let Some((member, _)) = self.member.lock().take() else { return };
         // The next start then need not read the log before the saved position. A start works without that,
         // too, so an error is ignored.
-        let mut state = self.state.lock();
-        let settled_up_to = member.settled_up_to().get();
+        let (state, settled_up_to) = (self.state(), member.settled_up_to().get());
         if !state.voters.is_empty() && state.in_force_at < settled_up_to {
-            state.in_force_at = settled_up_to;
-            let _ = state.store(&*self.disk, &self.dir);
+            let _ = self.save(|state| state.in_force_at = settled_up_to);
         }
     }
 
     /// Looks at the machine; `None` before [`Votes::begin`] and after [`Votes::stop`]. A machine that is kept
-    /// silent, because its disk stalls or its ballot cannot be saved, is there.
+    /// silent, because its disk stalls or its ballot cannot be saved, is there. Does not wait for the disk.
     pub fn look<T>(&self, look: impl FnOnce(&Member) -> T) -> Option<T> {
         self.member.lock().as_ref().map(|(member, _)| look(member))
+    }
+
+    /// The leadership as people and clients are told. A leader that was silent for two election timeouts is
+    /// no longer named: by then a voter campaigns. A learner, and a member that was removed, do not campaign,
+    /// and continue to follow it. This server is not named while it is silent for its disk's sake, once
+    /// another member may have been elected.
+    pub fn leadership(&self) -> Leadership {
+        let unknown = || Leadership::Unknown { term: self.state().term };
+        match self.look(Member::leadership).unwrap_or_else(unknown) {
+            Leadership::Follows { term, .. } if !self.hears_leader() => Leadership::Unknown { term },
+            Leadership::Leads { term } if self.has_stalled.load(SeqCst) && !self.may_answer() => {
+                Leadership::Unknown { term }
+            }
+            leadership => leadership,
+        }
+    }
+
+    /// Notes that another member was heard.
+    pub fn note_heard(&self, from: MemberId) {
+        if self.followed.load(SeqCst) == from.get() {
+            self.leader_heard_us.store(self.now_us(), SeqCst);
+        }
+    }
+
+    /// Whether this member leads, or has heard the leader that it follows lately. Takes no lock.
+    #[inline]
+    pub fn hears_leader(&self) -> bool {
+        match self.leader_heard_us.load(SeqCst) {
+            ITSELF_US => true,
+            _ if self.followed.load(SeqCst) == 0 => false,
+            heard_us => self.now_us().saturating_sub(heard_us) < 2 * ELECTION_US,
+        }
     }
 
     /// Notes whether the disk here does not answer. A leader then takes part in no votes, as if it were
@@ -238,18 +301,29 @@ impl Votes {
     }
 
     /// Gives the machine an input, and acts on the outcome. `None` if this member takes part in no votes, or
-    /// its ballot cannot be saved.
+    /// its ballot cannot be saved. Waits for its turn, and for the disk if a ballot has to be saved.
     pub fn input<T>(&self, act: impl FnOnce(&mut Member, u64) -> T) -> Option<T> {
+        let _turn = self.turn.lock();
         let mut member = self.member.lock();
         let is_silent = self.is_silent.load(SeqCst) || self.is_unsaved();
         let has_stalled = self.has_stalled.load(SeqCst);
         let takes_part = |member: &Member| !(is_silent || has_stalled && member.leads());
-        let (member, reports) = member.as_mut().filter(|(member, _)| takes_part(member))?;
+        let (machine, reports) = member.as_mut().filter(|(member, _)| takes_part(member))?;
         let now_us = self.now_us();
-        let outcome = act(member, now_us);
-        let actions = member.take_actions();
+        let outcome = act(machine, now_us);
+        let actions = machine.take_actions();
+        let (lease_until_us, awaits_members) = (machine.lease_until_us(), machine.awaits_members());
+        let reports = reports.clone();
+        if let Some(leadership) = actions.leadership {
+            self.note_followed(leadership, now_us);
+        }
+        // From here on the turn alone is held.
+        drop(member);
         if let Some(ballot) = actions.ballot
-            && let Err(error) = self.save(ballot)
+            && let Err(error) = self.save(|state| {
+                state.term = ballot.term;
+                state.voted_for = ballot.voted_for.map_or(String::new(), |id| id.to_string());
+            })
         {
             self.is_unsaved.store(true, SeqCst);
             tracing::error!(target: "group", %error, "cannot save this member's vote: it takes part in no votes until it can");
@@ -264,8 +338,8 @@ impl Votes {
             self.elections.fetch_add(u64::from(matches!(leadership, Leadership::Leads { .. })), Relaxed);
             self.note_leader(leadership);
         }
-        self.renew_lease(member, reports, now_us);
-        if member.awaits_members() {
+        self.renew_lease(lease_until_us, &reports, now_us);
+        if awaits_members {
             (reports.awaits_members)();
         }
         if let Some(committed) = actions.committed {
@@ -281,6 +355,16 @@ impl Votes {
             (reports.leadership)(leadership);
         }
         Some(outcome)
+    }
+
+    fn note_followed(&self, leadership: Leadership, now_us: u64) {
+        let (followed, heard_us) = match leadership {
+            Leadership::Leads { .. } => (0, ITSELF_US),
+            Leadership::Follows { leader, .. } => (leader.get(), now_us),
+            Leadership::Unknown { .. } => (0, 0),
+        };
+        self.followed.store(followed, SeqCst);
+        self.leader_heard_us.store(heard_us, SeqCst);
     }
 
     /// Notes that these batches, the next ones of the log here, are durable. So the disk here answers, and a
@@ -341,18 +425,10 @@ impl Votes {
         self.is_unsaved.load(SeqCst)
     }
 
-    fn save(&self, ballot: Ballot) -> std::io::Result<()> {
-        let mut state = self.state.lock();
-        state.term = ballot.term;
-        state.voted_for = ballot.voted_for.map_or(String::new(), |id| id.to_string());
-        state.store(&*self.disk, &self.dir)
-    }
-
-    fn renew_lease(&self, member: &Member, reports: &Reports, now_us: u64) {
+    fn renew_lease(&self, until_us: u64, reports: &Reports, now_us: u64) {
         if !self.is_open.load(SeqCst) {
             return;
         }
-        let until_us = member.lease_until_us();
         let before_us = self.lease_until_us.swap(until_us, SeqCst);
         if before_us <= now_us && until_us > now_us {
             (reports.lease)();
@@ -378,14 +454,12 @@ impl Votes {
     /// Makes this server the leader in `term`. It takes writes when `open` has returned, and replies leave
     /// only within its lease. Returns false, and does nothing, if the server does not lead in that term.
     pub fn open(&self, term: u64, open: impl FnOnce()) -> bool {
-        let member = self.member.lock();
-        let Some((member, _)) =
-            member.as_ref().filter(|(it, _)| it.leadership() == (Leadership::Leads { term }))
-        else {
-            return false;
-        };
+        let _turn = self.turn.lock();
+        let leads = |member: &Member| member.leadership() == (Leadership::Leads { term });
+        let lease_until_us = self.look(|member| leads(member).then(|| member.lease_until_us())).flatten();
+        let Some(lease_until_us) = lease_until_us else { return false };
         self.is_open.store(true, SeqCst);
-        self.lease_until_us.store(member.lease_until_us(), SeqCst);
+        self.lease_until_us.store(lease_until_us, SeqCst);
         open();
         true
     }
@@ -394,8 +468,8 @@ impl Votes {
     /// be called only when no reply that was made while the server led is unsent any more. Returns false, and
     /// does nothing, if the server was elected again, or takes part in no votes.
     pub fn step_down(&self) -> bool {
-        let member = self.member.lock();
-        let follows = member.as_ref().is_some_and(|(member, _)| !member.leads());
+        let _turn = self.turn.lock();
+        let follows = self.look(Member::leads) == Some(false);
         if follows {
             self.is_open.store(false, SeqCst);
             self.lease_until_us.store(u64::MAX, SeqCst);
@@ -412,8 +486,9 @@ impl Votes {
     /// in no votes, as long as it is no member yet and copies the log, or because it stops.
     ///
     /// # Errors
-    /// If this member follows nobody, or its vote cannot be saved.
+    /// If this member follows nobody, or its vote cannot be saved. Waits for an input in progress.
     pub fn link(&self) -> Result<Option<Link>, String> {
+        let _turn = self.turn.lock();
         if self.is_unsaved() {
             return Err("this member's vote cannot be saved".into());
         }
@@ -466,5 +541,170 @@ impl Votes {
     /// The number of elections that this server has won since its start.
     pub fn elections(&self) -> u64 {
         self.elections.load(Relaxed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        io,
+        path::Path,
+        sync::mpsc::{Receiver, Sender, channel},
+        thread,
+        time::Duration,
+    };
+
+    use consensus::{ELECTION_TICKS, Start, TICK_US};
+    use env::{Access, File, SimClock, SimDisk, sim::SimDiskOptions};
+
+    use super::*;
+
+    const PATIENCE: Duration = Duration::from_secs(60);
+
+    /// A disk that does not answer: each new file is reported, and waits until it is permitted.
+    struct StalledDisk {
+        disk: Arc<SimDisk>,
+        reached: Sender<()>,
+        permitted: Mutex<Receiver<()>>,
+    }
+
+    impl Disk for StalledDisk {
+        fn create_dir_all(&self, dir: &Path) -> io::Result<()> {
+            self.disk.create_dir_all(dir)
+        }
+
+        fn create_new(&self, path: &Path) -> io::Result<Arc<dyn File>> {
+            let _ = self.reached.send(());
+            self.permitted.lock().recv().map_err(io::Error::other)?;
+            self.disk.create_new(path)
+        }
+
+        fn open(&self, path: &Path, access: Access) -> io::Result<Arc<dyn File>> {
+            self.disk.open(path, access)
+        }
+
+        fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+            self.disk.rename(from, to)
+        }
+
+        fn remove(&self, path: &Path) -> io::Result<()> {
+            self.disk.remove(path)
+        }
+
+        fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
+            self.disk.list(dir)
+        }
+
+        fn sync_dir(&self, dir: &Path) -> io::Result<()> {
+            self.disk.sync_dir(dir)
+        }
+
+        fn free_bytes(&self, dir: &Path) -> io::Result<u64> {
+            self.disk.free_bytes(dir)
+        }
+    }
+
+    fn id(number: u64) -> MemberId {
+        MemberId::new(number).expect("not 0")
+    }
+
+    fn state() -> GroupState {
+        GroupState {
+            name: "shop".into(),
+            group_id: "00".into(),
+            member_id: id(1).to_string(),
+            founded: true,
+            join: String::new(),
+            term: 0,
+            voted_for: String::new(),
+            voters: vec![id(1).to_string()],
+            learners: Vec::new(),
+            in_force_at: 0,
+            is_removed: false,
+            is_witness: false,
+            roster: String::new(),
+        }
+    }
+
+    /// The only voter of its group, on a disk that does not answer.
+    struct Stalled {
+        votes: Arc<Votes>,
+        clock: Arc<SimClock>,
+        /// From and to the disk.
+        reports: Receiver<()>,
+        permits: Sender<()>,
+        /// How many leaderships were reported.
+        told: Arc<AtomicU64>,
+    }
+
+    fn stalled_votes() -> Stalled {
+        let (reached, reports) = channel();
+        let (permits, permitted) = channel();
+        let disk = SimDisk::new(SimDiskOptions::default());
+        disk.create_dir_all(Path::new("/data")).expect("a sound disk");
+        let disk = Arc::new(StalledDisk { disk, reached, permitted: Mutex::new(permitted) });
+        let clock = Arc::new(SimClock::new(0));
+        let writes = Arc::new(StateWrites::new(clock.clone()));
+        let votes = Votes::new(state(), "/data".into(), disk, clock.clone(), writes);
+        let member = Member::start(Start {
+            id: id(1),
+            is_witness: false,
+            members: Members { voters: vec![id(1)], learners: Vec::new() },
+            configured_up_to: Lsn::MAX,
+            ballot: Ballot::default(),
+            committed: None,
+            batches: &[],
+            now_us: votes.now_us(),
+            seed: 1,
+        });
+        let told = Arc::new(AtomicU64::new(0));
+        let counted = told.clone();
+        votes.begin(
+            member,
+            Reports {
+                send: Box::new(|_| {}),
+                committed: Box::new(|_| {}),
+                leadership: Box::new(move |_| _ = counted.fetch_add(1, SeqCst)),
+                lease: Box::new(|| {}),
+                awaits_members: Box::new(|| {}),
+            },
+        );
+        Stalled { votes: Arc::new(votes), clock, reports, permits, told }
+    }
+
+    #[test]
+    fn a_look_does_not_wait_for_a_ballot_that_is_being_saved() {
+        let Stalled { votes, clock, reports, permits, told } = stalled_votes();
+        let voting = votes.clone();
+        let campaign = thread::spawn(move || {
+            for _ in 0..3 * ELECTION_TICKS {
+                clock.advance_us(TICK_US);
+                voting.input(Member::tick);
+            }
+        });
+        reports.recv_timeout(PATIENCE).expect("a ballot is saved");
+        let (looking, (looked, has_looked)) = (votes.clone(), channel());
+        thread::spawn(move || {
+            let seen = (looking.look(Member::term), looking.leadership(), looking.is_removed());
+            let _ = looked.send((seen, looking.state().term));
+        });
+        let (seen, saved_term) = has_looked.recv_timeout(PATIENCE).expect("nobody waits for the disk");
+        assert_eq!(seen, (Some(1), Leadership::Leads { term: 1 }, false));
+        assert_eq!((saved_term, votes.ballot().term), (0, 0), "it is not on disk");
+        assert_eq!(told.load(SeqCst), 0, "nothing is reported before that");
+        permits.send(()).expect("awaited");
+        campaign.join().expect("it ends");
+        assert_eq!(votes.ballot(), Ballot { term: 1, voted_for: Some(id(1)) });
+        assert_eq!(told.load(SeqCst), 1);
+    }
+
+    #[test]
+    fn members_that_are_not_on_disk_are_not_in_force() {
+        let Stalled { votes, permits, .. } = stalled_votes();
+        let two = Members { voters: vec![id(1), id(2)], learners: Vec::new() };
+        drop(permits);
+        assert!(votes.save_members(&two, Lsn::new(4096)).is_err(), "the disk has failed");
+        let one = Members { voters: vec![id(1)], learners: Vec::new() };
+        assert_eq!(votes.members_in_force(), Some((one, Lsn::ZERO)));
     }
 }

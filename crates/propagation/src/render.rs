@@ -4,7 +4,8 @@
 //! Where no command does the same, a short script does (`scripts`).
 //!
 //! Not rendered, because the replica has no place for them: documents, settings of the data, and the times of
-//! consumers (a replica has its own). Nor the audit: on a replica, whoever subscribes would read it.
+//! consumers (a replica has its own), except in a stream that is made as a whole. Nor the audit: on a
+//! replica, whoever subscribes would read it.
 //!
 //! Invariants
 //! - A command that Redis 7.0 does not know (HSETEX, HPEXPIREAT) runs in a script that goes on without it: a
@@ -22,22 +23,26 @@ mod tests;
 use engine::audit::AUDIT_CHANNEL;
 use keyspace::{DbId, Effect, GlobalOp, Item, Items, KeyOp, ListEnd, Value};
 
-use self::building::Building;
+use self::building::{Building, Workbench};
 use self::commands::Commands;
+use self::stream::Deleting;
 
 /// The maximum number of items, or of pairs, in one command: an interpreter of Lua takes about 8,000
 /// arguments from a table.
 const ITEMS_MAX: usize = 1024;
 
 /// Renders records. The state is the database that the replica has selected.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Default)]
 pub struct Renderer {
     /// `None` at the begin of the stream.
     db: Option<DbId>,
     /// The commands of the present record.
     record: Commands,
-    /// The stream that is being made.
+    /// The stream that is being made, and where.
     building: Option<Building>,
+    bench: Workbench,
+    /// Entries of a stream that are removed: the next effect says whether with a trace.
+    deleting: Option<Deleting>,
 }
 
 impl Renderer {
@@ -57,7 +62,7 @@ impl Renderer {
             Item::Effect(effect) => self.effect(effect),
             Item::Message(message) if message.channel == AUDIT_CHANNEL => {}
             Item::Message(message) => {
-                self.end_building();
+                self.settle();
                 self.record.command(&[b"PUBLISH", message.channel, message.payload]);
             }
             Item::Documents(_) => {}
@@ -66,7 +71,7 @@ impl Renderer {
 
     /// Ends the present record: appends its commands to `out`, as a transaction if there are several.
     pub fn end_record(&mut self, out: &mut Vec<u8>) {
-        self.end_building();
+        self.settle();
         self.record.end(out);
     }
 
@@ -79,11 +84,18 @@ impl Renderer {
     }
 
     fn effect(&mut self, effect: &Effect<'_>) {
-        if self.building.as_mut().is_some_and(|building| building.takes(effect)) {
+        if self.building.as_ref().is_some_and(|building| building.takes(&mut self.bench, effect)) {
             return;
         }
-        self.end_building();
+        if let Some(deleting) = self.deleting.take_if(|deleting| deleting.leaves_no_trace(effect)) {
+            self.select(deleting.db);
+            return deleting.render_without_trace(effect, &mut self.record);
+        }
+        self.settle();
         match *effect {
+            Effect::Key { db, key, op: KeyOp::StreamDelete { ids } } => {
+                self.deleting = Some(Deleting::new(db, key, ids));
+            }
             Effect::Key { db, key, op } => {
                 self.select(db);
                 self.key_op(db, key, &op);
@@ -186,28 +198,32 @@ impl Renderer {
                 Some(at_ms) => out.command(&[b"SET", key, bytes, b"PXAT", deadline(at_ms).as_bytes()]),
             };
         }
+        if let Value::Stream(head) = value {
+            self.building = Some(Building::begin(&mut self.bench, (db, key), head, expire_at_ms));
+            return;
+        }
         out.command(&[b"DEL", key]);
         match value {
-            Value::String(_) => {}
+            Value::String(_) | Value::Stream(_) => {}
             Value::List(items) => out.items(&[b"RPUSH", key], items, 1),
             Value::Set(members) => out.items(&[b"SADD", key], members, 1),
             Value::Zset(members) => out.scored(key, members),
             Value::Hash(pairs) => out.items(&[b"HSET", key], pairs, 2),
-            Value::Stream(head) => {
-                stream::make(out, key);
-                self.building = Some(Building::new(db, key, head));
-            }
         }
         if let Some(at_ms) = expire_at_ms {
             self.record.expire(key, at_ms);
         }
     }
 
-    /// Makes the stream that is being built.
-    fn end_building(&mut self) {
+    /// Renders what waits for further effects.
+    fn settle(&mut self) {
         if let Some(building) = self.building.take() {
             self.select(building.db);
-            building.finish(&mut self.record);
+            building.finish(&mut self.bench, &mut self.record);
+        }
+        if let Some(deleting) = self.deleting.take() {
+            self.select(deleting.db);
+            deleting.render(&mut self.record);
         }
     }
 }

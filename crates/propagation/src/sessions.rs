@@ -5,7 +5,8 @@
 //!   streams, the oldest one whose replica has left gives way, or else the oldest one; of the checkpoints,
 //!   the oldest. A replica whose stream is forgotten, or that is before its first known checkpoint, needs a
 //!   full sync.
-//! - One connection continues a stream; a later one takes it over, and what the earlier one notes is ignored.
+//! - One connection continues a stream. A later one gets a stream of its own, with the same bytes so far, if
+//!   its replica takes a new id. Otherwise it takes the stream over; what the earlier one notes is ignored.
 
 use std::collections::VecDeque;
 
@@ -73,17 +74,22 @@ pub struct Sessions {
 impl Sessions {
     /// Begins a stream; [`Sessions::note`] adds its first checkpoint.
     pub fn begin(&mut self, id: SessionId) -> Ticket {
+        self.add(id, VecDeque::new(), 0)
+    }
+
+    fn add(&mut self, id: SessionId, checkpoints: VecDeque<Checkpoint>, sent: u64) -> Ticket {
         let ticket = Ticket { id, turn: self.next_turn() };
         if self.known.len() == SESSIONS_MAX {
             let left = self.known.iter().position(|known| known.left_ms.is_some());
             self.known.remove(left.unwrap_or(0));
         }
-        self.known.push_back(Known { ticket, checkpoints: VecDeque::new(), sent: 0, left_ms: None });
+        self.known.push_back(Known { ticket, checkpoints, sent, left_ms: None });
         ticket
     }
 
-    /// Continues a stream whose replica has `has` bytes of it; `None` if it needs a full sync.
-    pub fn resume(&mut self, id: &[u8], has: u64) -> Option<(Ticket, Feed)> {
+    /// Continues a stream whose replica has `has` bytes of it; `None` if it needs a full sync. If another
+    /// connection has the stream, this one gets a copy of it with the id `own`, or without one takes it over.
+    pub fn resume(&mut self, id: &[u8], has: u64, own: Option<SessionId>) -> Option<(Ticket, Feed)> {
         let turn = self.next_turn();
         let known = self.known.iter_mut().find(|known| known.ticket.id.to_string().as_bytes() == id)?;
         let first =
@@ -91,10 +97,15 @@ impl Sessions {
         if has > known.sent {
             return None;
         }
+        let checkpoints: Vec<Checkpoint> = known.checkpoints.range(first..).copied().collect();
+        let feed = Feed::resumed(&checkpoints, has);
+        if let Some(own) = own.filter(|_| known.left_ms.is_none()) {
+            let (checkpoints, sent) = (known.checkpoints.clone(), known.sent);
+            return Some((self.add(own, checkpoints, sent), feed));
+        }
         known.ticket.turn = turn;
         known.left_ms = None;
-        let checkpoints: Vec<Checkpoint> = known.checkpoints.range(first..).copied().collect();
-        Some((known.ticket, Feed::resumed(&checkpoints, has)))
+        Some((known.ticket, feed))
     }
 
     /// Notes that bytes up to the checkpoint are about to be sent. Returns whether the connection still is
@@ -127,6 +138,11 @@ impl Sessions {
         if let Some(known) = self.find(ticket) {
             known.left_ms = Some(now_ms);
         }
+    }
+
+    /// Forgets a stream that has no replica to return to it.
+    pub fn forget(&mut self, ticket: Ticket) {
+        self.known.retain(|known| known.ticket != ticket);
     }
 
     /// Forgets the streams whose replicas left more than `away_ms_max` ago.
@@ -163,18 +179,37 @@ mod tests {
         let mut sessions = Sessions::default();
         let name = id(1).to_string();
         let ticket = sessions.begin(id(1));
-        assert!(sessions.resume(name.as_bytes(), 0).is_none(), "the copy was not complete");
+        assert!(sessions.resume(name.as_bytes(), 0, None).is_none(), "the copy was not complete");
         for offset in [100, 200, CHECKPOINT_BYTES + 100] {
             assert!(sessions.note(ticket, at(offset)));
         }
         assert_eq!(sessions.needed(ticket, 99), None);
         assert_eq!(sessions.needed(ticket, CHECKPOINT_BYTES), Some(Lsn::new(100)));
-        let mut from = |has| sessions.resume(name.as_bytes(), has).map(|(_, feed)| feed.lsn().get());
+        let mut from = |has| sessions.resume(name.as_bytes(), has, None).map(|(_, feed)| feed.lsn().get());
         assert_eq!((from(99), from(100), from(CHECKPOINT_BYTES)), (None, Some(100), Some(100)));
         assert_eq!(from(CHECKPOINT_BYTES + 100), Some(CHECKPOINT_BYTES + 100));
         assert_eq!(from(CHECKPOINT_BYTES + 101), None, "this was never sent");
-        assert!(sessions.resume(id(2).to_string().as_bytes(), 100).is_none());
+        assert!(sessions.resume(id(2).to_string().as_bytes(), 100, None).is_none());
         assert!(!sessions.note(ticket, at(2 * CHECKPOINT_BYTES)), "another connection has taken it over");
+    }
+
+    #[test]
+    fn two_replicas_in_one_stream_are_both_served() {
+        let mut sessions = Sessions::default();
+        let name = id(1).to_string();
+        let first = sessions.begin(id(1));
+        assert!(sessions.note(first, at(100)));
+        let (second, feed) = sessions.resume(name.as_bytes(), 100, Some(id(2))).expect("a stream of its own");
+        assert_eq!((second.id, feed.lsn().get()), (id(2), 100));
+        for offset in [200, CHECKPOINT_BYTES + 200] {
+            assert!(sessions.note(first, at(offset)) && sessions.note(second, at(offset + 1)));
+        }
+        sessions.leave(second, 0);
+        let name = id(2).to_string();
+        let (again, _) = sessions.resume(name.as_bytes(), 100, Some(id(3))).expect("its own stream");
+        assert_eq!(again.id, id(2), "nobody else has it");
+        sessions.forget(again);
+        assert!(sessions.resume(name.as_bytes(), 100, Some(id(3))).is_none());
     }
 
     #[test]

@@ -64,7 +64,7 @@ pub enum FileError {
     Io {
         /// The position in the file.
         offset: u64,
-        /// The error of the operating system.
+        /// The error of the source of bytes.
         error: std::io::Error,
     },
     /// The content of the file is invalid.

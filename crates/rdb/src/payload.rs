@@ -12,6 +12,8 @@ pub const PAYLOAD_VERSION_MAX: u16 = 12;
 /// The version that [`dump`] writes for values without field expiry: their encodings need no newer one, and
 /// Redis 7.0 accepts no newer one.
 const PAYLOAD_VERSION: u16 = 10;
+/// The version of payloads with the times of a stream consumer's last delivery.
+const PAYLOAD_VERSION_ACTIVE_TIMES: u16 = 11;
 /// The version of payloads with field expiry.
 const PAYLOAD_VERSION_EXPIRING: u16 = 12;
 
@@ -30,8 +32,11 @@ pub enum PayloadError {
 
 /// Appends the footer to an encoded value, which begins with its type number, or to encoded libraries.
 pub fn dump(mut value: Vec<u8>) -> Vec<u8> {
-    let expiring = value.first() == Some(&crate::types::HASH_METADATA);
-    let version = if expiring { PAYLOAD_VERSION_EXPIRING } else { PAYLOAD_VERSION };
+    let version = match value.first() {
+        Some(&crate::types::HASH_METADATA) => PAYLOAD_VERSION_EXPIRING,
+        Some(&crate::types::STREAM_LISTPACKS_3) => PAYLOAD_VERSION_ACTIVE_TIMES,
+        _ => PAYLOAD_VERSION,
+    };
     value.extend_from_slice(&version.to_le_bytes());
     let checksum = CRC.checksum(&value);
     value.extend_from_slice(&checksum.to_le_bytes());

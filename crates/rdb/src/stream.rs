@@ -64,7 +64,7 @@ pub enum StreamElement<'a> {
         name: &'a [u8],
         /// The id of the last delivered entry.
         last_id: StreamId,
-        /// The number of delivered entries, out of all that were ever added; `None` if unknown.
+        /// The number of entries ever added up to `last_id`; `None` if unknown.
         entries_read: Option<u64>,
     },
     /// A consumer of the preceding group.
@@ -106,7 +106,7 @@ pub struct StreamGroup {
     pub name: Vec<u8>,
     /// The id of the last delivered entry.
     pub last_id: StreamId,
-    /// Number of delivered entries; `None` if unknown.
+    /// The number of entries ever added up to `last_id`; `None` if unknown.
     pub entries_read: Option<u64>,
     /// Its consumers.
     pub consumers: Vec<StreamConsumer>,

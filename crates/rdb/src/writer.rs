@@ -40,6 +40,12 @@ impl Writer {
         Writer::into_output(Vec::new(), true, false)
     }
 
+    /// As [`Writer::new`], with the time of a stream consumer's last delivery: for Redis since 7.2, and for
+    /// Valkey.
+    pub fn with_active_times() -> Self {
+        Writer::into_output(Vec::new(), true, true)
+    }
+
     /// The encoded bytes.
     pub fn into_bytes(self) -> Vec<u8> {
         self.out

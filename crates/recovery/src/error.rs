@@ -26,12 +26,12 @@ pub enum RecoverError {
         /// Why it cannot be decoded.
         reason: keyspace::EffectError,
     },
-    /// A record changes document databases in a way that does not fit their state.
+    /// The changes that a record makes to document databases cannot be applied.
     #[error("the record at lsn {lsn}: {reason}")]
     Documents {
         /// The LSN of the record.
         lsn: Lsn,
-        /// Why the change does not fit.
+        /// Why a change cannot be applied.
         reason: documents::StoreError,
     },
     /// Document files cannot be read or are damaged.

@@ -112,7 +112,8 @@ impl GroupState {
     /// a server that joins has none until it [stores](GroupState::store) it.
     ///
     /// # Errors
-    /// I/O errors; `InvalidData` if the file is damaged; `InvalidInput` if the settings contradict it.
+    /// I/O errors; `InvalidData` if the file is damaged; `InvalidInput` if the settings contradict it or each
+    /// other, or are malformed.
     pub fn load(
         disk: &dyn Disk,
         dir: &Path,

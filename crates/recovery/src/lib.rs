@@ -30,6 +30,7 @@ pub mod salvage;
 mod sealed_json;
 pub mod snapshot_task;
 mod source;
+pub mod state_writes;
 pub mod unfinished;
 pub mod unix_time;
 

@@ -134,10 +134,11 @@ fn warn_of_older(log_start: Lsn, (disk, dir): (&dyn Disk, &Path), used: Lsn) {
 }
 
 /// Loads a snapshot run by run, each into a keyspace of its own, so that only the memory of one run is
-/// needed. `visit` gets each keyspace with the slots in it, and returns whether to go on.
+/// needed. `visit` gets each keyspace with the slots in it, and returns whether to go on; if not, the result
+/// is `None`.
 ///
 /// # Errors
-/// If the snapshot cannot be read. `None` if `visit` has ended it.
+/// If the snapshot cannot be read.
 pub fn visit_runs(
     (disk, dir): (&dyn Disk, &Path),
     info: &SnapshotInfo,

@@ -26,7 +26,7 @@ pub fn indexes_directory(dir: &Path) -> PathBuf {
 /// checkpoints up to that position.
 ///
 /// # Errors
-/// I/O errors and damage. Missing files are detected by recovery, which knows whether there were any.
+/// As [`Documents::open`]. Missing files are detected by recovery, which knows whether there were any.
 pub fn open(
     disk: Arc<dyn Disk>,
     dir: &Path,

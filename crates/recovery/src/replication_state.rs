@@ -75,7 +75,8 @@ impl ReplicationState {
     /// Loads the file or creates it, for a server with this setting `replica-of`.
     ///
     /// # Errors
-    /// I/O errors; `InvalidData` if the file is damaged or lost, `InvalidInput` for a malformed setting.
+    /// I/O errors; `InvalidData` if the file is damaged or lost, `InvalidInput` for a malformed setting,
+    /// `Other` if the control file of the log cannot be read or written.
     pub fn load(
         disk: &dyn Disk,
         dir: &Path,

@@ -346,7 +346,7 @@ pub fn confirmed_before(disk: &dyn Disk, dir: &Path, log: &Log) -> Result<Option
 /// Why a confirmation fails.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfirmError {
-    /// An I/O error of the log or of a snapshot.
+    /// An error of the log or of a snapshot.
     #[error(transparent)]
     Storage(#[from] Error),
     /// Documents cannot be saved.
@@ -358,7 +358,7 @@ pub enum ConfirmError {
 /// the directory, with this snapshot of memory; and lets it take writes.
 ///
 /// # Errors
-/// I/O errors; the call may be repeated.
+/// [`ConfirmError`]; the call may be repeated.
 pub fn confirm(
     disk: &Arc<dyn Disk>,
     dir: &Path,

@@ -30,7 +30,8 @@ use storage::{
     },
 };
 
-/// Number of snapshots kept: the newest, and its predecessor in case the newest is damaged.
+/// Number of snapshots kept besides pinned ones: the newest, and its predecessor in case the newest is
+/// damaged.
 pub const GENERATIONS: usize = 2;
 
 /// The source, destination and options of a snapshot.
@@ -75,7 +76,7 @@ impl<'k> SnapshotTask<'k> {
     /// Begins a snapshot of `keyspace`. `None` if there is one that begins at the same position.
     ///
     /// # Errors
-    /// I/O errors, including a full disk.
+    /// If the log cannot be read; I/O errors, including a full disk.
     pub fn begin(
         plan: SnapshotPlan<'_>,
         keyspace: &'k Keyspace,
@@ -111,7 +112,8 @@ impl<'k> SnapshotTask<'k> {
     /// Blocks.
     ///
     /// # Errors
-    /// I/O errors, also of the log. No snapshot exists then, unless its files could not be removed.
+    /// If the log cannot be made durable; I/O errors. No snapshot exists then, unless its files could not be
+    /// removed.
     ///
     /// # Panics
     /// If `parts` is not exactly one summary of each part.
@@ -160,7 +162,7 @@ impl PartTask<'_> {
         self.capture.next_slot().map_or(0, |next| self.last_slot.index() + 1 - next.index())
     }
 
-    /// Bytes copied since the last call because they were about to change.
+    /// See [`Capture::take_copied_bytes`].
     pub fn take_copied_bytes(&mut self) -> u64 {
         self.capture.take_copied_bytes()
     }

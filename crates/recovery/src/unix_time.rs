@@ -12,7 +12,7 @@ pub fn shown(unix_ms: u64) -> String {
 /// a fraction.
 ///
 /// # Errors
-/// An error text if it is neither, has no time zone, or lies before 1970.
+/// An error text if it is neither, has no time zone, or lies before 1970 or too far ahead.
 pub fn parse(text: &str) -> Result<u64, String> {
     let refused = || {
         format!(

@@ -62,24 +62,24 @@ const ACK: u8 = 4;
 pub enum Frame {
     /// Whole batches of the log follow.
     Log {
-        /// The highest epoch that the leader has seen: its own.
+        /// The highest epoch that the sender has seen.
         epoch: u32,
         /// Start of the batches.
         start: Lsn,
         /// Bytes of the payload.
         bytes: u32,
-        /// The leader's commit position.
+        /// The commit position of the sender.
         commit: Lsn,
         /// Time of sending.
         sent_ms: u64,
     },
     /// The leader is alive, and ships nothing now.
     Heartbeat {
-        /// The highest epoch that the leader has seen: its own.
+        /// The highest epoch that the sender has seen.
         epoch: u32,
         /// End of the shipped log.
         end: Lsn,
-        /// The leader's commit position.
+        /// The commit position of the sender.
         commit: Lsn,
         /// Time of sending, below 2^56.
         sent_ms: u64,

@@ -33,13 +33,13 @@ pub trait Promotion {
     /// a fenced leader.
     ///
     /// # Errors
-    /// If the link cannot be ended.
+    /// If the link cannot be ended, or this server must not lead now.
     fn end_link(&mut self) -> Result<Option<Lsn>, Self::Error>;
 
     /// Makes the log durable up to `end`.
     ///
     /// # Errors
-    /// If the log has failed.
+    /// If the log cannot be made durable.
     fn make_durable(&mut self, end: Lsn) -> Result<(), Self::Error>;
 
     /// Applies the log up to `end`, committed or not.
@@ -51,7 +51,7 @@ pub trait Promotion {
     /// Begins an epoch above every epoch seen, durably.
     ///
     /// # Errors
-    /// If the log has failed.
+    /// If no such epoch can begin.
     fn begin_epoch(&mut self) -> Result<(), Self::Error>;
 
     /// Stops following, durably. Returns the epoch that has fenced this server, or 0.
@@ -63,7 +63,7 @@ pub trait Promotion {
     /// Makes the next start lead in an epoch above `epoch`, durably.
     ///
     /// # Errors
-    /// If the log has failed.
+    /// If this cannot be persisted.
     fn outbid(&mut self, epoch: u32) -> Result<(), Self::Error>;
 }
 

@@ -51,7 +51,7 @@ pub trait Intake {
     /// commit position. By default they may.
     ///
     /// # Errors
-    /// If they may not.
+    /// Why they may not be appended now.
     fn accept(&mut self, start: Lsn, batches: &[u8], commit: Lsn) -> Result<(), Self::Error> {
         let _ = (start, batches, commit);
         Ok(())

@@ -116,7 +116,7 @@ pub enum RelayError<E> {
     /// A reason that lies in the connection, such as a silent replica.
     #[error(transparent)]
     Close(#[from] Close),
-    /// The log cannot be read.
+    /// The log cannot be read, or is not kept any more.
     #[error("cannot read the log for a replica: {0}")]
     Source(E),
     /// A batch is larger than a frame may be.

@@ -17,7 +17,7 @@ pub(crate) fn string<'a>(lua: &Lua, bytes: &'a [u8]) -> Result<Word<'a>> {
 /// Makes a table of `len` elements returned by `read`, with space reserved for `room` of them.
 ///
 /// # Errors
-/// The first error of `read`.
+/// The first error of `read`; an error of Lua if it makes no table.
 pub(crate) fn sequence<'a>(
     lua: &Lua,
     len: usize,
@@ -32,7 +32,7 @@ pub(crate) fn sequence<'a>(
 /// Makes a table of `len` pairs returned by `read`. No key may be nil or NaN.
 ///
 /// # Errors
-/// The first error of `read`.
+/// The first error of `read`; an error of Lua if it makes no table.
 pub(crate) fn pairs<'a>(
     lua: &Lua,
     len: usize,

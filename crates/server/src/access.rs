@@ -13,7 +13,7 @@ use std::{
     },
 };
 
-use access::{PasswordHash, Turn, Waiter, is_role};
+use access::{LoginOf, PasswordHash, Turn, Waiter, is_role};
 use couch::{Account, Attempt, LogIn, Resource};
 use engine::{
     CommandError, Place,
@@ -135,27 +135,21 @@ impl Access {
     pub(crate) fn log_in_over_http(&self, attempt: &Attempt<'_>) -> LogIn {
         let Attempt { number, address, name, password, resource } = *attempt;
         let (users, now_ms) = (self.config.users(), self.clock.unix_ms());
-        let waiter = Waiter::Http(number);
-        if let Some(refused) = refused(users.ask_login(address, waiter, now_ms)) {
+        let login = LoginOf { address, user: name.as_bytes(), waiter: Waiter::Http(number) };
+        if let Some(refused) = refused(users.ask_login(login, now_ms)) {
             return refused;
         }
         let judged = match self.judge(name, password, resource, now_ms) {
             Ok(judged) => judged,
             Err(unknown) => return unknown,
         };
-        if let Some(refused) = refused(users.begin_login(address, waiter, now_ms)) {
+        let is_right = !matches!(judged, Judged::Wrong);
+        if let Some(refused) = refused(users.attempt_login(login, is_right, now_ms)) {
             return refused;
         }
         match judged {
-            Judged::MayUse(account) => {
-                users.note_login(address, name.as_bytes());
-                LogIn::Accepted(account)
-            }
-            Judged::LacksRight => {
-                // The password is right, so this is no guess that slows down the address.
-                users.note_login(address, name.as_bytes());
-                LogIn::LacksRight
-            }
+            Judged::MayUse(account) => LogIn::Accepted(account),
+            Judged::LacksRight => LogIn::LacksRight,
             Judged::Wrong => {
                 users.note_failed_http_login(address, name.as_bytes(), now_ms);
                 LogIn::Wrong

@@ -45,7 +45,7 @@ impl Backups {
     ) -> Backups {
         let sources = &snapshots.sources;
         Backups {
-            sessions: Sessions::default(),
+            sessions: Sessions::traced(sources.node.traces.clone()),
             startup: sources.startup.clone(),
             clock: sources.clock.clone(),
             entropy,

@@ -80,11 +80,11 @@ pub(crate) struct Connection {
     full_since_ms: Cell<Option<u64>>,
     /// Share of this connection in the worker's `unsent_bytes`.
     counted_bytes: Cell<usize>,
-    /// Whether the subscriber receives messages as fast as they are published.
+    /// State of the checks whether publishers wait for this subscriber.
     keeping_up: Cell<KeepingUp>,
     /// State of the checks for a client that sends commands and does not read its replies.
     unread: Cell<Unread>,
-    /// The seconds for which the client could have logged in and has not; 0 if it does not have to.
+    /// The seconds that [`Connection::require_login`] has counted; 0 if the client does not have to log in.
     without_login_s: Cell<u32>,
 }
 
@@ -632,7 +632,7 @@ impl Connection {
         self.wake();
     }
 
-    /// The connection has ended: cancels a blocked command, so that nothing is popped for it.
+    /// The connection has ended: ends the wait of a blocked command, so that nothing more is popped for it.
     pub(crate) fn end(&self) {
         self.socket.say_goodbye();
         if self.is_holding() {

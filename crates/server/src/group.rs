@@ -64,6 +64,8 @@ use crate::{
     replication::Node,
 };
 
+/// The name of the span from the loss of a leader to the next one.
+const ELECTION: &str = "group.election";
 /// The most bytes of the log in one read.
 const READ_BYTES: usize = 1 << 20;
 /// The period at which saving a vote is retried after it has failed.
@@ -381,12 +383,7 @@ impl Group {
                 self.keep_log_alone(votes);
                 self.close_removed();
                 self.node.note_majority_awaited(votes.majority_awaited_us(), votes.uncommitted_batches());
-                // This happens under the lock of the votes, so that nothing else changes the leadership.
-                votes.look(|member| {
-                    let leadership = self.as_heard(votes, member.leadership());
-                    votes.note_leader(leadership);
-                    self.node.note_leader_heard(!matches!(leadership, Leadership::Unknown { .. }));
-                });
+                votes.note_leader(votes.leadership());
                 self.announce(&mut announced);
             }
             if now_us >= promotion_due_us {
@@ -395,23 +392,6 @@ impl Group {
             }
             let until_tick = Duration::from_micros(tick_due_us.saturating_sub(votes.now_us()).max(1));
             tail.wait(if awaits_members { until_tick.min(APPLIED_PERIOD) } else { until_tick });
-        }
-    }
-
-    /// The leader that this member names to clients, INFO, metrics and HTTP. A leader that was silent for two
-    /// election timeouts is no longer named: by then a voter campaigns. A learner, and a member that was
-    /// removed, do not campaign, and continue to follow it.
-    fn leadership(&self, votes: &Votes) -> Leadership {
-        let unknown = || Leadership::Unknown { term: votes.state().term };
-        self.as_heard(votes, votes.look(Member::leadership).unwrap_or_else(unknown))
-    }
-
-    fn as_heard(&self, votes: &Votes, leadership: Leadership) -> Leadership {
-        match leadership {
-            Leadership::Follows { term, leader } if !self.has_heard(votes, leader, 2 * ELECTION_US) => {
-                Leadership::Unknown { term }
-            }
-            leadership => leadership,
         }
     }
 
@@ -424,18 +404,26 @@ impl Group {
     /// Puts a new roster in force; see [`Known::look`].
     fn look_at_roster(&self, votes: &Votes, is_tick: bool) {
         let Some(log) = self.log.get() else { return };
-        let mut known = self.known.lock();
         let (look_at_data, applied) = (|| self.keyspace.data_settings_and_lsn(), || self.node.applied(log));
-        let (seen, saved) = known.look(votes, look_at_data, applied, is_tick);
-        if let Err(error) = saved {
-            tracing::error!(target: "group", %error, "cannot save the members of the group");
+        let mut seen = self.known.lock().look(votes, look_at_data, applied, is_tick);
+        // Nothing is locked meanwhile that clients ask for.
+        if let Some((members, at)) = seen.to_save {
+            match votes.save_members(&members, at) {
+                Ok(()) => {
+                    seen.is_news = true;
+                    seen.configure = Some(self.known.lock().put_in_force(members));
+                }
+                Err(error) => {
+                    tracing::error!(target: "group", %error, "cannot save the members of the group");
+                }
+            }
         }
-        if seen.is_news
-            && let (Some(roster), Some(peers)) = (&known.roster, self.peers.get())
-        {
-            peers.follow(roster, known.is_in_force());
+        if seen.is_news {
+            let known = self.known.lock();
+            if let (Some(roster), Some(peers)) = (&known.roster, self.peers.get()) {
+                peers.follow(roster, known.is_in_force());
+            }
         }
-        drop(known);
         if let Some((members, up_to)) = seen.configure {
             votes.input(|member, _| member.configure(&members, up_to));
         }
@@ -457,6 +445,7 @@ impl Group {
 
     /// The thread "group-role": follows, leads, or restarts, as the votes say.
     fn take_roles(self: &Arc<Self>, leaderships: &mpsc::Receiver<Option<Leadership>>) {
+        let mut election = None;
         while let Ok(Some(mut leadership)) = leaderships.recv() {
             // Only the newest counts.
             let mut was_elected = false;
@@ -478,6 +467,8 @@ impl Group {
                 Leadership::Leads { term } => match self.node.lead_in_group(term) {
                     Ok(()) => {
                         tracing::info!(target: "group", term, "this server leads the group");
+                        let election = election.take().unwrap_or_else(|| self.node.traces.job(ELECTION));
+                        election.end(vec![("sheaf.term", term.into()), ("sheaf.leads", true.into())], None);
                         self.found();
                         self.hand_on();
                     }
@@ -497,6 +488,9 @@ impl Group {
                 Leadership::Follows { term, leader } => {
                     let address = self.address_of(leader);
                     tracing::info!(target: "group", term, %leader, address = address.as_ref().map(tracing::field::display), "a leader is known");
+                    if let Some(election) = election.take() {
+                        election.end(vec![("sheaf.term", term.into()), ("sheaf.leads", false.into())], None);
+                    }
                     let link = Link { leader, term };
                     match address {
                         Some(address) => self.node.follow_in_group(Some(link), address),
@@ -507,7 +501,10 @@ impl Group {
                     target: "group", term,
                     "the group has had its last term, and no member can be elected any more: restore its data into a new directory (sheaf restore)"
                 ),
-                Leadership::Unknown { term } => tracing::info!(target: "group", term, "no leader is known"),
+                Leadership::Unknown { term } => {
+                    tracing::info!(target: "group", term, "no leader is known");
+                    election.get_or_insert_with(|| self.node.traces.job(ELECTION));
+                }
             }
         }
     }
@@ -556,10 +553,10 @@ impl Group {
     /// The figures of the group; `None` without one.
     pub(crate) fn figures(&self) -> Option<GroupFigures> {
         let votes = self.votes.as_ref()?;
-        let leadership = self.leadership(votes);
+        let leadership = votes.leadership();
         let roster = self.shown_roster(votes);
         Some(GroupFigures {
-            name: votes.state().name,
+            name: votes.state().name.clone(),
             term: leadership.term(),
             leads: matches!(leadership, Leadership::Leads { .. }),
             knows_leader: !matches!(leadership, Leadership::Unknown { .. }),
@@ -586,7 +583,7 @@ impl Group {
 
     /// The address of the leader that this member knows.
     fn leader_address(&self) -> Option<Address> {
-        match self.leadership(self.votes.as_ref()?) {
+        match self.votes.as_ref()?.leadership() {
             Leadership::Follows { leader, .. } => self.address_of(leader),
             _ => None,
         }

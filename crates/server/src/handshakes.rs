@@ -95,7 +95,7 @@ impl Handshakes {
     /// Starts a thread for every two cores, but at least one and at most [`THREADS_MAX`].
     ///
     /// # Errors
-    /// If the OS refuses a thread.
+    /// If the OS refuses a thread or its runtime.
     pub(crate) fn start(
         encryption: Arc<Encryption>,
         clock: Arc<dyn Clock>,

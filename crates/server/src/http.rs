@@ -36,7 +36,7 @@ use crate::{
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// The maximum number of threads.
 const THREADS_MAX: usize = 32;
-/// How long each thread may take to end: longer than the time that it grants replies.
+/// The longest wait until the next thread has ended: longer than the time that a thread grants replies.
 const STOP_GRACE: Duration = Duration::from_secs(10);
 
 /// The threads that serve HTTP.
@@ -53,7 +53,7 @@ impl Http {
     /// the log, whose number is limited.
     ///
     /// # Errors
-    /// If the OS refuses a thread.
+    /// If the OS refuses a thread or its runtime.
     pub(crate) fn start(parts: &Arc<Parts>, feeds: Arc<Feeds>) -> io::Result<Http> {
         let store = Arc::<OnceLock<Store>>::default();
         let front = Arc::new(Front::new(surroundings::host(parts, store.clone(), feeds)));

@@ -1,13 +1,14 @@
 //! Listening: accepts connections and hands them to the workers in turn.
 
 use std::{
-    io::{self, IoSlice, Write},
+    io::{self, Write},
     net::{Ipv4Addr, SocketAddr, SocketAddrV4, ToSocketAddrs},
     os::fd::OwnedFd,
     sync::Arc,
     time::Duration,
 };
 
+use socket2::SockRef;
 use tls::Session;
 use tokio::net::{TcpListener, TcpSocket};
 
@@ -26,26 +27,31 @@ const PRIVILEGED_END: u16 = 1024;
 const THIS_MACHINE: SocketAddr = SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0));
 
 /// Binds one port on every address of `bind` (separated by spaces). With port 0, the first address gets a
-/// free port and the others the same one. An IPv6 address that the machine does not have is skipped, unless
-/// it is the first. Must run within a runtime.
+/// free port and the others the same one. An address that the machine does not have is skipped if a `-`
+/// stands before it, as in Redis, or if it is one of IPv6 behind another one. Beside addresses of IPv4, one
+/// of IPv6 takes no connections of IPv4: the others do. Must run within a runtime.
 ///
 /// # Errors
 /// If an address cannot be resolved or bound.
 pub(crate) fn bind(bind: &str, port: u16, backlog: u32) -> io::Result<Vec<std::net::TcpListener>> {
     let mut listeners: Vec<std::net::TcpListener> = Vec::new();
-    for host in bind.split_whitespace() {
+    let words = bind.split_whitespace();
+    let hosts: Vec<(&str, bool)> = words.map(split_optional).collect();
+    let has_ipv4 = hosts.iter().any(|(host, _)| !host.contains(':'));
+    for (host, is_optional) in hosts {
         let port = match listeners.first() {
             Some(first) => first.local_addr()?.port(),
             None => port,
         };
         let looked_up = (host, port).to_socket_addrs();
-        let unknown =
-            |error: io::Error| io::Error::new(error.kind(), format!("cannot look up '{host}': {error}"));
-        let address = looked_up.map_err(unknown)?.next();
-        let address = address.ok_or_else(|| io::Error::other(format!("'{host}' is not an address")))?;
-        match bind_one(address, backlog) {
+        // A host that nobody knows is a wrong value of the setting.
+        let refused = |text: String| io::Error::new(io::ErrorKind::InvalidInput, text);
+        let address = looked_up.map_err(|error| refused(format!("cannot look up '{host}': {error}")))?.next();
+        let address = address.ok_or_else(|| refused(format!("'{host}' is not an address")))?;
+        let may_lack = is_optional || (address.is_ipv6() && !listeners.is_empty());
+        match bind_one(address, has_ipv4, backlog) {
             Ok(listener) => listeners.push(listener),
-            Err(error) if address.is_ipv6() && no_such_address(&error) && !listeners.is_empty() => {}
+            Err(error) if may_lack && no_such_address(&error) => {}
             Err(error) => {
                 let hint = match error.kind() {
                     io::ErrorKind::AddrInUse => {
@@ -77,8 +83,16 @@ fn no_such_address(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::AddrNotAvailable || error.raw_os_error() == Some(libc::EAFNOSUPPORT)
 }
 
-fn bind_one(address: SocketAddr, backlog: u32) -> io::Result<std::net::TcpListener> {
+/// The address, and whether the machine may lack it.
+fn split_optional(word: &str) -> (&str, bool) {
+    word.strip_prefix('-').map_or((word, false), |address| (address, true))
+}
+
+fn bind_one(address: SocketAddr, only_v6: bool, backlog: u32) -> io::Result<std::net::TcpListener> {
     let socket = if address.is_ipv6() { TcpSocket::new_v6()? } else { TcpSocket::new_v4()? };
+    if address.is_ipv6() && only_v6 {
+        SockRef::from(&socket).set_only_v6(true)?;
+    }
     socket.set_reuseaddr(true)?;
     socket.bind(address)?;
     socket.listen(backlog)?.into_std()
@@ -126,13 +140,9 @@ impl Reception {
 
 /// Sends the error only as far as the socket accepts it at once: a refused client gets no further work.
 fn turn_away(stream: &mut std::net::TcpStream, session: Option<Box<Session>>, line: &[u8]) {
-    let Some(mut session) = session else {
-        let _ = stream.write(line);
-        return;
-    };
-    if session.encrypt(&[IoSlice::new(line)]).is_ok() {
-        session.close();
-        let _ = session.write_to(stream);
+    match session {
+        Some(mut session) => session.dismiss(stream, line),
+        None => _ = stream.write(line),
     }
 }
 
@@ -169,5 +179,38 @@ pub(crate) struct RoundRobin(std::sync::atomic::AtomicUsize);
 impl RoundRobin {
     pub(crate) fn take(&self, count: usize) -> usize {
         self.0.fetch_add(1, std::sync::atomic::Ordering::Relaxed) % count
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_host_that_nobody_knows_is_a_wrong_setting() {
+        let error = bind("..", 0, 1).expect_err("no host");
+        assert_eq!(error.kind(), io::ErrorKind::InvalidInput, "{error}");
+    }
+
+    fn hosts_of(words: &str) -> Result<Vec<String>, String> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build().expect("a runtime");
+        let _entered = runtime.enter();
+        let listeners = bind(words, 0, 1).map_err(|error| error.to_string())?;
+        let hosts = listeners.iter().map(|it| it.local_addr().expect("an address").ip().to_string());
+        Ok(hosts.collect())
+    }
+
+    #[test]
+    fn addresses_that_may_be_missing_are_skipped() {
+        // An address for documentation, which no machine has.
+        assert_eq!(hosts_of("-192.0.2.1 127.0.0.1"), Ok(vec!["127.0.0.1".into()]));
+        assert!(hosts_of("192.0.2.1 127.0.0.1").unwrap_err().contains("no such address"));
+        assert!(hosts_of("-192.0.2.1").unwrap_err().contains("no address to listen on"));
+    }
+
+    #[test]
+    fn all_addresses_of_both_families_have_one_port() {
+        let hosts = hosts_of("0.0.0.0 -::").expect("one port");
+        assert!(hosts == ["0.0.0.0", "::"] || hosts == ["0.0.0.0"], "without IPv6: {hosts:?}");
     }
 }

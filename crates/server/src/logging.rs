@@ -9,15 +9,20 @@
 //! - A client cannot have lines written into a file of another kind, such as one that grants access: the
 //!   names that are set at run time end in `.log`.
 //! - If a file cannot be opened later, the lines go on into the earlier one.
+//! - No thread that serves clients waits for the file: see [`queue`].
+
+mod queue;
 
 use std::{
     io::{self, Write},
     path::Path,
     sync::{Arc, OnceLock},
+    thread,
+    time::Duration,
 };
 
 use env::LineFile;
-use parking_lot::RwLock;
+use parking_lot::{Once, RwLock};
 use settings::{Key, OPTIONS, Settings};
 use tracing_subscriber::{
     EnvFilter,
@@ -25,10 +30,14 @@ use tracing_subscriber::{
     reload,
 };
 
+use self::queue::{LineQueue, Work};
+
 /// The settings that name files of lines.
 const OF_FILES: [Key; 2] = [Key::Logfile, Key::HttpAccessLog];
 /// The ending of the names that may be set at run time.
 const ENDING: &str = "log";
+/// How long a process that ends waits for its last lines to be written.
+const FLUSH_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Sets the lowest level of lines.
 type SetLevel = Box<dyn Fn(&str) + Send + Sync>;
@@ -39,15 +48,20 @@ static SET_LEVEL: OnceLock<SetLevel> = OnceLock::new();
 /// The file of `logfile`; none for standard error.
 static FILE: RwLock<Option<Arc<LineFile>>> = RwLock::new(None);
 
+/// The lines that are to be written, by a thread that lives as long as the process.
+static LINES: LineQueue = LineQueue::new();
+static WRITER: Once = Once::new();
+
 /// Starts logging with the level, format and file of the settings. A second call only changes the file.
 ///
 /// # Errors
-/// If a file of lines cannot be opened.
+/// If a file of lines cannot be opened, or the OS refuses a thread.
 pub(crate) fn start(settings: &Settings) -> Result<(), String> {
     let opened = OF_FILES.map(|key| open(settings, key).map_err(|reason| format!("{}: {reason}", name(key))));
     let [lines, requests] = opened;
     requests?;
     *FILE.write() = lines?.map(Arc::new);
+    start_to_write()?;
     let filter = EnvFilter::new(settings.text(Key::Loglevel));
     // Lines that cannot be written, because a disk is full, are dropped: reporting that on standard error
     // would fail as well, and panic.
@@ -66,6 +80,20 @@ pub(crate) fn start(settings: &Settings) -> Result<(), String> {
     Ok(())
 }
 
+fn start_to_write() -> Result<(), String> {
+    let mut started = Ok(());
+    WRITER.call_once(|| {
+        let run = || LINES.run(carry_out);
+        started = thread::Builder::new().name("log-lines".into()).spawn(run).map(drop);
+    });
+    started.map_err(|error| format!("cannot start a thread: {error}"))
+}
+
+/// Waits until the lines so far are written, but not for long: the process is about to end.
+pub fn flush() {
+    LINES.flush(FLUSH_TIMEOUT);
+}
+
 fn keep_handle<L: 'static>(handle: reload::Handle<EnvFilter, L>) {
     let set = move |level: &str| {
         // Fails only when logging has ended.
@@ -79,10 +107,7 @@ fn keep_handle<L: 'static>(handle: reload::Handle<EnvFilter, L>) {
 pub(crate) fn configure(settings: &Settings) {
     let Some(set) = SET_LEVEL.get() else { return };
     set(settings.text(Key::Loglevel));
-    match open(settings, Key::Logfile) {
-        Ok(file) => *FILE.write() = file.map(Arc::new),
-        Err(reason) => tracing::warn!(target: "server", reason, "log lines go on into the earlier file"),
-    }
+    LINES.reopen(settings.text(Key::Logfile));
 }
 
 /// Checks settings that are not in force yet, of which those in `changed` were set.
@@ -115,7 +140,10 @@ pub(crate) fn rounded(figure: f64, digits: i32) -> f64 {
 /// # Errors
 /// In words.
 pub(crate) fn open(settings: &Settings, key: Key) -> Result<Option<LineFile>, String> {
-    let path = settings.text(key);
+    open_file(settings.text(key))
+}
+
+fn open_file(path: &str) -> Result<Option<LineFile>, String> {
     if path.is_empty() {
         return Ok(None);
     }
@@ -126,37 +154,52 @@ fn name(key: Key) -> &'static str {
     OPTIONS[key as usize].name
 }
 
-/// Writes each line to the file of `logfile`, or to standard error if there is none.
+/// Queues each line.
 struct Output;
 
 impl MakeWriter<'_> for Output {
-    type Writer = Destination;
+    type Writer = Output;
 
-    fn make_writer(&self) -> Destination {
-        FILE.read().clone().map_or_else(|| Destination::StandardError(io::stderr()), Destination::File)
+    fn make_writer(&self) -> Output {
+        Output
     }
 }
 
-enum Destination {
-    StandardError(io::Stderr),
-    File(Arc<LineFile>),
-}
-
 /// Gets a line with each call.
-impl Write for Destination {
+impl Write for Output {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
-        match self {
-            Destination::StandardError(error) => error.write(line),
-            Destination::File(file) if line.contains(&ESCAPE) => {
-                (&**file).write_all(&without_colours(line)).map(|()| line.len())
-            }
-            Destination::File(file) => (&**file).write(line),
-        }
+        LINES.push(line);
+        Ok(line.len())
     }
 
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
     }
+}
+
+/// The work of the thread "log-lines".
+fn carry_out(work: Work) {
+    match work {
+        Work::Reopen(name) => match open_file(&name) {
+            Ok(file) => *FILE.write() = file.map(Arc::new),
+            Err(reason) => tracing::warn!(target: "server", reason, "log lines go on into the earlier file"),
+        },
+        Work::Line(line) => write(&line),
+        Work::Lost(lost) => {
+            tracing::warn!(target: "server", lost, "log lines are missing: what they are written to is too slow, or takes none");
+        }
+    }
+}
+
+/// Writes a line to the file of `logfile`, or to standard error if there is none. A line that cannot be
+/// written, because a disk is full, is dropped: to report it would fail as well.
+fn write(line: &[u8]) {
+    let file = FILE.read().clone();
+    let _ = match file {
+        None => io::stderr().write_all(line),
+        Some(file) if line.contains(&ESCAPE) => (&*file).write_all(&without_colours(line)),
+        Some(file) => (&*file).write_all(line),
+    };
 }
 
 /// The beginning of a colour for terminals; its end is an `m`.

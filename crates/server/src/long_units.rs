@@ -162,7 +162,8 @@ impl LongUnits {
         let (bulk_bytes_max, now_ms) = (self.config.hot().bulk_bytes_max(), || self.clock.unix_ms());
         let reply = executor.execute_long(*unit, &host, bulk_bytes_max, now_ms, pause);
         let (notices, wrote) = (executor.take_notices(), executor.take_wrote());
-        let done = LongUnitDone { client_id, reply, notices, wrote, serves: executor.take_pending_serves() };
+        let (serves, traced) = (executor.take_pending_serves(), executor.take_traced());
+        let done = LongUnitDone { client_id, reply, notices, wrote, serves, traced };
         if let Some(freed) = executor.take_freed() {
             reaper.free(freed);
         }

@@ -1,13 +1,13 @@
 //! The queue of orders to a worker, which any thread can send to.
 //!
-//! The queue is unbounded, but its contents are not: connections, kills, long units, answers and ends of
-//! pauses are bounded by `maxclients` (a client waits for one answer), pushes by
+//! The queue is unbounded, but its contents are not: connections, kills, reviews, long units, answers and
+//! ends of pauses are bounded by `maxclients` (a client waits for one answer), pushes by
 //! [`engine::clients::PUSHED_BYTES_MAX`] per client, feeds by the window of each reader of durable channels,
 //! and published changes of a group by the number of its members. There are few other orders.
 
 use std::{net::SocketAddr, sync::Arc};
 
-use engine::{LongReply, Notice, PendingServes, Place, clients::Signal};
+use engine::{LongReply, Notice, PendingServes, Place, clients::Signal, observe::TracedCommand};
 use lsn::Lsn;
 use pubsub::durable::Feed;
 use tokio::sync::mpsc;
@@ -88,6 +88,8 @@ pub(crate) struct LongUnitDone {
     pub(crate) wrote: bool,
     /// Keys whose waiters could not be served yet.
     pub(crate) serves: PendingServes,
+    /// The command, if it is traced.
+    pub(crate) traced: Vec<TracedCommand>,
 }
 
 /// The sending end of a worker's queue.

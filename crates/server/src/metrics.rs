@@ -190,6 +190,11 @@ impl Scrape {
         counter(encoder, "sheaf_network_sent_bytes", help, sent)?;
         let traffic = &self.parts.traffic;
         gauge(encoder, "sheaf_http_connections", "connections of HTTP", traffic.connections())?;
+        let traces = self.parts.traces.figures();
+        let help = "spans of traces that the collector has taken";
+        counter(encoder, "sheaf_trace_spans_sent", help, traces.sent)?;
+        let help = "spans of traces that were dropped: the collector is away, too slow, or has refused them";
+        counter(encoder, "sheaf_trace_spans_dropped", help, traces.dropped)?;
         let (name, help) = ("sheaf_http_responses", "responses of HTTP by class of status");
         let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
         for (class, count) in traffic.responses() {

@@ -50,6 +50,7 @@ use crate::{
     snapshots::{Persistence, Snapshots, Sources},
     startup_info::StartupInfo,
     stop::Stop,
+    traces::Traces,
 };
 
 /// Events that INFO and metrics count, and that no other part counts.
@@ -101,6 +102,7 @@ pub(crate) struct Parts {
     pub(crate) backups: Arc<Backups>,
     pub(crate) long_units: Arc<LongUnits>,
     pub(crate) stop: Arc<Stop>,
+    pub(crate) traces: Arc<Traces>,
     pub(crate) mailboxes: OnceLock<Vec<Mailbox>>,
 }
 
@@ -114,7 +116,7 @@ impl Parts {
         (settings, files): (Settings, Arc<Mutex<Lasting>>),
         startup: StartupInfo,
         node: Arc<Node>,
-        (encryption, stop): (Option<Arc<Encryption>>, Arc<Stop>),
+        (encryption, stop, traces): (Option<Arc<Encryption>>, Arc<Stop>, Arc<Traces>),
         clock: Arc<dyn Clock>,
         entropy: Arc<dyn Entropy + Send + Sync>,
     ) -> Parts {
@@ -176,6 +178,7 @@ impl Parts {
                 log.clone(),
             )),
             stop,
+            traces,
             mailboxes: OnceLock::new(),
             startup,
             clock,
@@ -219,6 +222,14 @@ impl Parts {
         });
         self.config.observe(move |settings| node.configure(settings));
         self.config.observe(logging::configure);
+        let (traces, observer) = (self.traces.clone(), self.observer.clone());
+        if traces.is_on() {
+            observer.traces.send_to(traces.clone());
+            self.config.observe(move |settings| {
+                traces.configure(settings);
+                observer.traces.set_share(settings.millionths(Key::OtelSampleRatio));
+            });
+        }
         let access_log = self.access_log.clone();
         self.config.observe(move |settings| access_log.configure(settings));
         if let Some(encryption) = self.encryption.clone() {

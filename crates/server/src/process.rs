@@ -65,7 +65,9 @@ impl Process for ServerProcess {
     fn shutdown(&self, mode: ShutdownMode) -> Result<(), String> {
         let stop = &self.0.stop;
         match mode {
-            // A shutdown that has begun is not aborted.
+            ShutdownMode::Abort if stop.is_requested() => {
+                return Err("ERR The shutdown in progress cannot be aborted.".into());
+            }
             ShutdownMode::Abort => return Err("ERR No shutdown in progress.".into()),
             ShutdownMode::InOrder => {}
             ShutdownMode::Save => stop.set_at_stop(AtStop::Take),

@@ -101,6 +101,7 @@ impl ReadOnly {
             Admission::Frozen => return Some(ReadOnly::Unconfirmed),
             Admission::NoRoom => return Some(ReadOnly::DiskFull),
             Admission::Stalled => return Some(ReadOnly::DiskStalled),
+            Admission::Go | Admission::Wait if server.awaits_disk() => return Some(ReadOnly::DiskStalled),
             Admission::Go | Admission::Wait => {}
         }
         let refusal = server.refuses_writes();
@@ -189,7 +190,7 @@ impl ReadOnly {
                 "Damaged data was left out at the start: CONFIG SET force-recovery confirmed accepts that."
                     .into()
             }
-            ReadOnly::DiskStalled => "The disk takes too long to write the log.".into(),
+            ReadOnly::DiskStalled => "The disk takes too long to write the log, or the role of this server.".into(),
             ReadOnly::LogFailed => {
                 let reason = log.and_then(|log| log.poison_reason()).unwrap_or_default();
                 format!("The log could not be written: {reason}")
@@ -226,6 +227,7 @@ mod tests {
         lacks_acks: bool,
         shows_nothing: bool,
         is_in_ring: bool,
+        awaits_disk: bool,
     }
 
     impl Availability for State {
@@ -244,6 +246,10 @@ mod tests {
 
         fn lacks_acks(&self) -> bool {
             self.lacks_acks
+        }
+
+        fn awaits_disk(&self) -> bool {
+            self.awaits_disk
         }
 
         fn shows_nothing(&self) -> bool {
@@ -270,6 +276,7 @@ mod tests {
                     lacks_acks: some == Some("lacks_acks"),
                     shows_nothing: some == Some("shows_nothing"),
                     is_in_ring: some == Some("is_in_ring"),
+                    awaits_disk: false,
                 })
             })
         })
@@ -310,6 +317,15 @@ mod tests {
     }
 
     #[test]
+    fn a_change_of_the_role_that_waits_for_the_disk_is_a_fault_of_the_disk() {
+        let log = new_log();
+        for state in states() {
+            let reason = ReadOnly::of(Some(&log), &State { awaits_disk: true, ..state });
+            assert_eq!(reason, Some(ReadOnly::DiskStalled));
+        }
+    }
+
+    #[test]
     fn a_server_without_its_log_is_loading_whatever_its_role() {
         for state in states() {
             let reason = ReadOnly::of(None, &state).expect("no write is taken");
@@ -331,6 +347,7 @@ mod tests {
                 lacks_acks: false,
                 shows_nothing: false,
                 is_in_ring: false,
+                awaits_disk: false,
             };
             assert!(errors.insert(refusal.error()), "{refusal:?}: two states with one error");
             let is_about_replicas = refusal.error().starts_with("NOREPLICAS");

@@ -13,40 +13,45 @@
 //! - Only what is committed is sent.
 //! - A slow replica takes no memory but its socket's buffer and one piece of the log. If the log that it
 //!   needs is no longer kept, it is disconnected, and gets a full sync.
+//! - A connection gets threads once it has a place, of which there are few: many that ask for a file and
+//!   vanish cost little.
 
 mod acks;
 mod full_sync;
+mod sending;
 mod stream;
 
 use std::{
+    cell::Cell,
     io::{self, Write},
     net::{SocketAddr, TcpStream},
-    sync::{
-        Arc,
-        atomic::Ordering::{Relaxed, SeqCst},
-    },
+    sync::{Arc, OnceLock, atomic::Ordering::Relaxed},
     thread,
     time::Duration,
 };
 
 use engine::{
-    clients::{Clients, Connected},
+    clients::{Client, Clients, Connected},
     replication::{Address, RedisClaim},
 };
+use lsn::Lsn;
 use parking_lot::Mutex;
 use propagation::{Feed, Ticket};
 use recovery::Loaded;
 use storage::Log;
 
 use crate::{
-    replication::{Node, redis::RedisReplica},
+    replication::{
+        Node,
+        redis::{Place, RedisReplica},
+    },
     snapshots::Snapshots,
 };
 
 /// A replica that takes no bytes for this long is disconnected, and one that has its file and says nothing:
 /// the default of Redis' `repl-timeout`.
 const SILENCE: Duration = Duration::from_secs(60);
-/// The period of signs of life: while a file is prepared, and in the stream.
+/// The period of signs of life while a file is prepared, and of looking whether the replica may stay.
 const PREPARING_PERIOD: Duration = Duration::from_secs(1);
 /// The bytes of log that are read, and of stream that are written, at a time.
 const PIECE_BYTES: usize = 256 << 10;
@@ -66,16 +71,10 @@ struct Serving<'a> {
     log: &'a Log,
     replica: &'a RedisReplica,
     claim: &'a RedisClaim,
-}
-
-/// Why a replica takes no more bytes.
-fn why(error: io::Error) -> String {
-    match error.kind() {
-        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
-            format!("it has taken nothing for {} s", SILENCE.as_secs())
-        }
-        _ => error.to_string(),
-    }
+    /// What CLIENT LIST shows of it.
+    client: &'a Client,
+    /// The position from which its file pins the log.
+    pinned_from: Cell<Option<Lsn>>,
 }
 
 /// A stream that goes on with the log.
@@ -87,16 +86,33 @@ struct Begun {
 }
 
 impl Feeding {
-    /// Serves the replica on a connection, on its own threads.
+    /// Serves the replica on a connection, on its own threads, if it is still there and finds a place.
     pub(crate) fn serve(self, (socket, peer): (TcpStream, SocketAddr), claim: RedisClaim, user: Vec<u8>) {
+        let place = match self.admit(&socket) {
+            Ok(place) => place,
+            Err(reason) => return self.node.note_refused(peer, reason),
+        };
         let run = move || {
-            if let Err(reason) = self.run((socket, peer), &claim, user) {
-                tracing::info!(target: "replication", replica = %peer, reason, "a Redis replica has left");
+            if let Err(error) = self.run((socket, peer), &claim, user) {
+                self.node.note_refused(peer, &error.to_string());
             }
+            drop(place);
         };
         if let Err(error) = thread::Builder::new().name("redis-replica".into()).spawn(run) {
             tracing::warn!(target: "replication", %error, "cannot serve a Redis replica");
         }
+    }
+
+    /// A place for a connection. Waits for nothing: a worker calls it.
+    fn admit(&self, socket: &TcpStream) -> Result<Place, &'static str> {
+        let is_here = socket.set_nonblocking(true).and_then(|()| sending::is_open(socket));
+        if !matches!(is_here, Ok(true)) {
+            return Err("it has closed the connection");
+        }
+        Place::take(&self.node).ok_or_else(|| {
+            let _ = (&*socket).write(b"-ERR too many replicas are connected\r\n");
+            "too many replicas are connected"
+        })
     }
 
     fn run(
@@ -104,13 +120,12 @@ impl Feeding {
         (mut socket, peer): (TcpStream, SocketAddr),
         claim: &RedisClaim,
         user: Vec<u8>,
-    ) -> Result<(), String> {
-        let text = |error: io::Error| error.to_string();
-        socket.set_nonblocking(false).map_err(text)?;
+    ) -> io::Result<()> {
+        socket.set_nonblocking(false)?;
         // This fails at the end of a tunnel, which knows no such delay.
         let _ = socket.set_nodelay(true);
-        socket.set_write_timeout(Some(SILENCE)).map_err(text)?;
-        socket.set_read_timeout(Some(PREPARING_PERIOD)).map_err(text)?;
+        socket.set_write_timeout(Some(PREPARING_PERIOD))?;
+        socket.set_read_timeout(Some(PREPARING_PERIOD))?;
         let host = match claim.replica.host.as_str() {
             "" => peer.ip().to_canonical().to_string(),
             host => host.into(),
@@ -118,53 +133,69 @@ impl Feeding {
         let replica = Arc::new(RedisReplica {
             address: Address { host, port: claim.replica.port },
             user: user.into(),
-            socket: socket.try_clone().map_err(text)?,
+            socket: socket.try_clone()?,
             has_file: false.into(),
             is_online: false.into(),
             acks: Mutex::default(),
             has_acked: false.into(),
             heard_ms: self.node.now_ms().into(),
             is_closed: false.into(),
+            fault: OnceLock::new(),
             thread: thread::current(),
         });
         let Some(log) = self.node.log().filter(|log| !log.is_frozen()) else {
-            return socket.write_all(b"-LOADING this server is starting\r\n").map_err(text);
+            return socket.write_all(b"-LOADING this server is starting\r\n");
         };
         if !self.node.redis.add(replica.clone()) {
-            return socket.write_all(b"-ERR too many replicas are connected\r\n").map_err(text);
+            return Ok(());
         }
         let closing = replica.clone();
+        let now_ms = self.snapshots.sources.clock.unix_ms();
         let client = self.clients.register(Connected {
             peer: peer.to_string(),
             peer_uid: None,
             local: socket.local_addr().map_or_else(|_| String::new(), |local| local.to_string()),
             fd: std::os::fd::AsRawFd::as_raw_fd(&socket),
-            now_ms: self.snapshots.sources.clock.unix_ms(),
+            now_ms,
             // A kill is the only signal for such a client.
             signaller: Box::new(move |_, _| closing.close()),
         });
         client.set_user(&replica.user);
         client.set_replica();
-        let ended = self.converse(log, &replica, claim);
+        client.runs(row_of(if claim.is_psync { b"PSYNC" } else { b"SYNC" }), now_ms);
+        let reason = self.converse(log, (&replica, &client), claim);
         self.clients.remove(client.id());
         self.node.redis.remove(&replica);
-        Err(ended)
+        if let Some(unlogged) = self.node.redis_news(&replica.address, &reason) {
+            tracing::info!(target: "replication", replica = %replica.address, reason, unlogged, "a Redis replica has left");
+        }
+        Ok(())
     }
 
     /// Sends to a replica, and hears it, until the connection ends. Returns the reason.
-    fn converse(&self, log: &Log, replica: &RedisReplica, claim: &RedisClaim) -> String {
+    fn converse(&self, log: &Log, (replica, client): (&RedisReplica, &Client), claim: &RedisClaim) -> String {
         let (node, snapshots) = (&*self.node, &*self.snapshots);
-        let serving = Serving { node, snapshots, log, replica, claim };
+        let pinned_from = Cell::default();
+        let serving = Serving { node, snapshots, log, replica, claim, client, pinned_from };
         thread::scope(|scope| {
             let acks = thread::Builder::new().name("redis-replica-acks".into());
-            if let Err(error) = acks.spawn_scoped(scope, || acks::hear(node, replica)) {
+            let clock = &*snapshots.sources.clock;
+            let hear = || acks::hear((node, clock), replica, client);
+            if let Err(error) = acks.spawn_scoped(scope, hear) {
                 return error.to_string();
             }
             let ended = serving.serve();
             replica.close();
-            ended.err().unwrap_or_else(|| "it has got its file".into())
+            let fault = replica.fault.get().cloned();
+            fault.or(ended.err()).unwrap_or_else(|| "it has got its file".into())
         })
     }
+}
+
+/// The row of a command without subcommands.
+fn row_of(name: &[u8]) -> usize {
+    let rows = commands::table().rows();
+    rows.iter().position(|row| row.name.as_bytes().eq_ignore_ascii_case(name)).unwrap_or(usize::MAX)
 }
 
 impl Serving<'_> {
@@ -182,47 +213,44 @@ impl Serving<'_> {
         let ticket = begun.ticket;
         self.replica.is_online.store(true, Relaxed);
         let ended = self.stream(begun);
+        self.leave(ticket);
+        ended
+    }
+
+    /// The replica of a stream has left, and may return.
+    fn leave(&self, ticket: Ticket) {
         self.node.redis.sessions.lock().leave(ticket, self.node.now_ms());
         self.node.hold_log_for_a_while(ticket.id);
-        ended
     }
 
     /// Continues the stream that the replica knows, if it can be.
     fn resumed(&self) -> Result<Option<Begun>, String> {
         let Some(known) = self.claim.known.as_ref().filter(|_| self.claim.is_psync) else { return Ok(None) };
-        let Some((ticket, feed)) = self.node.redis.sessions.lock().resume(&known.id, known.has_bytes) else {
-            return Ok(None);
-        };
+        let own = self.claim.replica.takes_new_id.then(|| self.node.new_stream());
+        let resumed = self.node.redis.sessions.lock().resume(&known.id, known.has_bytes, own);
+        let Some((ticket, feed)) = resumed else { return Ok(None) };
         if feed.lsn() < self.log.start_lsn() {
-            self.node.redis.sessions.lock().leave(ticket, self.node.now_ms());
+            // A copy of the stream was made for this connection; nobody has heard of it.
+            match ticket.id.to_string().as_bytes() == &*known.id {
+                true => self.node.redis.sessions.lock().leave(ticket, self.node.now_ms()),
+                false => self.node.forget_stream(ticket),
+            }
             return Ok(None);
         }
         self.node.joins().resumed.fetch_add(1, Relaxed);
         self.node.hold_log(ticket.id, feed.lsn());
         self.replica.acks.lock().acknowledged(known.has_bytes);
         self.replica.set_has_file(self.node.now_ms());
-        self.write(b"+CONTINUE\r\n")?;
-        tracing::info!(target: "replication", replica = %self.replica.address, from = feed.lsn().get(), "a Redis replica goes on");
+        let told = match self.claim.replica.takes_new_id {
+            true => self.write(format!("+CONTINUE {}\r\n", ticket.id).as_bytes()),
+            false => self.write(b"+CONTINUE\r\n"),
+        };
+        // The stream that it knows stays known: it may not have heard of another one.
+        told.inspect_err(|_| self.leave(ticket))?;
+        if let Some(unlogged) = self.node.redis_news(&self.replica.address, "goes on") {
+            tracing::info!(target: "replication", replica = %self.replica.address, from = feed.lsn().get(), unlogged, "a Redis replica goes on");
+        }
         Ok(Some(Begun { feed, ticket, loaded: None }))
-    }
-
-    fn write(&self, bytes: &[u8]) -> Result<(), String> {
-        (&self.replica.socket).write_all(bytes).map_err(why)
-    }
-
-    /// An error once the replica has gone or, with its file, is silent.
-    fn check(&self) -> Result<(), String> {
-        if self.replica.is_closed.load(SeqCst) {
-            return Err("the connection was closed".into());
-        }
-        if !self.replica.has_file.load(SeqCst) {
-            return Ok(());
-        }
-        let silent_ms = self.node.now_ms().saturating_sub(self.replica.heard_ms.load(Relaxed));
-        if silent_ms > SILENCE.as_millis() as u64 {
-            return Err(format!("it has said nothing for {} s", SILENCE.as_secs()));
-        }
-        Ok(())
     }
 
     /// Waits until a tool has closed the connection.

@@ -4,7 +4,7 @@
 //! Invariants
 //! - At most [`KEPT_MAX`] messages are remembered: a peer that makes up reasons costs no memory.
 
-/// The shortest time between two equal messages.
+/// The shortest time between two equal messages, as long as they are remembered.
 const PERIOD_MS: u64 = 60_000;
 /// Messages that are remembered; beyond, the oldest is forgotten.
 const KEPT_MAX: usize = 16;

@@ -63,6 +63,7 @@ use parking_lot::{Mutex, RwLock};
 use recovery::{
     group_state::{self, GroupState, Membership, Wanted},
     replication_state::ReplicationState,
+    state_writes::StateWrites,
 };
 use replication::{ProcessId, RelayOptions, ReplicaId, Role, Unanswered};
 use settings::{Key, Settings};
@@ -87,7 +88,7 @@ pub(crate) use self::{
     line::Credentials,
 };
 
-use crate::{encryption, tunnels::Tunnels};
+use crate::{encryption, traces::Traces, tunnels::Tunnels};
 
 /// The niceness of the threads that copy and load everything from a leader. They serve no client yet, while
 /// the leader and other processes on the machine do.
@@ -120,9 +121,16 @@ pub(crate) struct Node {
     tunnels: Option<Arc<Tunnels>>,
     clock: Arc<dyn Clock>,
     entropy: Arc<dyn Entropy + Send + Sync>,
-    /// `replication.json`: the part of the role that must survive a restart.
+    pub(crate) traces: Arc<Traces>,
+    /// Files that say what this server is, and that are being written.
+    writes: Arc<StateWrites>,
+    /// `replication.json`: the part of the role that must survive a restart. Held while the role changes, so
+    /// also while the file is written: nothing that clients ask for waits for it.
     standing: Mutex<ReplicationState>,
-    role: Mutex<Role<Address>>,
+    /// The role in force; locked for a moment only.
+    role: RwLock<Arc<Role<Address>>>,
+    /// The identity of this server towards leaders.
+    replica_id: ReplicaId,
     /// Serialises promotions; a second caller sees the result of the first.
     promotion: Mutex<()>,
     /// Held while the acknowledged position is passed to the log, so that an older position never overwrites
@@ -146,8 +154,6 @@ pub(crate) struct Node {
     /// The votes of the group; `None` without a group.
     votes: Option<Arc<Votes>>,
     knows_leader: AtomicBool,
-    /// Whether the leader of the group was heard lately.
-    hears_leader: AtomicBool,
     /// `stale-reads`.
     stale_reads: AtomicBool,
     /// The leader of the group: its link, as the votes know it, and its address.
@@ -180,7 +186,7 @@ pub(crate) struct Node {
     is_reserving: AtomicBool,
     /// The clients that wait for keys.
     interests: OnceLock<Arc<Interests>>,
-    /// The FAILOVER in progress, until its thread has ended. Locked before `role`.
+    /// The FAILOVER in progress, until its thread has ended. Locked for a moment only, after `standing`.
     handover: Mutex<Option<Arc<Running>>>,
     /// The replica that was told to lead and gave no answer.
     unanswered: Mutex<Option<Unanswered>>,
@@ -210,7 +216,7 @@ impl Node {
     pub(crate) fn open(
         settings: &Settings,
         dir: &Path,
-        process: ProcessId,
+        (process, traces): (ProcessId, Arc<Traces>),
         clock: Arc<dyn Clock>,
         entropy: Arc<dyn Entropy + Send + Sync>,
     ) -> io::Result<Node> {
@@ -227,7 +233,10 @@ impl Node {
             None => Role::start(standing.remembered(), settings.integer(Key::AckReplicas) > 0),
         };
         let disk: Arc<dyn Disk> = Arc::new(RealDisk);
-        let votes = member.map(|member| Arc::new(Votes::new(member, dir.to_path_buf(), disk, clock.clone())));
+        let writes = Arc::new(StateWrites::new(clock.clone()));
+        let votes = member
+            .map(|member| Votes::new(member, dir.to_path_buf(), disk, clock.clone(), writes.clone()))
+            .map(Arc::new);
         let tunnels = match settings.switch(Key::TlsReplication) {
             true => Some(Arc::new(Tunnels::start()?)),
             false => None,
@@ -237,6 +246,9 @@ impl Node {
             tunnels,
             clock,
             entropy,
+            traces,
+            writes,
+            replica_id: standing.replica_id(),
             standing: Mutex::new(standing),
             is_read_only: role.is_read_only().into(),
             is_deposed: role::is_deposed(&role).into(),
@@ -246,13 +258,12 @@ impl Node {
             lacks_acks: false.into(),
             acks_overdue: false.into(),
             unconfirmed: role.unconfirmed().get().into(),
-            role: Mutex::new(role),
+            role: RwLock::new(Arc::new(role)),
             promotion: Mutex::new(()),
             acking: Mutex::new(()),
             lacks_replicas: false.into(),
             votes,
             knows_leader: false.into(),
-            hears_leader: true.into(),
             stale_reads: false.into(),
             named: Mutex::default(),
             lacks_commits: false.into(),
@@ -305,6 +316,7 @@ impl Node {
         let away_ms_max = settings.integer(Key::ReplicaRetentionSeconds) * 1000;
         self.leader.set_limits(retained_bytes_max, away_ms_max);
         self.redis.set_limits(retained_bytes_max, away_ms_max);
+        self.redis.set_ping_ms(settings.integer(Key::ReplPingReplicaPeriod) * 1000);
         if let Some(log) = self.log.get().filter(|log| !log.is_mirror()) {
             self.count_acks(log);
         }
@@ -572,7 +584,12 @@ impl Node {
                     (&socket).write(b"-ERR servers talk to this one over TLS alone (tls-replication)\r\n");
                 Err("it does not come over TLS, as tls-replication wants".into())
             }
-            (Some(_), None) => Err("it comes over TLS, and tls-replication is off here".into()),
+            (Some(mut session), None) => {
+                let line =
+                    b"-ERR replicas and servers connect to this one without TLS (tls-replication is off)\r\n";
+                session.dismiss(&mut &socket, line);
+                Err("it comes over TLS, and tls-replication is off here".into())
+            }
         }
     }
 
@@ -583,14 +600,13 @@ impl Node {
     /// The parts of a [`replication::join::Claim`] besides the log: the highest epoch followed, and the id of
     /// this replica.
     fn claim(&self) -> (u32, ReplicaId) {
-        let seen_epoch = self.role.lock().remembered().seen_epoch;
-        (seen_epoch, self.standing.lock().replica_id())
+        (self.role().remembered().seen_epoch, self.replica_id)
     }
 
     /// Whether a replica with this id is this server itself.
     fn is_itself(&self, id: ReplicaId) -> bool {
         // A leader follows no server: if it gets its own id, a replica was made by copying its directory.
-        self.is_replica() && self.standing.lock().replica_id() == id
+        self.is_replica() && self.replica_id == id
     }
 
     fn note_copied(&self, done: u64, total: u64) {

@@ -41,7 +41,7 @@ use tokio::sync::Notify;
 
 use crate::{
     config::possible_clients, encryption::Encryption, http::issuers, listen, logging, stop::Stop,
-    unix_door::UnixDoor,
+    traces::Traces, unix_door::UnixDoor,
 };
 use incarnation::Next;
 
@@ -122,10 +122,15 @@ pub fn serve(
     }
     env::allocator::keep_unused_for_ms(UNUSED_KEPT_MS);
     let process = Process::begin(&settings, lasting, commit)?;
-    let mut next = Next { settings, mode, diverged_at: None, is_first: true };
+    let ended = run_incarnations(&process, Next { settings, mode, diverged_at: None, is_first: true });
+    process.traces.close();
+    ended
+}
+
+fn run_incarnations(process: &Process, mut next: Next) -> Result<(), ServeError> {
     loop {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let ended = runtime.block_on(incarnation::run(&process, next));
+        let ended = runtime.block_on(incarnation::run(process, next));
         runtime.shutdown_timeout(FAIL_GRACE);
         next = match ended? {
             Some(next) => next,
@@ -157,6 +162,7 @@ struct Process {
     unix: Option<UnixDoor>,
     disk: HeldDisk,
     stop: Arc<Stop>,
+    traces: Arc<Traces>,
     /// Notified by SIGHUP.
     hangups: Arc<Notify>,
 }
@@ -232,6 +238,7 @@ impl Process {
         let (run_id, started_unix_ms) = (run_id[..40].to_string(), RealClock.unix_ms());
         let lasting = Arc::new(Mutex::new(lasting));
         let id = ProcessId::new(RealEntropy.random_u64());
+        let traces = Traces::start(settings, &run_id, Arc::new(RealClock), &RealEntropy)?;
         Ok(Process {
             id,
             dir,
@@ -248,6 +255,7 @@ impl Process {
             unix,
             disk,
             stop,
+            traces: Arc::new(traces),
             hangups,
         })
     }

@@ -391,8 +391,19 @@ impl Snapshots {
     fn take_and_tell(&self, log: &Log) -> Result<(), String> {
         let (begun_ms, records_before) = (self.sources.unix_ms(), self.sources.records());
         self.state.lock().figures.running_since_ms = Some(begun_ms);
+        let job = self.sources.node.traces.job("snapshot");
         let taken = self.take(log);
         let ended_ms = self.sources.unix_ms();
+        if let Ok(Some(info)) = &taken {
+            let figures = vec![
+                ("sheaf.snapshot.rows", info.rows().into()),
+                ("sheaf.snapshot.bytes", info.file_bytes().into()),
+                ("sheaf.log.lsn", info.begin_lsn.get().into()),
+            ];
+            job.end(figures, None);
+        } else if let Err(failure) = &taken {
+            job.end(Vec::new(), Some(failure.to_string()));
+        }
         let seconds = ended_ms.saturating_sub(begun_ms) / 1000;
         let is_cancelled = matches!(taken, Err(Failure::Stopping)) && self.state.lock().stop.is_none();
         match &taken {

@@ -47,7 +47,7 @@ impl Tunnels {
     /// Starts the thread.
     ///
     /// # Errors
-    /// If the OS refuses it.
+    /// If the OS refuses the thread or its runtime.
     pub(crate) fn start() -> io::Result<Tunnels> {
         let (sender, mut orders) = mpsc::unbounded_channel();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build()?;
@@ -64,7 +64,7 @@ impl Tunnels {
     /// Carries a connection that has shaken hands; returns the plain end.
     ///
     /// # Errors
-    /// If there are no descriptors left.
+    /// If the OS refuses the two sockets between this server and the thread.
     pub(crate) fn carry(&self, stream: TcpStream, session: Box<Session>) -> io::Result<TcpStream> {
         let (own, near) = UnixStream::pair()?;
         let _ = self.0.send(Order::Carry { stream, session, near });
@@ -75,7 +75,7 @@ impl Tunnels {
     /// end. Blocks for `limit` at most.
     ///
     /// # Errors
-    /// In words: the files cannot be used, or the server is not trusted or does not trust this one.
+    /// In words: why there is no encrypted connection.
     pub(crate) fn begin(
         &self,
         stream: TcpStream,

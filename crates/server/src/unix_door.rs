@@ -34,7 +34,7 @@ impl UnixDoor {
     /// Makes the socket that the settings name; `None` if they name none.
     ///
     /// # Errors
-    /// It cannot be made, or another server listens there: in words.
+    /// Why the socket cannot be made or used.
     pub(crate) fn open(settings: &Settings) -> io::Result<Option<UnixDoor>> {
         let path = settings.text(Key::Unixsocket);
         if path.is_empty() {

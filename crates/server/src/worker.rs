@@ -81,11 +81,12 @@ pub(crate) struct Worker {
     unread: RefCell<Vec<Rc<Connection>>>,
     log: OnceCell<LogThreads>,
     reaper: Reaper,
-    /// Unsent bytes of subscribers that lag, without the blocks that several of them share.
+    /// The approximate memory of the unsent bytes of subscribers whose sockets refuse more, without the
+    /// blocks that several of them share.
     pub(crate) unsent_bytes: Cell<usize>,
     /// When the output limits are checked next.
     limits_due_ms: Cell<u64>,
-    /// The highest number of subscriptions since memory was last given back.
+    /// The highest number of subscriptions that a look has found since memory was last given back.
     subscriptions_most: Cell<usize>,
     stopping: Cell<bool>,
 }

@@ -119,6 +119,7 @@ fn parse(path: &Path, text: &str) -> Result<Vec<Line>, ConfigError> {
         let value = match item.as_value() {
             Some(Value::String(text)) => text.value().clone(),
             Some(Value::Integer(number)) => number.value().to_string(),
+            Some(Value::Float(number)) => number.value().to_string(),
             Some(Value::Boolean(switch)) => if *switch.value() { "yes" } else { "no" }.into(),
             _ => {
                 let kind = item.type_name();
@@ -273,6 +274,7 @@ fn changed(text: &str, changes: &[(&'static Setting, Option<String>)]) -> Result
 fn like(old: &Value, text: &str) -> Value {
     let same = match old {
         Value::Integer(_) => text.parse().ok().map(|number: i64| number.into()),
+        Value::Float(_) => text.parse().ok().map(|number: f64| number.into()),
         Value::Boolean(_) if text == "yes" => Some(true.into()),
         Value::Boolean(_) if text == "no" => Some(false.into()),
         _ => None,
@@ -284,11 +286,12 @@ fn like(old: &Value, text: &str) -> Value {
 pub(super) fn typed(setting: &Setting, text: &str) -> Value {
     let number = match setting.kind {
         Kind::Integer { .. } | Kind::Signed { .. } | Kind::Bytes { .. } | Kind::BytesPowerOfTwo { .. } => {
-            text.parse::<i64>().ok()
+            text.parse::<i64>().ok().map(Into::into)
         }
+        Kind::Share => text.parse::<f64>().ok().map(Into::into),
         _ => None,
     };
-    number.map_or_else(|| text.into(), Into::into)
+    number.unwrap_or_else(|| text.into())
 }
 
 #[cfg(test)]

@@ -45,6 +45,8 @@ enum InertKind {
     Words(&'static [&'static str]),
     /// Any text.
     Text,
+    /// The name of a file or, with the word, of a directory: not empty, not a path.
+    NameOf(&'static str),
     /// Letters, digits and these; with the reason for a refusal.
     Letters(&'static str, &'static str),
     /// Empty, or an address of the family with this number.
@@ -58,8 +60,8 @@ enum InertKind {
 }
 
 use InertKind::{
-    Address, Choice, Clamped, Integer, Letters, Memory, MemoryOrPercent, Only, Percentiles, Scores, Switch,
-    Text, Words,
+    Address, Choice, Clamped, Integer, Letters, Memory, MemoryOrPercent, NameOf, Only, Percentiles, Scores,
+    Switch, Text, Words,
 };
 
 const INT_MAX: i64 = i32::MAX as i64;
@@ -177,9 +179,9 @@ pub static INERT: &[InertSetting] = &[
     mutable("auto-aof-rewrite-min-size", Memory(0, i64::MAX), "67108864"),
     mutable("rdb-version-check", Choice(&["strict", "relaxed"]), "strict"),
     fixed("rdbchecksum", Switch, "yes"),
-    fixed("dbfilename", Text, "dump.rdb"),
-    fixed("appendfilename", Text, "appendonly.aof"),
-    fixed("appenddirname", Text, "appendonlydir"),
+    fixed("dbfilename", NameOf("filename"), "dump.rdb"),
+    fixed("appendfilename", NameOf("filename"), "appendonly.aof"),
+    fixed("appenddirname", NameOf("dirname"), "appendonlydir"),
     // Diagnosis.
     mutable("latency-tracking", Switch, "yes"),
     mutable("latency-tracking-info-percentiles", Percentiles, "50 99 99.9"),
@@ -193,7 +195,6 @@ pub static INERT: &[InertSetting] = &[
     renamed("replica-announce-port", "slave-announce-port", Integer(0, 65535), "0"),
     mutable("replica-announced", Switch, "yes"),
     mutable("replica-ignore-disk-write-errors", Switch, "no"),
-    renamed("repl-ping-replica-period", "repl-ping-slave-period", Integer(1, INT_MAX), "10"),
     mutable("repl-timeout", Integer(1, INT_MAX), "60"),
     mutable("repl-disable-tcp-nodelay", Switch, "no"),
     mutable("repl-diskless-sync", Switch, "yes"),
@@ -262,7 +263,16 @@ impl InertSetting {
     /// # Errors
     /// The reason in the words of Redis.
     pub(super) fn parse(&self, text: &str) -> Result<String, String> {
-        self.kind.parse(text)
+        match self.kind {
+            NameOf(what) if text.contains('/') => {
+                Err(format!("{} can't be a path, just a {what}", self.name))
+            }
+            // Redis takes an empty name of its snapshot.
+            NameOf(_) if text.is_empty() && self.name != "dbfilename" => {
+                Err(format!("{} can't be empty", self.name))
+            }
+            kind => kind.parse(text),
+        }
     }
 }
 
@@ -286,8 +296,8 @@ impl InertKind {
                 let all_known = given.iter().all(|word| words.contains(&&**word));
                 if given.is_empty() || !all_known { Err(one_of(words)) } else { Ok(given.join(" ")) }
             }
-            Text if text.contains(['\n', '\r', '\0']) => Err("must be one line".into()),
-            Text => Ok(text.into()),
+            Text | NameOf(_) if text.contains(['\n', '\r', '\0']) => Err("must be one line".into()),
+            Text | NameOf(_) => Ok(text.into()),
             Letters(others, reason) => {
                 let fits = |letter: char| letter.is_ascii_alphanumeric() || others.contains(letter);
                 if text.chars().all(fits) { Ok(text.into()) } else { Err(reason.into()) }
@@ -438,6 +448,10 @@ mod tests {
                 "101",
                 Err("latency-tracking-info-percentiles parameters should sit between [0.0,100.0]"),
             ),
+            ("dbfilename", "a/b", Err("dbfilename can't be a path, just a filename")),
+            ("appenddirname", "a/b", Err("appenddirname can't be a path, just a dirname")),
+            ("appendfilename", "", Err("appendfilename can't be empty")),
+            ("dbfilename", "a.rdb", Ok("a.rdb")),
             ("slave-read-only", "yes", Ok("yes")),
             ("replica-read-only", "no", Err("a replica always refuses writes")),
             (

@@ -160,7 +160,12 @@ impl Lasting {
     }
 
     fn with_given(&self) -> Result<Settings, ConfigError> {
-        let mut settings = self.base.clone();
+        self.with_given_over(self.base.clone())
+    }
+
+    /// These settings, with the values of variables and flags. One of those may leave part of a setting as it
+    /// is: the output limits of the classes of clients that it does not name.
+    fn with_given_over(&self, mut settings: Settings) -> Result<Settings, ConfigError> {
         for given in &self.given {
             settings.set(&given.name, &given.value).map_err(|error| error.at(given.place()))?;
         }
@@ -295,11 +300,12 @@ impl Lasting {
         let Some(path) = &self.config_file else { return Ok(reread) };
         let RedisFile { lines, without_effect } = read(path)?;
         let base = self.base_of(&self.kept, &lines)?;
+        let (before, after) = (self.with_given()?, self.with_given_over(base.clone())?);
         for setting in OPTIONS.iter().filter(|it| base.value(it.key) != self.base.value(it.key)) {
-            if self.is_given(setting.key) {
+            if before.value(setting.key) == after.value(setting.key) {
                 reread.overridden.push(setting.name);
             } else if setting.mutable {
-                reread.changed.push((setting.key, base.rendered(setting.key)));
+                reread.changed.push((setting.key, after.rendered(setting.key)));
             } else {
                 reread.needs_restart.push(setting.name);
             }
@@ -375,8 +381,8 @@ impl Lasting {
 
     /// Warns of changed settings that have another value again at the next start, whatever the files say.
     fn tell_of_overrides(&self, changed: &Settings, keys: &[Key]) {
-        let Ok(started) = self.with_given() else { return };
-        let is_overridden = |key: Key| self.is_given(key) && changed.value(key) != started.value(key);
+        let Ok(started) = self.with_given_over(changed.clone()) else { return };
+        let is_overridden = |key: Key| changed.value(key) != started.value(key);
         for key in keys.iter().copied().filter(|key| is_overridden(*key)) {
             tracing::warn!(
                 target: "server", setting = OPTIONS[key as usize].name,

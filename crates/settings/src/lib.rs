@@ -319,7 +319,19 @@ impl Settings {
         }
     }
 
-    /// The value of a setting of [`Kind::Text`], [`Kind::Events`] or [`Kind::Choice`].
+    /// The value of a setting of [`Kind::Share`], in millionths.
+    ///
+    /// # Panics
+    ///
+    /// If the setting is of another kind.
+    pub fn millionths(&self, key: Key) -> u32 {
+        match self.values[key as usize] {
+            Value::Share(millionths) => millionths,
+            ref other => panic!("{key:?} holds {other:?}, not a share"),
+        }
+    }
+
+    /// The value of a setting of [`Kind::Text`], [`Kind::HttpUrl`], [`Kind::Events`] or [`Kind::Choice`].
     ///
     /// # Panics
     ///
@@ -469,8 +481,9 @@ mod tests {
             assert_eq!(option.key as usize, index, "{}", option.name);
         }
         // Tokens, a proxy and public members of users need five, as in CouchDB, a Unix socket two of Redis',
-        // the audit one, and the files of lines two, one of them Redis' own.
-        assert!(OPTIONS.len() < 112, "the budget for settings");
+        // the audit one, the files of lines two, one of them Redis' own, impatient replicas one of its, and
+        // traces three.
+        assert!(OPTIONS.len() < 116, "the budget for settings");
     }
 
     #[test]

@@ -36,7 +36,7 @@ pub fn read_password(path: &Path) -> io::Result<String> {
 /// The values of the files that these settings name.
 ///
 /// # Errors
-/// A file cannot be read, or its value is given without a file, too.
+/// A file has no password that can be read, or its value is given without a file, too.
 pub(super) fn given(settings: &Settings) -> Result<Vec<Given>, ConfigError> {
     let mut passwords = Vec::new();
     for (file, key, name) in FILES {

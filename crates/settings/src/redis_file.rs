@@ -43,7 +43,7 @@ pub fn is_redis_file(path: &Path) -> bool {
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct RedisFile {
     pub(super) lines: Vec<Line>,
-    /// The names of directives that have no effect here, each once.
+    /// The names of directives that have no effect here, each once, some with the reason.
     pub(super) without_effect: Vec<String>,
 }
 
@@ -88,11 +88,20 @@ pub fn meaning(name: &str, words: &[String], is_appendonly: bool) -> Result<Mean
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     let setting = |key: Key, value: String| Ok(Meaning::Setting { setting: &OPTIONS[key as usize], value });
     let is_yes = words.first().is_some_and(|word| word.eq_ignore_ascii_case("yes"));
+    if words.len() > 1 && takes_one_word(name) {
+        return Err(refused(name, "one word is expected; quotes hold a value with spaces together"));
+    }
     match (name, &words[..]) {
-        ("save" | "appendonly", _) => Ok(Meaning::Nothing(NO_FILES)),
-        ("appendfsync", _) if !is_appendonly => Ok(Meaning::Nothing(NO_FILES)),
+        ("save", points) if are_points_of_saving(points) => Ok(Meaning::Nothing(NO_FILES)),
+        ("save", _) => Err(refused(name, "Invalid save parameters")),
+        ("appendonly", [word]) if is_yes || word.eq_ignore_ascii_case("no") => Ok(Meaning::Nothing(NO_FILES)),
+        ("appendonly", _) => Err(refused(name, "argument must be 'yes' or 'no'")),
+        ("appendfsync", [policy]) if !is_appendonly => {
+            in_our_words(name, policy, &Settings::default()).map_err(|reason| refused(name, &reason))?;
+            Ok(Meaning::Nothing(NO_FILES))
+        }
         ("databases", [count]) if count.parse().is_ok_and(|count: u32| (1..=16).contains(&count)) => {
-            Ok(Meaning::Nothing("there are always 16"))
+            Ok(Meaning::Nothing("there are 16"))
         }
         // These promise something else than is done here: the message says what to use.
         ("daemonize" | "cluster-enabled", _) if is_yes => Err(ConfigError::Unknown { name: name.into() }),
@@ -111,14 +120,49 @@ pub fn meaning(name: &str, words: &[String], is_appendonly: bool) -> Result<Mean
     }
 }
 
-/// The address that a word of Redis' `bind` means. `*` is every IPv4 address, `::*` every IPv6 address. The
-/// `-` of Redis, before an address that the machine may lack, is left out.
+/// The address that a word of Redis' `bind` means. `*` is every IPv4 address, `::*` every IPv6 address.
 fn address(word: &str) -> &str {
-    match word.strip_prefix('-').unwrap_or(word) {
+    match word {
         "*" => "0.0.0.0",
+        "-*" => "-0.0.0.0",
         "::*" => "::",
+        "-::*" => "-::",
         address => address,
     }
+}
+
+/// An error without the words, which may be a password.
+fn refused(name: &str, reason: &str) -> ConfigError {
+    ConfigError::Syntax { reason: format!("'{name}': {reason}") }
+}
+
+/// Whether Redis refuses more than one word of this directive. The value of others is a list of words, quoted
+/// together or not.
+fn takes_one_word(name: &str) -> bool {
+    const LISTS: [&str; 10] = [
+        "bind",
+        "client-output-buffer-limit",
+        "durable-channels",
+        "latency-tracking-info-percentiles",
+        "oom-score-adj-values",
+        "replicaof",
+        "save",
+        "shutdown-on-sigint",
+        "shutdown-on-sigterm",
+        "slaveof",
+    ];
+    // The message for an unknown name says what to use instead of it.
+    let is_known = find(name).is_ok() || inert_named(name).is_some() || name == "appendfsync";
+    is_known && !LISTS.contains(&name)
+}
+
+/// Whether these are pairs of seconds and changes, or one empty word, as the `save` of Redis takes them.
+fn are_points_of_saving(words: &[&str]) -> bool {
+    let are_pair = |pair: &[&str]| {
+        let at_least = |word: &str, least: i64| word.parse().is_ok_and(|number: i64| number >= least);
+        at_least(pair[0], 1) && at_least(pair[1], 0)
+    };
+    words == [""] || (words.len().is_multiple_of(2) && words.chunks_exact(2).all(are_pair))
 }
 
 /// The meaning of a name that has one value.
@@ -153,8 +197,8 @@ pub(super) fn read(path: &Path) -> Result<RedisFile, ConfigError> {
                 read.note_without_effect(name);
                 (name.to_owned(), Some(value))
             }
-            Meaning::Nothing(_) => {
-                read.note_without_effect(&name);
+            Meaning::Nothing(why) => {
+                read.note_without_effect(&format!("{name} ({why})"));
                 (name, None)
             }
         };
@@ -236,7 +280,7 @@ impl Found {
         for (index, line) in text.lines().enumerate() {
             let place = file::place(path, index + 1);
             let failed = |reason: &str| ConfigError::Syntax { reason: reason.into() }.at(place.clone());
-            let line = line.trim();
+            let line = line.trim_matches([' ', '\t', '\r', '\n']);
             if line.is_empty() || line.starts_with('#') {
                 continue;
             }
@@ -251,7 +295,17 @@ impl Found {
                 ("include", [pattern]) if is_pattern(pattern) => {
                     files_of(pattern).iter().try_for_each(|included| self.add(included, depth - 1))?;
                 }
+                ("include", [included]) if Path::new(included).is_dir() => {
+                    return Err(failed(
+                        "a directory cannot be included; 'include DIR/*.conf' reads its files",
+                    ));
+                }
                 ("include", [included]) => self.add(&PathBuf::from(included), depth - 1)?,
+                ("include", [_, _, ..]) => {
+                    return Err(failed(
+                        "'include' takes one file or pattern; quotes hold a name with spaces together",
+                    ));
+                }
                 (_, []) => return Err(failed("a directive is a name and at least one word")),
                 _ => self.directives.push(Directive { place, name, words }),
             }
@@ -293,6 +347,18 @@ fn entries_like(directory: &Path, pattern: &str) -> Vec<PathBuf> {
     names.into_iter().map(|name| directory.join(name)).collect()
 }
 
+/// Whether a word ends before this byte.
+fn ends_word(byte: u8) -> bool {
+    matches!(byte, b' ' | b'\t' | b'\r' | b'\n')
+}
+
+/// The bytes from the next word on. More kinds of space are skipped than end a word, as in Redis.
+fn skip_space(bytes: &[u8]) -> &[u8] {
+    let is_space = |byte: &u8| byte.is_ascii_whitespace() || *byte == 0x0b;
+    let begin = bytes.iter().position(|byte| !is_space(byte)).unwrap_or(bytes.len());
+    &bytes[begin..]
+}
+
 /// The words of a line. In double quotes, a backslash begins an escape (`\n`, `\r`, `\t`, `\b`, `\a`, `\xHH`,
 /// or the next character itself); in single quotes, only `\'` is one.
 ///
@@ -300,11 +366,11 @@ fn entries_like(directory: &Path, pattern: &str) -> Vec<PathBuf> {
 /// The reason, if a quote is not closed, is closed inside a word, or the words are not UTF-8.
 fn split(line: &str) -> Result<Vec<String>, &'static str> {
     const UNBALANCED: &str = "a quote is not closed, or not followed by a space";
-    let (mut words, mut rest) = (Vec::new(), line.trim_start().as_bytes());
+    let (mut words, mut rest) = (Vec::new(), skip_space(line.as_bytes()));
     while !rest.is_empty() {
         let mut word = Vec::new();
         while let Some((&first, behind)) = rest.split_first()
-            && !first.is_ascii_whitespace()
+            && !ends_word(first)
         {
             rest = match first {
                 b'"' | b'\'' => {
@@ -321,7 +387,7 @@ fn split(line: &str) -> Result<Vec<String>, &'static str> {
             };
         }
         words.push(String::from_utf8(word).map_err(|_| "it is not text in UTF-8")?);
-        rest = rest.trim_ascii_start();
+        rest = skip_space(rest);
     }
     Ok(words)
 }

@@ -177,7 +177,7 @@ const EVICTION_POLICIES: &[&str] = &[
 
 settings! {
     Dir "dir" Start "DIR" Kind::Text, "data", Fixed, "Directory of the data; created if missing.";
-    Bind "bind" Network "ADDRESSES" Kind::Text, "127.0.0.1 ::1", Fixed, "Addresses to listen on. Spaces separate several. Without a password, clients of other machines are refused (protected-mode).";
+    Bind "bind" Network "ADDRESSES" Kind::Text, "127.0.0.1 ::1", Fixed, "Addresses to listen on. Spaces separate several; one behind a `-` may be missing. Without a password, clients of other machines are refused (protected-mode).";
     Port "port" Network "PORT" Kind::Integer { min: 0, max: 65535 }, "6379", Fixed, "Port of the Redis protocol; 0 for any free port, or, with tls-port or unixsocket, for none.";
     HttpPort "http-port" Network "PORT" Kind::Integer { min: 0, max: 65535 }, "5984", Fixed, "Port of HTTP: documents as in CouchDB, /_up, /metrics and backups; 0 for any free port, or, with http-tls-port, for none.";
     Workers "workers" Start "THREADS" Kind::Integer { min: 0, max: 128 }, "0", Fixed, "Threads that serve connections; 0 for one per core and at least 2.";
@@ -213,6 +213,9 @@ settings! {
     Loglevel "loglevel" Diagnosis "debug|info|warn|error" Kind::Choice(&["debug", "info", "warn", "error"]), "info", Mutable, "Lowest level of log lines to write.";
     Logfile "logfile" Diagnosis "FILE" Kind::Text, "", Mutable, "File that log lines are appended to, in a directory that exists; empty for standard error. SIGHUP, and every change of a setting, opens it again: rename it, then send the signal. While the server runs, only names that end in .log can be set.";
     HttpAccessLog "http-access-log" Diagnosis "FILE" Kind::Text, "", Mutable, "File that gets a line for each request over HTTP (time, address, user, method, path, status, bytes, milliseconds), as logfile does; empty for none.";
+    OtelEndpoint "otel-endpoint" Diagnosis "URL" Kind::HttpUrl, "", Fixed, "Collector of OpenTelemetry that gets traces (OTLP over HTTP), such as http://127.0.0.1:4318; empty for none.";
+    OtelSampleRatio "otel-sample-ratio" Diagnosis "SHARE" Kind::Share, "0.01", Mutable, "Share of commands and requests over HTTP that are traced, from 0 to 1. Requests with a traceparent follow it instead. Above 0.03 every command is timed, which costs a pipelined client some speed.";
+    OtelServiceName "otel-service-name" Diagnosis "NAME" Kind::Text, "sheaf", Fixed, "Name of this service in traces.";
     Maxmemory "maxmemory" Memory "BYTES" BYTES_ANY, "0", Mutable, "Bytes of data above which keys are evicted or writes are refused; 0 for no limit.";
     MaxmemoryPolicy "maxmemory-policy" Memory "POLICY" Kind::Choice(EVICTION_POLICIES), "noeviction", Mutable, "Choice of the keys to evict above maxmemory.";
     MaxmemorySamples "maxmemory-samples" Memory "KEYS" Kind::Integer { min: 1, max: 64 }, "5", Mutable, "Keys compared for each eviction.";
@@ -283,6 +286,7 @@ settings! {
     RelayFlushSize "relay-flush-size" Replication "BYTES" Kind::Bytes { min: 1, max: 1 << 20 }, "64kb", Mutable, "Approximate bytes of log sent to a replica at once.";
     ReplicaRetentionBytes "replica-retention-bytes" Replication "BYTES" BYTES_ANY, "16gb", Mutable, "Maximum bytes of log kept for replicas that are behind or disconnected; a replica further behind copies everything again.";
     ReplicaRetentionSeconds "replica-retention-seconds" Replication "SECONDS" SECONDS_ANY, "3600", Mutable, "Seconds for which log is kept for a disconnected replica.";
+    ReplPingReplicaPeriod "repl-ping-replica-period" Replication "SECONDS" Kind::Integer { min: 1, max: i32::MAX as u64 }, "10", Mutable, "Seconds after which a replica that is a Redis or Valkey server gets a ping, if nothing else was sent to it: less than the repl-timeout of the replica.";
     TrackingTableMaxKeys "tracking-table-max-keys" Limits "KEYS" Kind::Integer { min: 0, max: u32::MAX as u64 }, "1000000", Mutable, "Maximum keys remembered for CLIENT TRACKING; 0 for no limit.";
     Databases "databases" Fixed "16" Kind::Integer { min: 16, max: 16 }, "16", Fixed, "Number of databases.";
     Save "save" Fixed "\"\"" Kind::Choice(&[""]), "", Fixed, "Always empty: the log is the persistence.";
@@ -295,6 +299,7 @@ pub static ALIASES: &[(&str, Key)] = &[
     ("slaveof", Key::ReplicaOf),
     ("min-slaves-to-write", Key::MinReplicasToWrite),
     ("min-slaves-max-lag", Key::MinReplicasMaxLag),
+    ("repl-ping-slave-period", Key::ReplPingReplicaPeriod),
     ("hash-max-ziplist-entries", Key::HashMaxListpackEntries),
     ("hash-max-ziplist-value", Key::HashMaxListpackValue),
     ("list-max-ziplist-size", Key::ListMaxListpackSize),

@@ -40,6 +40,10 @@ pub enum Kind {
     Switch,
     /// Text without line ends and zero bytes.
     Text,
+    /// A URL of plain HTTP, with a host and without a user; or nothing.
+    HttpUrl,
+    /// A share from 0 to 1, in steps of a millionth.
+    Share,
     /// One of these names.
     Choice(&'static [&'static str]),
     /// The letters of event classes; see [`engine::EventClass`].
@@ -57,8 +61,10 @@ pub enum Value {
     Signed(i64),
     /// Of [`Kind::Switch`].
     Switch(bool),
-    /// Of [`Kind::Text`] and [`Kind::Events`].
+    /// Of [`Kind::Text`], [`Kind::HttpUrl`] and [`Kind::Events`].
     Text(String),
+    /// Of [`Kind::Share`], in millionths.
+    Share(u32),
     /// Of [`Kind::Choice`].
     Choice(&'static str),
     /// Of [`Kind::OutputLimits`].
@@ -104,6 +110,13 @@ impl Kind {
             },
             Kind::Text if text.contains(['\n', '\r', '\0']) => Err("must be one line".into()),
             Kind::Text => Ok(Value::Text(text.into())),
+            Kind::HttpUrl if text.is_empty() || is_http_url(text) => Ok(Value::Text(text.into())),
+            Kind::HttpUrl => Err("must be a URL such as http://127.0.0.1:4318".into()),
+            Kind::Share => {
+                let share = text.parse::<f64>().ok().filter(|share| (0.0..=1.0).contains(share));
+                let millionths = share.map(|share| Value::Share((share * f64::from(WHOLE)).round() as u32));
+                millionths.ok_or_else(|| "must be a number from 0 to 1, such as 0.01".into())
+            }
             Kind::Events => {
                 let reason = "Invalid event class character. Use 'Ag$lshzxeKEtmdn'.";
                 let classes = engine::EventClass::parse(text).ok_or(reason)?;
@@ -127,6 +140,24 @@ impl Kind {
     }
 }
 
+/// The [`Value::Share`] that stands for all.
+const WHOLE: u32 = 1_000_000;
+
+/// Whether the text is `http://HOST[:PORT][/PATH]`.
+fn is_http_url(text: &str) -> bool {
+    let Some(rest) = text.strip_prefix("http://") else { return false };
+    let authority = rest.split('/').next().unwrap_or_default();
+    // The port of an address in brackets follows the bracket.
+    let (host, port) = match authority.rfind(']') {
+        Some(end) => (&authority[..=end], authority[end + 1..].strip_prefix(':')),
+        None => authority.split_once(':').map_or((authority, None), |(host, port)| (host, Some(port))),
+    };
+    let is_host = !host.is_empty() && !host.contains('@');
+    is_host
+        && port.is_none_or(|port| port.parse::<u16>().is_ok_and(|port| port > 0))
+        && text.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'?' && byte != b'#')
+}
+
 /// A number of bytes in this range, with a unit if possible.
 fn example(min: u64, max: u64) -> String {
     let fits = |text: &&str| parse_bytes(text).is_some_and(|value| (min..=max).contains(&value));
@@ -142,8 +173,41 @@ impl fmt::Display for Value {
             Value::Switch(true) => f.write_str("yes"),
             Value::Switch(false) => f.write_str("no"),
             Value::Text(text) => f.write_str(text),
+            Value::Share(millionths) => write!(f, "{}", f64::from(*millionths) / f64::from(WHOLE)),
             Value::Choice(name) => f.write_str(name),
             Value::OutputLimits(limits) => write!(f, "{limits}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_are_from_0_to_1() {
+        for (text, shown) in [("0", "0"), ("1", "1"), ("0.01", "0.01"), ("1e-3", "0.001"), ("0.0000004", "0")]
+        {
+            assert_eq!(Kind::Share.parse(text).unwrap().to_string(), shown);
+        }
+        for text in ["", "-0.1", "1.01", "NaN", "inf", "1%"] {
+            assert!(Kind::Share.parse(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn urls_have_a_host_and_no_user() {
+        for text in
+            ["", "http://a", "http://127.0.0.1:4318", "http://[::1]:4318/v1/traces", "http://a-b.c/d/"]
+        {
+            assert_eq!(Kind::HttpUrl.parse(text), Ok(Value::Text(text.into())), "{text}");
+        }
+        let refused =
+            ["a:4318", "https://a", "http://", "http://:1", "http://a:0", "http://a:99999", "http://u:p@a"];
+        for text in
+            [&refused[..], &["http://u@a", "http://a b", "http://a?b", "http://a\nb", "ftp://a"]].concat()
+        {
+            assert!(Kind::HttpUrl.parse(text).is_err(), "{text}");
         }
     }
 }

@@ -11,7 +11,10 @@ mod cli;
 
 use std::{io::Write, process::ExitCode};
 
-use server::serve::{self, ServeError};
+use server::{
+    logging,
+    serve::{self, ServeError},
+};
 use tools::{
     backup, bench, certs, check, doctor, export, group, health, import, log, migration, restore, tail,
 };
@@ -69,6 +72,7 @@ fn main() -> ExitCode {
         Task::Man { dir } => cli::man(&dir).map_err(Into::into),
         Task::Log { dir, selection } => log::print_log(&dir, &selection).map_err(Into::into),
     };
+    logging::flush();
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
@@ -103,6 +107,8 @@ fn tell(error: &dyn std::error::Error) {
 fn end_at_a_panic() {
     let print = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
+        // The last lines of the log come first.
+        logging::flush();
         print(panic);
         std::process::abort();
     }));

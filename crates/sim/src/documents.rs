@@ -144,7 +144,7 @@ impl DocumentWorld {
     /// Takes a snapshot, with all documents saved: what lies before it is only in files.
     ///
     /// # Errors
-    /// I/O errors.
+    /// If documents cannot be saved.
     pub fn snapshot(&mut self) -> Result<(), StoreError> {
         self.log.flush_all().expect("a sound disk");
         self.save_all()?;
@@ -156,7 +156,7 @@ impl DocumentWorld {
     /// Saves all documents.
     ///
     /// # Errors
-    /// I/O errors.
+    /// If documents cannot be saved.
     pub fn save_all(&mut self) -> Result<(), StoreError> {
         let due = Due { now_ms: 0, upto: self.log.appended_lsn(), everything: true };
         self.save_if_due(&due)

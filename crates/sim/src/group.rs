@@ -431,11 +431,14 @@ impl GroupWorld {
         let applied = running.applied();
         let keyspace = running.keyspace.clone();
         let is_tick_for_members = is_tick || votes.look(Member::awaits_members) == Some(true);
-        let (seen, saved) =
+        let mut seen =
             running.known.look(&votes, || keyspace.data_settings_and_lsn(), || applied, is_tick_for_members);
-        if saved.is_err() {
-            // Tried again at the next turn.
-            return Ok(());
+        if let Some((members, at)) = seen.to_save {
+            if votes.save_members(&members, at).is_err() {
+                // Tried again at the next turn.
+                return Ok(());
+            }
+            seen.configure = Some(running.known.put_in_force(members));
         }
         if let Some((members, up_to)) = seen.configure {
             votes.input(|member, _| member.configure(&members, up_to));

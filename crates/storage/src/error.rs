@@ -9,7 +9,7 @@ use lsn::Lsn;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The operating system refused an operation on a file.
+    /// An operation on a file or directory failed.
     #[error("cannot {operation} {}: {source}", path.display())]
     Io {
         /// The attempted operation, as a verb.

@@ -33,7 +33,8 @@ pub use log::recovery::{Reached, Recovery};
 pub use log::retention::retain_snapshots;
 pub use log::salvage::{Hole, HoleKind};
 pub use log::{
-    Admission, Appender, BatchInfo, Chains, Chunk, CopiedFile, CopyPlan, CursorRead, Durability, Flush, Log,
-    LogCursor, LogOptions, Mirror, MirrorError, Pending, Pin, Prepare, batches_in,
+    Admission, Appender, BatchInfo, Chains, Chunk, CopiedFile, CopyPlan, CursorRead, Durability, Flush,
+    FlushTime, Log, LogCursor, LogOptions, Mirror, MirrorError, Pending, Pin, Prepare, STALLED_US,
+    batches_in,
 };
 pub use stats::{Histogram, LogStats};

@@ -24,7 +24,8 @@ pub(crate) mod control;
 mod copying;
 mod cursor;
 pub(crate) mod cut;
-pub(crate) mod flusher;
+pub(crate) mod flush_times;
+mod flusher;
 pub(crate) mod footer;
 mod frozen;
 pub(crate) mod mirror;
@@ -63,6 +64,7 @@ pub use appender::{Appender, Pending};
 pub use chains::Chains;
 pub use copying::{CopiedFile, CopyPlan};
 pub use cursor::{BatchInfo, Chunk, CursorRead, LogCursor, batches_in};
+pub use flush_times::FlushTime;
 pub use flusher::Flush;
 pub use mirror::{Mirror, MirrorError};
 pub use options::{Durability, LogOptions};
@@ -70,8 +72,8 @@ pub use pins::Pin;
 pub use space::Prepare;
 
 use self::{
-    cursor::Recent, flusher::Flusher, pins::Pins, segment::Segment, sequencer::Sequencer, space::NoRoom,
-    waiters::Waiters,
+    cursor::Recent, flush_times::FlushTimes, flusher::Flusher, pins::Pins, segment::Segment,
+    sequencer::Sequencer, space::NoRoom, waiters::Waiters,
 };
 use crate::{
     Control, Error, LogStats,
@@ -81,7 +83,7 @@ use crate::{
 
 /// A write or sync that takes longer than this is a stall of the disk: new writes fail
 /// ([`Admission::Stalled`]).
-const STALLED_US: u64 = 5_000_000;
+pub const STALLED_US: u64 = 5_000_000;
 
 /// Whether a write may be executed now. This is determined before the write is executed, so a refusal changes
 /// nothing.
@@ -169,10 +171,16 @@ struct LogState {
     preparing: Mutex<()>,
     /// Locked before `control`.
     pins: Mutex<Pins>,
+    /// Locked while the control file is written.
     control: Mutex<Control>,
+    /// Its id, which never changes.
+    id: [u8; 16],
+    /// A copy of its start.
+    start: AtomicU64,
     flusher: Mutex<Flusher>,
     /// The latest batches, for cursors.
     recent: Recent,
+    flush_times: FlushTimes,
     /// Notified after every write, and whenever cursors must check again. Cursors wait for it, and appenders
     /// for which the ring has no space; these hold locks of slots, so admission keeps their waits rare.
     progress: (Mutex<()>, Condvar),
@@ -209,7 +217,7 @@ impl Log {
 
     /// The random id of the log.
     pub fn id(&self) -> [u8; 16] {
-        self.shared.control.lock().log_id
+        self.shared.id
     }
 
     /// The epoch of this run's batches; for a mirror, the highest epoch that it has seen.
@@ -228,9 +236,9 @@ impl Log {
         position.get().saturating_add(self.reign())
     }
 
-    /// The oldest position that is still kept.
+    /// The oldest position that is still kept. Does not wait for a control file that is being written.
     pub fn start_lsn(&self) -> Lsn {
-        self.shared.control.lock().log_start
+        Lsn::new(self.shared.start.load(Ordering::SeqCst))
     }
 
     /// The durability in force.
@@ -595,6 +603,7 @@ impl LogState {
             next.store(&*self.disk, &self.dir)?;
         }
         *control = next;
+        self.start.store(next.log_start.get(), Ordering::SeqCst);
         Ok(())
     }
 

@@ -41,7 +41,7 @@ impl ClientFiles {
     /// Reads the files.
     ///
     /// # Errors
-    /// A file is missing or wrong, or no authority is known.
+    /// A file is missing or wrong, no authority is known, or only one of certificate and key is given.
     pub fn read(&self) -> Result<ClientIdentity, LoadError> {
         let authorities = match &self.authorities {
             Some(path) => Named { name: "--cacert", path }.certificates()?,
@@ -106,7 +106,8 @@ impl Connector {
     /// Begins the session of a connection to this host.
     ///
     /// # Errors
-    /// If the name that the certificate must have is neither a host name nor an IP address.
+    /// If the name that the certificate must have is neither a host name nor an IP address, or if rustls
+    /// refuses.
     pub fn connect(&self, host: &str) -> Result<Session, LoadError> {
         let host = self.server_name.as_deref().unwrap_or(host);
         let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);

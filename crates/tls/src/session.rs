@@ -127,6 +127,14 @@ impl Session {
         self.connection.send_close_notify();
     }
 
+    /// Sends a last line, as far as the socket takes it at once.
+    pub fn dismiss(&mut self, socket: &mut dyn Write, line: &[u8]) {
+        if self.encrypt(&[IoSlice::new(line)]).is_ok() {
+            self.close();
+            let _ = self.write_to(socket);
+        }
+    }
+
     /// The common name in the certificate that the other side has shown; `None` if it has shown none, or the
     /// certificate has no usable common name.
     pub fn peer_name(&self) -> Option<String> {

@@ -141,7 +141,11 @@ impl AsyncRead for Stream {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         loop {
-            let taken = self.session.take(buffer.initialize_unfilled())?;
+            let taken = match self.session.take(buffer.initialize_unfilled()) {
+                // The end was seen before, without a goodbye.
+                Err(error) if error.kind() == ErrorKind::UnexpectedEof => return Poll::Ready(Ok(())),
+                taken => taken?,
+            };
             buffer.advance(taken);
             if taken > 0 || buffer.remaining() == 0 || self.session.is_closed() {
                 return Poll::Ready(Ok(()));
@@ -244,6 +248,19 @@ mod tests {
             let mut received = Vec::new();
             let (_, (), ()) = tokio::join!(client_reads.read_to_end(&mut received), echo, write);
             assert!(received == sent, "{} bytes", received.len());
+        });
+    }
+
+    #[test]
+    fn a_stream_that_was_cut_stays_at_its_end() {
+        on_a_runtime(async {
+            let ((mut client, mut server), (mut near, far)) = (begin("cut"), sockets().await);
+            tokio::try_join!(handshake(&near, &mut client), handshake(&far, &mut server)).unwrap();
+            near.shutdown().await.unwrap();
+            let mut server = Stream::new(far, server);
+            for _ in 0..2 {
+                assert_eq!(server.read(&mut [0]).await.unwrap(), 0);
+            }
         });
     }
 

@@ -89,7 +89,7 @@ pub enum BenchError {
     Password {
         /// The file.
         path: PathBuf,
-        /// Why it cannot be read, or what is wrong with its first line.
+        /// Why it cannot be read: an error of the operating system, or what is wrong with its first line.
         source: io::Error,
     },
     /// It was interrupted.

@@ -49,10 +49,10 @@ pub enum CertsError {
     Write {
         /// The file.
         path: PathBuf,
-        /// The error of the operating system.
+        /// The cause.
         reason: std::io::Error,
     },
-    /// A name is not fit for a certificate.
+    /// They cannot be made, for instance because a name is not fit for a certificate.
     #[error("cannot make a certificate: {0}")]
     Make(#[from] rcgen::Error),
 }

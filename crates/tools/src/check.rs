@@ -54,13 +54,13 @@ pub enum CheckError {
     /// In the settings file of the directory.
     #[error(transparent)]
     Settings(#[from] ConfigError),
-    /// A fault in the replication state or the group membership of the directory, or lost settings.
+    /// In the replication state, the group membership or the name of the directory, or lost settings.
     #[error(transparent)]
     Roles(#[from] io::Error),
     /// A start would be refused.
     #[error("{0}{hint}", hint = .0.last_resort())]
     Start(RecoverError),
-    /// All files of a backup are intact, but do not form a consistent state.
+    /// The data of a backup cannot be recovered, although log, snapshots and documents were found intact.
     #[error(transparent)]
     BackupState(RecoverError),
 }

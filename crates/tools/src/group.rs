@@ -64,7 +64,7 @@ pub enum GroupError {
     Unreachable {
         /// Host and port.
         address: String,
-        /// The error of the operating system, or a timeout.
+        /// Why, in words.
         reason: String,
     },
     /// An established connection was lost.
@@ -72,7 +72,7 @@ pub enum GroupError {
     Lost {
         /// Host and port.
         address: String,
-        /// The error of the operating system, or another reason.
+        /// Why, in words.
         reason: String,
     },
     /// An error reply.
@@ -104,7 +104,7 @@ pub enum GroupError {
     Password {
         /// The file.
         path: PathBuf,
-        /// Why it cannot be read, or what is wrong with its first line.
+        /// Why it cannot be read: an error of the operating system, or what is wrong with its first line.
         source: io::Error,
     },
     /// Standard output cannot be written, or another operation of the operating system failed.
@@ -121,7 +121,7 @@ fn others(reason: &str) -> &'static str {
 }
 
 impl GroupError {
-    /// Whether the operation may succeed if repeated.
+    /// Whether the operation is worth repeating: the server was not reached or was lost, or it was loading.
     fn passes(&self) -> bool {
         match self {
             GroupError::Unreachable { .. } | GroupError::Lost { .. } => true,

@@ -115,7 +115,7 @@ pub enum MigrationError {
     Password {
         /// The password file.
         path: PathBuf,
-        /// Why it cannot be read, or what is wrong with its first line.
+        /// Why it cannot be read: an error of the operating system, or what is wrong with its first line.
         source: io::Error,
     },
     /// The target has keys.
@@ -197,7 +197,7 @@ pub enum MigrationError {
     /// The copy ended before it was known to have all that the source had when the user ended it.
     #[error("the copy ended before it was known to have all that the source has")]
     Behind,
-    /// An error of the operating system with threads or signals.
+    /// Another error of the operating system.
     #[error(transparent)]
     Os(#[from] io::Error),
 }

@@ -70,7 +70,7 @@ pub enum TailError {
     Unreachable {
         /// Host and port.
         address: String,
-        /// The error of the operating system, or a timeout.
+        /// Why, in words.
         reason: String,
     },
     /// An established connection was lost.
@@ -78,7 +78,7 @@ pub enum TailError {
     Lost {
         /// Host and port.
         address: String,
-        /// The error of the operating system, or another reason.
+        /// Why, in words.
         reason: String,
     },
     /// An error reply.
@@ -97,7 +97,7 @@ pub enum TailError {
     Password {
         /// The password file.
         path: PathBuf,
-        /// Why it cannot be read, or what is wrong with its first line.
+        /// Why it cannot be read: an error of the operating system, or what is wrong with its first line.
         source: io::Error,
     },
     /// Standard output cannot be written, or another operation of the operating system failed.
@@ -106,7 +106,7 @@ pub enum TailError {
 }
 
 impl TailError {
-    /// Whether the operation may succeed if repeated.
+    /// Whether the operation is worth repeating: the server was not reached or was lost, or it was loading.
     fn passes(&self) -> bool {
         match self {
             TailError::Unreachable { .. } | TailError::Lost { .. } => true,

@@ -87,7 +87,7 @@ impl Builder {
     /// Appends a blob.
     ///
     /// # Errors
-    /// I/O errors; [`TreeError::TooLarge`].
+    /// If the file cannot be written; [`TreeError::TooLarge`].
     pub fn put_blob(&mut self, bytes: &[u8]) -> Result<Pointer, TreeError> {
         TreeError::require_fits("a blob", bytes.len(), BLOB_BYTES_MAX)?;
         self.appender.put(bytes)
@@ -101,7 +101,7 @@ impl Builder {
     /// Appends an entry. Trees must come in ascending order, and so must the keys of each tree.
     ///
     /// # Errors
-    /// I/O errors; [`TreeError::TooLarge`].
+    /// If the file cannot be written; [`TreeError::TooLarge`].
     ///
     /// # Panics
     /// If trees or keys are out of order, or the file has no such tree.
@@ -127,7 +127,7 @@ impl Builder {
     /// place.
     ///
     /// # Errors
-    /// I/O errors; [`TreeError::TooLarge`] for metadata.
+    /// If the file cannot be written; [`TreeError::TooLarge`] for metadata.
     pub fn finish(mut self, metadata: &[u8], applied_lsn: Lsn) -> Result<TreeFile, TreeError> {
         TreeError::require_fits("metadata", metadata.len(), METADATA_BYTES_MAX)?;
         self.end_tree()?;

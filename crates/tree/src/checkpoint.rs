@@ -46,7 +46,7 @@ impl<'a> Checkpoint<'a> {
     /// all later ones.
     ///
     /// # Errors
-    /// I/O errors; [`TreeError::TooLarge`].
+    /// If the file cannot be written; [`TreeError::TooLarge`].
     pub fn put_blob(&mut self, bytes: &[u8]) -> Result<Pointer, TreeError> {
         TreeError::require_fits("a blob", bytes.len(), BLOB_BYTES_MAX)?;
         self.appender.put(bytes)
@@ -60,8 +60,8 @@ impl<'a> Checkpoint<'a> {
     /// Changes a tree. Sorts the operations; of several operations on one key only the last one counts.
     ///
     /// # Errors
-    /// I/O errors, damage in nodes that must be read, [`TreeError::TooLarge`]. The checkpoint must then be
-    /// dropped.
+    /// If the file cannot be written, or nodes cannot be read; [`TreeError::TooLarge`]. The checkpoint must
+    /// then be dropped.
     ///
     /// # Panics
     /// If the tree was changed before in this checkpoint, or does not exist.
@@ -111,8 +111,8 @@ impl<'a> Checkpoint<'a> {
     /// state, which contains all changes up to `applied_lsn`.
     ///
     /// # Errors
-    /// I/O errors; the file then takes no more checkpoints, and the next open may or may not find this
-    /// checkpoint. [`TreeError::TooLarge`] for metadata.
+    /// If the file cannot be written; it then takes no more checkpoints, and the next open may or may not
+    /// find this checkpoint. [`TreeError::TooLarge`] for metadata.
     ///
     /// # Panics
     /// If an earlier change of a tree in this checkpoint has failed.

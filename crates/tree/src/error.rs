@@ -12,7 +12,7 @@ use lsn::Lsn;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TreeError {
-    /// The operating system refused an operation.
+    /// An operation on the file failed.
     #[error("cannot {operation} {}: {source}", path.display())]
     Io {
         /// The operation that failed, as a verb.
@@ -22,7 +22,8 @@ pub enum TreeError {
         /// The cause.
         source: io::Error,
     },
-    /// The stored bytes differ from the written ones, or the file has another number of trees than wanted.
+    /// The bytes are not those of a tree file, differ from the written ones, or are those of a file with
+    /// another number of trees than wanted.
     #[error("{} is damaged at offset {offset}: {reason}", path.display())]
     Damaged {
         /// The file.

@@ -63,7 +63,7 @@ pub(crate) fn find(file: &dyn File, path: &Path, wanted: Wanted) -> Result<Searc
 /// `from` are not verified, except for the first header.
 ///
 /// # Errors
-/// Damage; I/O errors.
+/// Damage; another version of the format; I/O errors.
 pub fn verify_appended(disk: &dyn Disk, path: &Path, from: u64) -> Result<(), TreeError> {
     let file = disk.open(path, Access::Read).map_err(TreeError::io("open", path))?;
     let len = file.len().map_err(TreeError::io("read", path))?;

@@ -129,6 +129,21 @@ def test_users_have_their_own_document_and_no_other(admin):
         assert anna.get("/_uuids").told() == WRONG, "there is no such user any more"
 
 
+def test_a_user_that_is_deleted_and_made_again_at_once_is_another_one(admin):
+    rev = admin.ok("GET", f"/_users/{_id('anna')}")["_rev"]
+    with admin.server.connect() as owner, admin.server.connect() as anna:
+        assert owner.call("ACL", "SETUSER", "anna", ">other", "~*", "+@all") == b"OK"
+        assert anna.call("AUTH", "anna", "other") == b"OK"
+        deletion = {"_id": _id("anna"), "_rev": rev, "_deleted": True}
+        made = admin.ok("POST", "/_users/_bulk_docs", {"docs": [deletion, _user("anna", "apple", ["writers"])]})
+        assert [one.get("ok") for one in made] == [True, True]
+        assert anna.read_to_end() == b"", "its connections end"
+        with admin.server.connect() as again:
+            assert error_of(again.call("AUTH", "anna", "other")).startswith("WRONGPASS")
+            assert again.call("AUTH", "anna", "apple") == b"OK"
+            assert error_of(again.call("GET", "k")).startswith("NOPERM"), "nor does it have its rights"
+
+
 def test_a_user_keeps_a_password_of_many_iterations_that_an_admin_has_given(admin):
     own = f"/_users/{_id('carl')}"
     key = {"password_scheme": "pbkdf2", "pbkdf2_prf": "sha256", "salt": "aa", "derived_key": "bb" * 32}

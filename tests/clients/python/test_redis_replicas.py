@@ -26,6 +26,8 @@ pytestmark = pytest.mark.sheaf_only
 COMMANDS = 150
 # Between two pipelines of the writer, so that replicas keep up on two cores.
 PAUSE_S = 0.02
+# As it stands in the stream.
+PING = b"*1\r\n$4\r\nPING\r\n"
 # Makes Redis 8.2 one that has deadlines of fields, but not the command that sets a field and keeps its deadline: like
 # Redis 7.4.
 WITHOUT_HSETEX = ("--rename-command", "HSETEX", "")
@@ -217,9 +219,9 @@ def test_a_replica_whose_connection_is_cut_goes_on(server, new_replica, pytestco
             wait_until("more of the stream", lambda: info(server).get("slave0", {}).get("offset", 0) > acknowledged)
             acknowledged = info(server)["slave0"]["offset"]
             proxy.cut()
-            wait_until("the return", lambda count=number: server.log().count("a Redis replica goes on") >= count)
+            wait_until("the return", lambda count=number: info(server, "stats")["sync_partial_ok"] >= count)
     wait_until_same(server, replica)
-    assert server.log().count("gets a file of everything") == 1
+    assert info(server, "stats")["sync_full"] == 1
 
 
 def test_a_replica_that_was_stopped_goes_on_where_it_was(server, new_replica):
@@ -238,6 +240,34 @@ def test_a_replica_that_was_stopped_goes_on_where_it_was(server, new_replica):
     wait_until_same(server, replica)
     figures = info(server, "stats")
     assert [figures[name] for name in ("sync_full", "sync_partial_ok", "sync_partial_err")] == [1, 1, 0]
+
+
+def test_all_replicas_in_one_stream_are_served(server, new_replica, pytestconfig):
+    first = new_replica("redis-7.0", server.port)
+    with redis.Redis(port=server.port) as client:
+        client.set("before", 1)
+    wait_until_same(server, first)
+    # They have the stream of the first one.
+    others = [new_replica(kind, first.port) for kind in BINARIES]
+    for replica in others:
+        wait_until_same(server, replica)
+    with writing(server.port, pytestconfig.getoption("seed")):
+        for replica in others:
+            with redis.Redis(port=replica.port) as other:
+                other.execute_command("REPLICAOF", "127.0.0.1", server.port)
+        names = [f"slave{number}" for number in range(1 + len(others))]
+        begun = info(server)["master_repl_offset"]
+
+        def have_some() -> bool:
+            shown = info(server)
+            return all(name in shown and shown[name]["offset"] > begun for name in names)
+
+        wait_until("all to get what is written", have_some)
+    for replica in (first, *others):
+        wait_until_same(server, replica)
+    figures = info(server, "stats")
+    assert [figures[name] for name in ("sync_full", "sync_partial_ok", "sync_partial_err")] == [1, len(others), 0]
+    assert "a Redis replica has left" not in server.log()
 
 
 def test_a_replica_of_a_server_that_restarts_copies_again(new_server, new_replica):
@@ -277,7 +307,7 @@ def test_a_slow_replica_is_served_from_the_log_and_copies_again_once_that_is_cut
             for number in range(30):
                 client.set("text", text + b"%d" % number)
         wait_until_same(master, replica)
-        assert master.log().count("gets a file of everything") == 1
+        assert info(master, "stats")["sync_full"] == 1
         with replica.frozen():
             for number in range(150):
                 client.set("text", text + b"%d" % number)
@@ -285,6 +315,89 @@ def test_a_slow_replica_is_served_from_the_log_and_copies_again_once_that_is_cut
                 client.set("text", text)
                 wait_until("a snapshot", lambda: try_to_save(client))
     wait_until_same(master, replica)
+
+
+def consumers(port: int, key: str) -> dict:
+    """What XINFO shows of a stream: its highest deleted id, and of each consumer its times and pending entries."""
+    def named(pairs: list) -> dict:
+        return dict(zip(pairs[::2], pairs[1::2], strict=True))
+
+    with Connection(port) as connection:
+        shown = named(connection.call("XINFO", "STREAM", key, "FULL"))
+    found = {"deleted": shown[b"max-deleted-entry-id"]}
+    for group in map(named, shown[b"groups"]):
+        for consumer in map(named, group[b"consumers"]):
+            pending = [entry[0] for entry in consumer.get(b"pel", consumer.get(b"pending"))]
+            found[group[b"name"], consumer[b"name"]] = [consumer[b"seen-time"], consumer.get(b"active-time"), pending]
+    return found
+
+
+def test_streams_keep_times_of_consumers_and_references_to_what_is_gone(server, new_replica):
+    replicas = [new_replica(kind, server.port) for kind in BINARIES]
+    for replica in replicas:
+        wait_until("the link to the master", lambda it=replica: info(it)["master_link_status"] == "up")
+    with redis.Redis(port=server.port) as client:
+        for number in range(1, 7):
+            client.xadd("stream", {"f": number}, id=f"{number}-0")
+        client.xgroup_create("stream", "g", "0")
+        client.xreadgroup("g", "c", {"stream": ">"}, count=2)
+        client.xreadgroup("g", "idle", {"stream": "7-0"})
+        # The first two are acknowledged; trimming is no deletion.
+        client.xack("stream", "g", "1-0", "2-0")
+        assert client.execute_command("XTRIM", "stream", "MAXLEN", 4, "ACKED") == 2
+        client.xreadgroup("g", "c", {"stream": ">"}, count=2)
+        client.rename("stream", "trimmed")
+        client.copy("trimmed", "deleted")
+        client.xdel("deleted", "3-0")
+        client.rename("deleted", "renamed")
+        client.move("renamed", 1)
+        client.execute_command("SWAPDB", 0, 1)
+        client.move("renamed", 1)
+        client.execute_command("SWAPDB", 0, 1)
+    for replica in replicas:
+        wait_until_same(server, replica)
+        for key in ("trimmed", "renamed"):
+            expected, found = consumers(server.port, key), consumers(replica.port, key)
+            if replica.options.server == "redis-7.0":
+                for name in expected.keys() - {"deleted"}:
+                    expected[name][1] = None
+            assert found == expected, replica.options.server
+    assert consumers(server.port, "trimmed")["deleted"] == b"0-0"
+
+
+def test_pings_come_as_often_as_is_set(server, new_replica):
+    with redis.Redis(port=server.port) as client:
+        client.set("key", 1)
+        replica = new_replica("redis-7.0", server.port)
+        wait_until_same(server, replica)
+        client.config_set("repl-ping-replica-period", 1)
+        assert client.config_get("repl-ping-slave-period") == {"repl-ping-slave-period": "1"}
+
+        def offset() -> int:
+            return info(replica)["master_repl_offset"]
+
+        wait_until("signs of life", lambda before=offset(): offset() >= before + 3 * len(PING))
+        # They are not longer apart than the replica is patient.
+        with redis.Redis(port=replica.port) as other:
+            other.config_set("repl-timeout", 3)
+            wait_until("signs of life", lambda before=offset(): offset() >= before + 6 * len(PING))
+            assert other.info("replication")["master_link_status"] == "up"
+    assert info(server, "stats")["sync_partial_ok"] == 0
+
+
+def test_client_list_shows_what_a_replica_does(server, new_replica):
+    with redis.Redis(port=server.port) as client:
+        replica = new_replica("valkey-9.1", server.port)
+        client.set("key", "x" * 10_000)
+        wait_until_same(server, replica)
+
+        def is_true() -> bool:
+            [shown] = client.client_list(_type="replica")
+            moved = int(shown["tot-net-out"]) > 10_000 and int(shown["tot-net-in"]) > 0
+            # It acknowledges every second.
+            return shown["cmd"] == "replconf" and int(shown["age"]) > int(shown["idle"]) + 1 and moved
+
+        wait_until("figures of the replica", is_true)
 
 
 def test_redis_cli_takes_files_of_keys_and_of_functions(server, new_replica, tmp_path):

@@ -153,7 +153,13 @@ impl Copying<'_> {
         // date, because files of that snapshot need not be copied again.
         let begun = mark.source.as_ref().map(|source| source.begin_lsn);
         let resume = begun.or(before.map(|before| before.begin_lsn));
-        let begun = self.origin.begin(&mark.session, resume);
+        let is_told = Cell::new(false);
+        let is_silent = || {
+            if !is_told.replace(true) {
+                (self.tell)(Notice::AwaitsSnapshot);
+            }
+        };
+        let begun = self.origin.begin(&mark.session, resume, &is_silent);
         if !goes_on && begun.as_ref().is_err_and(RemoteError::has_no_session) {
             Unfinished::remove(&**self.disk, self.dir)?;
         }

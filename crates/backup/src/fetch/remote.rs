@@ -64,6 +64,8 @@ pub enum RemoteError {
         url: String,
         /// The reason.
         reason: String,
+        /// Whether it may be one nevertheless, and has begun a session.
+        may_have_begun: bool,
     },
 }
 
@@ -73,7 +75,7 @@ impl RemoteError {
         match self {
             RemoteError::Unreachable { is_connected, .. } => !is_connected,
             RemoteError::Unauthorized { .. } | RemoteError::Refused { .. } => true,
-            RemoteError::Strange { .. } => false,
+            RemoteError::Strange { may_have_begun, .. } => !may_have_begun,
         }
     }
 }
@@ -153,7 +155,7 @@ impl Remote {
             is_connected: !fails_to_connect(&error),
         };
         let response = response.map_err(|error| match error {
-            ureq::Error::Protocol(error) => self.strange(format_args!("it does not speak HTTP ({error})")),
+            ureq::Error::Protocol(error) => self.foreign(format_args!("it does not speak HTTP ({error})")),
             error => unreachable(error),
         })?;
         let status = response.status().as_u16();
@@ -173,7 +175,12 @@ impl Remote {
     }
 
     fn strange(&self, reason: impl ToString) -> RemoteError {
-        RemoteError::Strange { url: self.url.clone(), reason: reason.to_string() }
+        RemoteError::Strange { url: self.url.clone(), reason: reason.to_string(), may_have_begun: true }
+    }
+
+    /// The error for a server of another kind.
+    fn foreign(&self, reason: impl ToString) -> RemoteError {
+        RemoteError::Strange { url: self.url.clone(), reason: reason.to_string(), may_have_begun: false }
     }
 }
 
@@ -191,7 +198,7 @@ fn fails_to_connect(error: &ureq::Error) -> bool {
 }
 
 impl Origin for Remote {
-    fn begin(&self, session: &str, resume: Option<u64>) -> Result<Offer, RemoteError> {
+    fn begin(&self, session: &str, resume: Option<u64>, is_silent: &dyn Fn()) -> Result<Offer, RemoteError> {
         let resume = resume.map_or(String::new(), |begin_lsn| format!("&resume={begin_lsn}"));
         let ask = || {
             let part = if self.is_log_only { format!("&{LOG_ONLY}") } else { String::new() };
@@ -213,11 +220,12 @@ impl Origin for Remote {
             if !is_waiting(&answer) {
                 break;
             }
+            is_silent();
             answer = ask();
         }
         let accepted = self.accepted(answer).map_err(|error| match error {
             // Another kind of server answers so to an unknown path.
-            RemoteError::Refused { status: 404 | 405 | 501, .. } => self.strange("it is no Sheaf server"),
+            RemoteError::Refused { status: 404 | 405 | 501, .. } => self.foreign("it is no Sheaf server"),
             error => error,
         });
         let text = self.text(accepted?)?;
@@ -243,5 +251,35 @@ impl Origin for Remote {
             request = request.header("authorization", authorization);
         }
         let _ = request.call();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{io::Write, net::TcpListener, thread};
+
+    use super::*;
+
+    /// What a server that answers so is told to be.
+    fn begun(answer: &'static str) -> RemoteError {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let url = listener.local_addr().expect("an address").to_string();
+        let serving = thread::spawn(move || {
+            let (mut stream, _) = listener.accept().expect("a connection");
+            let _ = stream.read(&mut [0; 4096]);
+            let _ = stream.write_all(answer.as_bytes());
+        });
+        let error = Remote::new(&url, "", None).begin("s", None, &|| ()).expect_err("it makes no backups");
+        serving.join().expect("it has answered");
+        error
+    }
+
+    #[test]
+    fn a_server_of_another_kind_has_no_session() {
+        for answer in ["-ERR unknown command\r\n", "HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n"] {
+            assert!(begun(answer).has_no_session(), "{answer}");
+        }
+        // What it says cannot be read, but it may be one.
+        assert!(!begun("HTTP/1.1 200 OK\r\ncontent-length: 1\r\n\r\n{").has_no_session());
     }
 }

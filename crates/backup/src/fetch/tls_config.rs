@@ -9,7 +9,7 @@ use ureq::tls::{Certificate, ClientCert, PrivateKey, RootCerts, TlsConfig, TlsPr
 /// Reads the files for connections over TLS. The name of the server is the host of the URL.
 ///
 /// # Errors
-/// If one of them is missing or wrong.
+/// As [`ClientFiles::read`].
 pub fn tls_config(files: &ClientFiles) -> Result<TlsConfig, LoadError> {
     let ClientIdentity { authorities, certificates, .. } = files.read()?;
     let owned = |der: &[u8]| Certificate::from_der(der).to_owned();

@@ -79,7 +79,8 @@ impl UserChanges {
 /// The changes that store the given users; a name without a user is removed.
 ///
 /// # Errors
-/// A user is too large; there would be too many users, or too many bytes of them; the log has no room.
+/// A user is too large; there would be too many users, or too many bytes of them. Also those of
+/// [`Context::require_room`].
 pub(crate) fn user_changes<'u>(
     cx: &mut Context<'_, '_>,
     users: impl IntoIterator<Item = (&'u [u8], Option<&'u User>)>,

@@ -1,8 +1,6 @@
 //! The session: HELLO, AUTH, SELECT, PING, ECHO, ASKING, READONLY, READWRITE, QUIT, RESET.
 
-use std::net::IpAddr;
-
-use access::{Turn, User, Waiter};
+use access::{LoginOf, Turn, User, Waiter};
 use engine::{
     CommandError, Context, ReplyMode, Session, Transaction,
     clients::{DEFAULT_USER, Label, Labels},
@@ -146,11 +144,11 @@ fn authenticate(
     if cx.host.process.loading().is_some() {
         return authenticate_while_loading(cx, command, user, password);
     }
-    let (address, waiter, now_ms) = login_of(cx);
-    if cx.in_transaction && !cx.host.users.may_log_in_now(address, waiter, now_ms) {
+    let (login, now_ms) = (login_of(cx, user), cx.now_ms());
+    if cx.in_transaction && !cx.host.users.may_log_in_now(login, now_ms) {
         return Err(CommandError::WrongPass);
     }
-    let turn = cx.host.users.ask_login(address, waiter, now_ms);
+    let turn = cx.host.users.ask_login(login, now_ms);
     require_turn(cx, turn)?;
     let users = cx.host.users.current();
     let known = users.get(user);
@@ -166,8 +164,6 @@ fn authenticate(
         return require_turn(cx, Turn::Later { pause_ms: PAUSE_MS });
     };
     cx.session.checks_begun = 0;
-    let turn = cx.host.users.begin_login(address, waiter, now_ms);
-    require_turn(cx, turn)?;
     let lacks_certificate = known.is_some_and(|it| {
         it.user.needs_no_password
             && user != DEFAULT_USER.as_bytes()
@@ -175,9 +171,8 @@ fn authenticate(
             && cx.session.certificate_name.as_deref() != Some(user)
     });
     let accepts = accepts && !lacks_certificate;
-    if accepts {
-        cx.host.users.note_login(address, user);
-    }
+    let turn = cx.host.users.attempt_login(login, accepts, now_ms);
+    require_turn(cx, turn)?;
     match known.filter(|_| accepts) {
         Some(principal) => {
             cx.session.log_in(LogIn::new(principal, users.generation));
@@ -192,9 +187,9 @@ fn authenticate(
 }
 
 /// The address that a login comes from, the client that waits for it, and the time.
-fn login_of(cx: &Context<'_, '_>) -> (IpAddr, Waiter, u64) {
+fn login_of<'a>(cx: &Context<'_, '_>, user: &'a [u8]) -> LoginOf<'a> {
     let client = &cx.session.client;
-    (client.address(), Waiter::Client(client.id()), cx.now_ms())
+    LoginOf { address: client.address(), user, waiter: Waiter::Client(client.id()) }
 }
 
 /// Goes on if the login may be judged now.
@@ -225,21 +220,23 @@ fn authenticate_while_loading(
     user: &[u8],
     password: &[u8],
 ) -> Result<(), CommandError> {
-    let (address, waiter, now_ms) = login_of(cx);
-    if cx.in_transaction && !cx.host.users.may_log_in_now(address, waiter, now_ms) {
+    let (login, now_ms) = (login_of(cx, user), cx.now_ms());
+    if cx.in_transaction && !cx.host.users.may_log_in_now(login, now_ms) {
         return Err(CommandError::Loading);
     }
-    let turn = cx.host.users.begin_login(address, waiter, now_ms);
+    let known = cx.host.users.of_settings(user);
+    let accepts = known.as_ref().is_some_and(|known| known.accepts(password));
+    let turn = cx.host.users.attempt_login(login, accepts, now_ms);
     require_turn(cx, turn)?;
     let users = cx.host.users.current();
-    let Some(known) = cx.host.users.of_settings(user) else { return Err(CommandError::Loading) };
+    let Some(known) = known else { return Err(CommandError::Loading) };
     if known.is_enabled && known.needs_no_password {
         // Such a user admits everybody, and the records may yet give it a password, so the client does not
         // become this user.
         cx.session.log_out(&users);
         return Ok(());
     }
-    match users.get(user).filter(|_| known.accepts(password)) {
+    match users.get(user).filter(|_| accepts) {
         Some(principal) => {
             cx.session.log_in(LogIn::new(principal, users.generation));
             Ok(())
@@ -277,14 +274,13 @@ fn are_passwords_known(cx: &mut Context<'_, '_>, transaction: &Transaction) -> b
             _ => None,
         }
     });
-    let Some(first) = logins.next() else { return true };
-    let (address, waiter, now_ms) = login_of(cx);
-    if cx.host.process.loading().is_some() || !cx.host.users.may_log_in_now(address, waiter, now_ms) {
+    if cx.host.process.loading().is_some() {
         return true;
     }
-    let users = cx.host.users.current();
-    std::iter::once(first).chain(logins).all(|(name, password)| {
-        users.get(name).is_none_or(|known| accepts(cx, &known.user, password).is_some())
+    let (users, now_ms) = (cx.host.users.current(), cx.now_ms());
+    logins.all(|(name, password)| {
+        !cx.host.users.may_log_in_now(login_of(cx, name), now_ms)
+            || users.get(name).is_none_or(|known| accepts(cx, &known.user, password).is_some())
     })
 }
 
@@ -578,7 +574,8 @@ mod tests {
         let now_ms = START_MS;
         (0..50).for_each(|_| server.host.users.note_failed_http_login(address, b"x", now_ms));
         for id in 1..=WAITING_MAX as u64 {
-            let turn = server.host.users.ask_login(address, Waiter::Client(1_000 + id), now_ms);
+            let login = LoginOf { address, user: b"x", waiter: Waiter::Client(1_000 + id) };
+            let turn = server.host.users.ask_login(login, now_ms);
             assert!(matches!(turn, Turn::Later { .. }), "{turn:?}");
         }
         server.check(&[(

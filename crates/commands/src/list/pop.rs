@@ -105,7 +105,7 @@ impl<'a> MultiPop<'a> {
 /// nothing is written.
 ///
 /// # Errors
-/// A key before that list holds another type.
+/// The first key that exists holds another type.
 pub(crate) fn pop_first<'a>(
     cx: &mut Context<'_, '_>,
     keys: impl IntoIterator<Item = &'a [u8]>,

@@ -3,7 +3,7 @@
 use engine::{
     CommandError, Context, PeerClaim,
     group::GroupView,
-    replication::{Address, Failover, Followed, RoleView, WriteRefusal},
+    replication::{Address, Failover, RoleView, WriteRefusal},
 };
 use wire::{Args, number::parse_i64};
 
@@ -19,10 +19,8 @@ pub(super) fn replicaof(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), 
         return Ok(());
     }
     let leader = address(host, port, CommandError::Text("ERR Invalid master port"))?;
-    match cx.host.replication.follow(leader).map_err(CommandError::Composed)? {
-        Followed::Begun => cx.reply.ok(),
-        Followed::Already => cx.reply.simple("OK Already connected to specified master"),
-    }
+    let replication = &cx.host.replication;
+    cx.promise_for_sure(|responder| replication.follow(leader, responder));
     Ok(())
 }
 

@@ -9,6 +9,9 @@ use wire::{Args, number::parse_i64};
 /// The maximum bytes of the address that a replica announces, as in Redis.
 const ADDRESS_BYTES_MAX: usize = 255;
 
+/// The error for a flag, in the words of Redis.
+const NEITHER_0_NOR_1: &str = "ERR value is out of range, value must between 0 and 1";
+
 /// `REPLCONF option value [option value ...]`: the properties of a replica, sent before PSYNC. Its
 /// acknowledgements (ACK) come after PSYNC, when its connection has left the worker, and are not read here.
 pub(super) fn replconf(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
@@ -41,14 +44,21 @@ fn note(replica: &mut RedisReplica, options: Args<'_>) -> Result<bool, CommandEr
                 )));
             }
             b"ip-address" => replica.host = shown(value),
-            b"capa" => replica.takes_eof |= value.eq_ignore_ascii_case(b"eof"),
+            b"capa" => {
+                replica.takes_eof |= value.eq_ignore_ascii_case(b"eof");
+                replica.takes_new_id |= value.eq_ignore_ascii_case(b"psync2");
+            }
             b"version" if is_version(value) => {}
             b"version" => {
                 let value = shown(value);
                 return Err(CommandError::Composed(format!("ERR Unrecognized version format: {value}")));
             }
             b"rdb-only" => {
-                replica.wants_rdb_only = parse_i64(value).ok_or(CommandError::NotAnInteger)? == 1;
+                replica.wants_rdb_only = match parse_i64(value).ok_or(CommandError::NotAnInteger)? {
+                    0 => false,
+                    1 => true,
+                    _ => return Err(CommandError::Text(NEITHER_0_NOR_1)),
+                };
             }
             b"rdb-filter-only" => {
                 let mut filters = value.split(u8::is_ascii_whitespace).filter(|filter| !filter.is_empty());
@@ -140,6 +150,8 @@ mod tests {
             ("replconf version 9.1.0", "+OK"),
             ("replconf version 9.1", "-ERR Unrecognized version format: 9.1"),
             ("replconf rdb-only 1", "+OK"),
+            ("replconf rdb-only x", "-ERR value is not an integer or out of range"),
+            ("replconf rdb-only 9", "-ERR value is out of range, value must between 0 and 1"),
             ("replconf rdb-filter-only functions", "+OK"),
             ("replconf rdb-filter-only keys", "-ERR Unsupported rdb-filter-only option: keys"),
             ("replconf rdb-channel 1", "-ERR Unrecognized REPLCONF option: rdb-channel"),
@@ -159,8 +171,15 @@ mod tests {
                 other => panic!("{other:?}"),
             }
         };
-        let said = ["replconf listening-port 7000 ip-address h", "replconf capa eof", "psync abc 101"];
-        let replica = RedisReplica { port: 7000, host: "h".into(), takes_eof: true, ..Default::default() };
+        let said =
+            ["replconf listening-port 7000 ip-address h", "replconf capa eof capa psync2", "psync abc 101"];
+        let replica = RedisReplica {
+            port: 7000,
+            host: "h".into(),
+            takes_eof: true,
+            takes_new_id: true,
+            ..Default::default()
+        };
         let known = Some(KnownStream { id: b"abc"[..].into(), has_bytes: 100 });
         assert_eq!(claim_of(&said), RedisClaim { replica, known, is_psync: true });
         let functions = RedisReplica {

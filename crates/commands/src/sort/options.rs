@@ -36,7 +36,7 @@ impl<'a> Options<'a> {
     /// Reads the arguments after the key.
     ///
     /// # Errors
-    /// An unknown option, or a LIMIT that is no number.
+    /// An option is unknown or lacks its value, or a LIMIT is no number.
     pub(super) fn parse(args: Args<'a>, stores: bool) -> Result<Options<'a>, CommandError> {
         let mut options = Options {
             by: None,

@@ -42,7 +42,7 @@ pub(super) fn msetnx(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Com
 /// The options of MSETEX.
 #[derive(Debug, Default)]
 struct MsetexOptions<'a> {
-    /// Whether the keys must all be absent (NX) or all exist (XX).
+    /// `Some(false)`: the keys must all be absent (NX); `Some(true)`: they must all exist (XX).
     wants_present: Option<bool>,
     expiry: ExpiryOption<'a>,
 }

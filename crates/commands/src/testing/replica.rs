@@ -5,8 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use engine::{
     Responder,
     replication::{
-        Address, Availability, Failover, Followed, LinkState, Replication, RoleView, Standalone, Wanted,
-        WriteRefusal,
+        Address, Availability, Failover, LinkState, Replication, RoleView, Standalone, Wanted, WriteRefusal,
     },
 };
 use lsn::Lsn;
@@ -54,8 +53,8 @@ impl Replication for TestReplication {
         }
     }
 
-    fn follow(&self, leader: Address) -> Result<Followed, String> {
-        Standalone.follow(leader)
+    fn follow(&self, leader: Address, responder: Responder) {
+        Standalone.follow(leader, responder);
     }
 
     fn lead(&self, responder: Responder) {

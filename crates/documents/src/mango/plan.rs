@@ -191,7 +191,7 @@ fn keys_of_index(index: &IndexDefinition, request: &FindRequest) -> Option<KeyRa
     Some(KeyRange { from, to })
 }
 
-/// The range of ids that the selector allows; `None` if it allows none.
+/// A range with all ids that the selector allows; `None` if it allows none.
 fn ids(request: &FindRequest) -> Option<KeyRange> {
     let id = FieldPath::parse("_id").ok()?;
     let range = FieldRange::of(&request.selector, &id);

@@ -37,9 +37,17 @@ fn a_user_that_passed_the_rules_is_stored_and_its_change_is_noted() {
     writer.note_changes();
     writer.edit_user(put("org.couchdb.user:bob", r#"{"name":"bob"}"#)).expect("it is stored");
     assert!(writer.edit(put("org.couchdb.user:eve", r#"{"name":"eve"}"#)).is_err());
-    assert_eq!(writer.changed().iter().map(|id| &**id).collect::<Vec<_>>(), ["org.couchdb.user:bob"]);
+    let changed = |writer: &Writer| {
+        writer.changed().map(|(id, was_gone)| (id.to_string(), was_gone)).collect::<Vec<_>>()
+    };
+    assert_eq!(changed(&writer), [("org.couchdb.user:bob".to_owned(), false)]);
     writer.undo();
-    assert!(writer.changed().is_empty());
+    assert_eq!(changed(&writer), []);
+    // It is deleted, and made again.
+    let rev = writer.edit_user(put("org.couchdb.user:bob", r#"{"name":"bob"}"#)).expect("it is stored");
+    writer.edit_user(delete("org.couchdb.user:bob", rev)).expect("it is deleted");
+    writer.edit_user(put("org.couchdb.user:bob", r#"{"name":"bob"}"#)).expect("it is stored");
+    assert_eq!(changed(&writer), [("org.couchdb.user:bob".to_owned(), true)]);
 }
 
 #[test]

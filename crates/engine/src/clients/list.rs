@@ -124,12 +124,12 @@ impl Clients {
         self.list.lock().by_id.values().filter(|client| client.watched() > 0).count()
     }
 
-    /// The number of clients with a subscription.
+    /// The number of clients of the kind [`ClientKind::PubSub`].
     pub fn subscribed(&self) -> usize {
         self.list.lock().by_id.values().filter(|client| client.kind() == ClientKind::PubSub).count()
     }
 
-    /// The number of connections accepted since the start.
+    /// The number of clients that were ever registered.
     pub fn accepted(&self) -> u64 {
         self.list.lock().accepted
     }

@@ -77,7 +77,7 @@ pub struct PauseSwitch {
 /// The clients whose commands are held. The lock is also held while the pause changes.
 #[derive(Debug, Default)]
 struct HeldClients {
-    /// How many clients were ever held.
+    /// The last ticket that was given; 0 before the first one.
     tickets: u64,
     by_ticket: BTreeMap<u64, Arc<Client>>,
 }

@@ -9,7 +9,10 @@
 //! - The pushed bytes that a client has not taken are bounded: a client that takes them too slowly is
 //!   disconnected.
 
-use std::sync::{Arc, atomic::Ordering::Relaxed};
+use std::sync::{
+    Arc,
+    atomic::Ordering::{Relaxed, SeqCst},
+};
 
 use lsn::Lsn;
 
@@ -64,11 +67,18 @@ impl Client {
         }
     }
 
-    /// Has the worker review what the client listens to; see [`Signal::Review`].
+    /// Has the worker review what the client listens to; see [`Signal::Review`]. Signals nothing if a review
+    /// is still to begin.
     pub fn review(&self) {
-        if self.kind() == ClientKind::PubSub || self.is_monitoring() {
+        let listens = self.kind() == ClientKind::PubSub || self.is_monitoring();
+        if listens && !self.awaits_review.swap(true, SeqCst) {
             (self.signaller)(self.id, Signal::Review);
         }
+    }
+
+    /// The review begins now: a change of rights from now on needs another one.
+    pub fn begin_review(&self) {
+        self.awaits_review.store(false, SeqCst);
     }
 
     /// Has the worker send these bytes; see [`Signal::Push`]. A client that would exceed [`PUSHED_BYTES_MAX`]
@@ -135,6 +145,18 @@ mod tests {
         client.kill();
         assert!(client.is_killed());
         assert_eq!(*signals.lock(), ["close 1"]);
+    }
+
+    #[test]
+    fn changes_of_rights_cause_one_review_until_it_begins() {
+        let (client, signals) = recorded();
+        client.set_monitoring(true);
+        client.review();
+        client.review();
+        assert_eq!(*signals.lock(), ["review 1"]);
+        client.begin_review();
+        client.review();
+        assert_eq!(*signals.lock(), ["review 1", "review 1"]);
     }
 
     #[test]

@@ -45,7 +45,7 @@ struct Counter {
 pub(crate) struct HotKeys {
     /// Set by set; empty before the first sample.
     counters: Vec<Counter>,
-    /// Samples, of keys with and without a counter.
+    /// Samples, of keys with and without a counter; halved with the counts.
     total: u64,
     /// The time over which counts were gathered; halved with the counts.
     covered_ms: u64,

@@ -108,7 +108,7 @@ impl Keys {
         }
     }
 
-    /// Whether a call locks every slot.
+    /// Whether a call locks every slot. `false` for EXEC, for which its queued commands decide.
     #[inline]
     pub fn spans_all(self, args: Args<'_>) -> bool {
         match self {

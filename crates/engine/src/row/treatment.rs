@@ -7,8 +7,8 @@ use super::{ConnectionNeed, Mobility};
 /// The particulars of a row. Most rows have [`Treatment::DEFAULT`].
 #[derive(Debug, Clone, Copy)]
 pub struct Treatment {
-    /// The index of the argument that is prefetched as a member or field of the collection; 0 for none. It is
-    /// the first that the command looks up, unless options come before it (ZADD NX).
+    /// The index of the argument whose memory in the collection is prefetched, as for a member or field that
+    /// the command looks up; 0 for none.
     pub member: u8,
     /// Whether it can leave its worker; `None`: as its flags say.
     pub mobility: Option<Mobility>,
@@ -56,7 +56,8 @@ impl Treatment {
         calls: None,
     };
 
-    /// The treatment of a command whose argument at `index` is prefetched as a member or field.
+    /// The treatment of a command that looks up members or fields; the one at `index` is the first, unless
+    /// options come before it.
     pub const fn of_member(index: u8) -> Treatment {
         Treatment { member: index, ..Treatment::DEFAULT }
     }

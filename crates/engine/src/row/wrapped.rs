@@ -46,7 +46,8 @@ pub fn innermost<'b>(found: ResolvedCommand, args: Args<'b>) -> (ResolvedCommand
     inner.unwrap_or((found, args))
 }
 
-/// Whether a command changes data or publishes, without effects on its connection.
+/// Whether a command may be wrapped: it changes data, publishes or runs a script, has no effects on its
+/// connection, and is none of the exceptions below.
 fn may_be_wrapped(row: &Row) -> bool {
     let acts = [Flags::WRITE, Flags::RUNS_SCRIPTS, Flags::LOGS_MESSAGES];
     let is_barred = [

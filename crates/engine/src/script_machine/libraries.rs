@@ -43,7 +43,7 @@ pub const RESTORING_MS_MAX: u64 = 2000;
 /// Loads the code of a library into the machine.
 ///
 /// # Errors
-/// The code is not a library, is too large, or runs for too long; the text gives the reason.
+/// Why it cannot be loaded: the text of the error reply.
 pub fn load_library(
     vm: &mut Vm,
     code: &[u8],
@@ -85,7 +85,7 @@ impl LibraryReader {
     /// The library with this code.
     ///
     /// # Errors
-    /// The code is not a library; the text gives the reason.
+    /// Why it cannot be loaded, in words without an error code.
     pub fn read(&mut self, code: &[u8]) -> Result<Library, String> {
         self.0.meter().reset();
         // No client waits for this loading, so there is no clock and no deadline.
@@ -141,7 +141,7 @@ impl WorkerLibraries {
     /// Returns a library in the machine; compiles it if it is not there.
     ///
     /// # Errors
-    /// It cannot be loaded any more; the text gives the reason.
+    /// Why it cannot be loaded any more: the text of the error reply.
     pub fn compile(
         &mut self,
         vm: &mut Vm,

@@ -42,8 +42,7 @@ pub enum LoadError {
     /// A row whose payload is no value of its type, or an effect on a key with a value of another type.
     #[error("a value in slot {0} is none of its type")]
     Payload(SlotId),
-    /// A row of a key that is there already. Not noticed for a row that exceeds a packed limit: its Put
-    /// replaces the key.
+    /// A row of a key that is there already.
     #[error("a key comes twice in slot {0}")]
     KeyInUse(SlotId),
     /// The stream ends inside an effect, a row or a head.
@@ -149,9 +148,13 @@ impl<'k> Loader<'k> {
                 Ok(())
             }
             Fit::Big => {
+                let hash = self.hash(row.key, slot)?;
                 let (value, expire_at_ms) = row.value();
                 let mut applied = Ok(());
                 filling.with_guard(|guard| {
+                    if guard.get_raw(row.db, &hash, row.key).is_some() {
+                        applied = Err(LoadError::KeyInUse(slot));
+                    }
                     value.for_each_effect(row.db, row.key, expire_at_ms, |effect| {
                         if applied.is_ok() {
                             applied = self.apply(guard, effect);

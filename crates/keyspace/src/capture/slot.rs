@@ -41,8 +41,7 @@ pub(crate) struct SlotCapture {
     /// The parts that were captured ahead of the walk, in the form of the stream.
     ahead: Vec<u8>,
     large: VecDeque<LargeValue>,
-    /// Bytes copied ahead of the walk of the slot, or of the walk of a collection, and not yet taken. The
-    /// head, groups and consumers of a big stream are among them.
+    /// Bytes copied ahead of the walk of the slot, or of the walk of a collection, and not reported yet.
     pub(super) copied_bytes: u64,
     /// Long lists that were met since the last step.
     pub(super) lists: Vec<SharedList>,

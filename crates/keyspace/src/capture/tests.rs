@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use lsn::Lsn;
 use proptest::prelude::*;
 
-use super::{Capture, Loader};
+use super::{Capture, LoadError, Loader};
 use crate::{
     AccessClock, ConsumerTimes, DbId, Delivery, Effect, Freed, GlobalOp, GroupPosition, Items, KeyOp,
     Keyspace, ListEnd, Listed, Options, PackedLimits, ScoredItems, SlotId, StreamId, Value, ValueBuf,
@@ -319,6 +319,37 @@ proptest! {
         }
         let _ = loader.feed(&bytes);
         let _ = loader.finish();
+    }
+}
+
+#[test]
+fn a_row_of_a_key_that_is_there_is_refused() {
+    // Packed where it is captured; the limits of the keyspace that loads it may be smaller.
+    let captured = Keyspace::new(Options { hash_seed: 1 });
+    let list = members(0, 8);
+    for (name, count) in [(1, 8), (2, 2)] {
+        let items: Vec<&[u8]> = list[..count].iter().map(Vec::as_slice).collect();
+        let value = Value::List(Items::Slices(&items));
+        let name = key(name);
+        let effect = KeyOp::Put { value, expire_at_ms: None }.on(db(0), &name);
+        let mut guard = captured.lock(crate::slot_of(&name));
+        guard.apply(&effect, AccessClock::default(), &mut Freed::new());
+        guard.set_last_lsn(Lsn::new(1));
+    }
+    let slot = crate::slot_of(&key(1));
+    let mut piece = Vec::new();
+    let captured_at_once = Capture::new(&captured, slot, slot).fill(&mut piece, 4096, 1 << 20);
+    assert!(captured_at_once.is_some_and(|captured| captured.keys == 2));
+    let rows = &piece[super::HEAD_BYTES..];
+    let mut rest = rows;
+    while !rest.is_empty() {
+        let before = rest;
+        super::row::Row::decode_next(&mut rest).expect("a row");
+        let row = &before[..before.len() - rest.len()];
+        let loaded = keyspace(9);
+        let mut loader = Loader::new(&loaded, AccessClock::default());
+        assert_eq!(loader.feed(&piece), Ok(()));
+        assert_eq!(loader.feed(row), Err(LoadError::KeyInUse(slot)));
     }
 }
 

@@ -1,126 +1,119 @@
-//! A stream that a record makes as a whole: one that was copied, or restored.
+//! A stream that a record makes as a whole: one that was made, renamed, moved, copied, or restored.
 //!
-//! The commands of Redis make it in another order than the record. XADD adds no entry at or below the last id
-//! of a stream, so that comes last. And XCLAIM makes no entry pending that the stream does not have, while an
-//! entry may have been deleted and be pending still. Such entries are added first, claimed, and trimmed; then
-//! the stream begins anew with the others, and its groups keep what is pending.
+//! It is made here first, in a keyspace that holds nothing else, and the replica gets it as it is (RESTORE).
+//! Commands cannot make it: they add no entry below the last id, make no entry pending that the stream no
+//! longer has, and set no times of consumers.
 //!
 //! Invariants
-//! - What is collected is a part of one record, so it is bounded as records are.
+//! - What is made is a part of one record, so it is bounded as records are. Afterwards it is removed.
 
-use std::collections::BTreeSet;
+use std::fmt;
 
-use keyspace::{DbId, Delivery, Effect, KeyOp, StreamHead, StreamId};
+use commands::encode_value;
+use keyspace::{AccessClock, DbId, Effect, Freed, KeyOp, Keyspace, Options, StreamHead, Value, View};
+use rdb::Writer;
 
-use super::commands::Commands;
-use super::stream;
+use super::{commands::Commands, deadline, scripts};
 
-/// The stream, as far as the record has told it. The commands that make it, empty, are rendered already.
-#[derive(Debug, Clone)]
+/// Where streams are made. Empty before and after.
+#[derive(Default)]
+pub(super) struct Workbench(Option<Box<Keyspace>>);
+
+impl fmt::Debug for Workbench {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Workbench").finish_non_exhaustive()
+    }
+}
+
+impl Workbench {
+    /// The keyspace, which is made once it is needed. The seed is always the same, as what is rendered must
+    /// be.
+    fn keyspace(&mut self) -> &Keyspace {
+        self.0.get_or_insert_with(|| Box::new(Keyspace::new(Options { hash_seed: 0 })))
+    }
+
+    fn apply(&mut self, key: &[u8], op: &KeyOp<'_>) {
+        let effect = op.on(DbId::ZERO, key);
+        let mut slot = self.keyspace().lock(keyspace::slot_of(key));
+        slot.apply(&effect, AccessClock::default(), &mut Freed::new());
+    }
+}
+
+/// The stream on the workbench.
+#[derive(Debug)]
 pub(super) struct Building {
     pub(super) db: DbId,
     key: Vec<u8>,
-    /// The newest head that the record has told.
-    head: StreamHead,
-    /// The entries that it has, and their commands.
-    ids: Vec<StreamId>,
-    entries: Commands,
-    /// The commands of groups and consumers.
-    groups: Commands,
-    pending: Vec<Pending>,
-}
-
-/// Entries that are pending for a consumer.
-#[derive(Debug, Clone)]
-struct Pending {
-    group: Vec<u8>,
-    consumer: Vec<u8>,
-    deliveries: Vec<Delivery>,
 }
 
 impl Building {
-    pub(super) fn new(db: DbId, key: &[u8], head: StreamHead) -> Building {
-        Building {
-            db,
-            key: key.to_vec(),
-            head,
-            ids: Vec::new(),
-            entries: Commands::default(),
-            groups: Commands::default(),
-            pending: Vec::new(),
-        }
+    pub(super) fn begin(
+        bench: &mut Workbench,
+        (db, key): (DbId, &[u8]),
+        head: StreamHead,
+        expire_at_ms: Option<u64>,
+    ) -> Building {
+        bench.apply(key, &KeyOp::Put { value: Value::Stream(head), expire_at_ms });
+        Building { db, key: key.to_vec() }
     }
 
-    /// Takes an effect that is part of making the stream. Returns `false` for any other.
-    pub(super) fn takes(&mut self, effect: &Effect<'_>) -> bool {
+    /// Takes an effect on the stream. Returns `false` for any other.
+    pub(super) fn takes(&self, bench: &mut Workbench, effect: &Effect<'_>) -> bool {
         let Effect::Key { db, key, op } = *effect else { return false };
-        if (db, key) != (self.db, self.key.as_slice()) {
-            return false;
+        let changes_it = matches!(
+            op,
+            KeyOp::SetExpiry { .. }
+                | KeyOp::StreamAdd { .. }
+                | KeyOp::StreamAddBlock { .. }
+                | KeyOp::StreamTrim { .. }
+                | KeyOp::StreamDelete { .. }
+                | KeyOp::StreamSetHead { .. }
+                | KeyOp::StreamPutGroup { .. }
+                | KeyOp::StreamDropGroup { .. }
+                | KeyOp::StreamPutConsumer { .. }
+                | KeyOp::StreamDropConsumer { .. }
+                | KeyOp::StreamPend { .. }
+                | KeyOp::StreamUnpend { .. }
+        );
+        let is_taken = changes_it && (db, key) == (self.db, self.key.as_slice());
+        if is_taken {
+            bench.apply(key, &op);
         }
-        match op {
-            // An entry above the last id of the head was added after the stream was made.
-            KeyOp::StreamAdd { id, .. } if self.head != StreamHead::default() && id > self.head.last_id => {
-                return false;
-            }
-            KeyOp::StreamAdd { id, .. } => {
-                self.ids.push(id);
-                stream::render(&mut self.entries, key, &op);
-            }
-            KeyOp::StreamAddBlock { block } => {
-                self.ids.extend(block.entries().map(|entry| entry.id));
-                stream::render(&mut self.entries, key, &op);
-            }
-            KeyOp::StreamSetHead { head } => self.head = head,
-            KeyOp::StreamPutGroup { .. } | KeyOp::StreamPutConsumer { .. } => {
-                stream::render(&mut self.groups, key, &op);
-            }
-            KeyOp::StreamPend { group, consumer, deliveries } => {
-                let is_last = |last: &&mut Pending| last.group == group && last.consumer == consumer;
-                match self.pending.last_mut().filter(is_last) {
-                    Some(last) => last.deliveries.extend(deliveries.iter()),
-                    None => self.pending.push(Pending {
-                        group: group.to_vec(),
-                        consumer: consumer.to_vec(),
-                        deliveries: deliveries.iter().collect(),
-                    }),
-                }
-            }
-            _ => return false,
-        }
-        true
+        is_taken
     }
 
-    /// Adds the commands that make the stream of the empty one.
-    pub(super) fn finish(mut self, out: &mut Commands) {
-        let is_gone = |delivery: &Delivery| self.ids.binary_search(&delivery.id).is_err();
-        let deliveries = self.pending.iter().flat_map(|pending| &pending.deliveries);
-        let gone: BTreeSet<StreamId> =
-            deliveries.filter(|it| is_gone(it) && it.id != StreamId::ZERO).map(|it| it.id).collect();
-        // Before the groups: a group may not have read more entries than were added.
-        self.begin_anew(out);
-        out.append(&mut self.groups);
-        if !gone.is_empty() {
-            gone.iter().for_each(|id| stream::add_trifle(out, &self.key, *id));
-            self.claim(out, is_gone);
-            stream::trim_all(out, &self.key);
-            self.begin_anew(out);
+    /// Adds the command that makes the stream, and clears the workbench.
+    pub(super) fn finish(self, bench: &mut Workbench, out: &mut Commands) {
+        let keyspace = bench.keyspace();
+        let hash = keyspace.hash(&self.key);
+        let slot = keyspace.lock(hash.slot());
+        if let Some(entry) = slot.get_raw(DbId::ZERO, &hash, &self.key) {
+            let ttl = entry.expire_at_ms().map_or("0".into(), deadline);
+            restore(out, &self.key, ttl.as_bytes(), entry.view());
         }
-        out.append(&mut self.entries);
-        self.claim(out, |delivery| !is_gone(delivery));
-        if self.ids.last().is_none_or(|last| *last <= self.head.last_id) {
-            stream::set_head(out, &self.key, &self.head);
-        }
+        drop(slot);
+        bench.apply(&self.key, &KeyOp::Delete);
     }
+}
 
-    fn begin_anew(&self, out: &mut Commands) {
-        stream::begin_anew(out, &self.key, self.head.entries_added);
+/// Adds a RESTORE. The form that every version reads has one time of a consumer, that of its last call: if
+/// it got nothing then, a newer form comes first, which has the time of its last delivery, too.
+fn restore(out: &mut Commands, key: &[u8], ttl: &[u8], view: View<'_>) {
+    let payload = |mut writer: Writer| {
+        encode_value(view, 0, &mut writer);
+        rdb::dump(writer.into_bytes())
+    };
+    let plain = payload(Writer::new());
+    if has_idle_consumers(view) {
+        out.script(scripts::RESTORE, key, &[ttl, &payload(Writer::with_active_times()), &plain]);
+    } else {
+        out.command(&[b"RESTORE", key, ttl, &plain, b"REPLACE", b"ABSTTL"]);
     }
+}
 
-    /// Makes those entries pending that `which` selects.
-    fn claim(&self, out: &mut Commands, which: impl Fn(&Delivery) -> bool) {
-        for Pending { group, consumer, deliveries } in &self.pending {
-            let deliveries: Vec<Delivery> = deliveries.iter().filter(|it| which(it)).copied().collect();
-            stream::claim(out, &[&self.key, group, consumer], &deliveries);
-        }
-    }
+/// Whether the last call of a consumer got nothing.
+fn has_idle_consumers(view: View<'_>) -> bool {
+    let View::Stream(stream) = view else { return false };
+    let mut consumers = stream.groups().flat_map(|(_, group)| group.consumers());
+    consumers.any(|consumer| consumer.times().active_ms != Some(consumer.times().seen_ms))
 }

@@ -90,12 +90,6 @@ impl Commands {
         self.items(&[words, arguments].concat(), items, size);
     }
 
-    /// Moves the commands of another one to the end.
-    pub(super) fn append(&mut self, other: &mut Commands) {
-        self.bytes.append(&mut other.bytes);
-        self.count += std::mem::take(&mut other.count);
-    }
-
     /// Moves the commands to `out`, as a transaction if there are several.
     pub(super) fn end(&mut self, out: &mut Vec<u8>) {
         let is_transaction = self.count > 1;

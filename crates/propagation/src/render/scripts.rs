@@ -47,3 +47,20 @@ pub(super) const PUT_GROUP: &str = "\
 local r=redis.pcall('XGROUP','CREATE',KEYS[1],ARGV[1],ARGV[2],'MKSTREAM','ENTRIESREAD',ARGV[3]) \
 if type(r)=='table' and r.err then \
 redis.call('XGROUP','SETID',KEYS[1],ARGV[1],ARGV[2],'ENTRIESREAD',ARGV[3]) end";
+
+/// Makes a stream of `ARGV[2]`, which Redis before 7.2 does not read, or else of `ARGV[3]`.
+pub(super) const RESTORE: &str = "\
+local k,t=KEYS[1],ARGV[1] \
+local r=redis.pcall('RESTORE',k,t,ARGV[2],'REPLACE','ABSTTL') \
+if type(r)=='table' and r.err then redis.call('RESTORE',k,t,ARGV[3],'REPLACE','ABSTTL') end";
+
+/// Removes entries from a stream, of which none was ever deleted: the ids after its last id and the number of
+/// entries that were added. Those at its begin are trimmed. Where others are deleted, the highest deleted id
+/// becomes the lowest that can be set.
+pub(super) const DELETE_WITHOUT_TRACE: &str = "\
+local k,n,i=KEYS[1],#ARGV,3 \
+for _,e in ipairs(redis.call('XRANGE',k,'-','+','COUNT',n-2)) do \
+if e[1]~=ARGV[i] then break end i=i+1 end \
+if i>3 then redis.call('XTRIM',k,'MAXLEN',redis.call('XLEN',k)-i+3) end \
+if i<=n then redis.call('XDEL',k,unpack(ARGV,i)) \
+redis.call('XSETID',k,ARGV[1],'ENTRIESADDED',ARGV[2],'MAXDELETEDID','0-1') end";

@@ -1,6 +1,6 @@
 //! Operations on streams as commands.
 
-use keyspace::{Delivery, KeyOp, Listed, StreamBlock, StreamHead, StreamId};
+use keyspace::{DbId, Delivery, Effect, KeyOp, Listed, StreamBlock, StreamHead, StreamId};
 
 use super::commands::Commands;
 use super::{ITEMS_MAX, scripts, signed};
@@ -16,9 +16,8 @@ pub(super) fn render(out: &mut Commands, key: &[u8], op: &KeyOp<'_>) {
         KeyOp::StreamAddBlock { block } => add_block(out, key, &block),
         KeyOp::StreamTrim { through } => match through.next() {
             Some(next) => out.command(&[b"XTRIM", key, b"MINID", shown(next).as_bytes()]),
-            None => trim_all(out, key),
+            None => out.command(&[b"XTRIM", key, b"MAXLEN", b"0"]),
         },
-        KeyOp::StreamDelete { ids } => out.ids(&[b"XDEL", key], ids),
         KeyOp::StreamSetHead { head } => set_head(out, key, &head),
         KeyOp::StreamPutGroup { group, position } => {
             let read = position.entries_read.map_or("-1".into(), signed);
@@ -35,7 +34,9 @@ pub(super) fn render(out: &mut Commands, key: &[u8], op: &KeyOp<'_>) {
         KeyOp::StreamPend { group, consumer, deliveries } => {
             claim(out, &[key, group, consumer], &deliveries.iter().collect::<Vec<_>>());
         }
-        KeyOp::StreamUnpend { group, ids } => out.ids(&[b"XACK", key, group], ids),
+        KeyOp::StreamUnpend { group, ids } => {
+            out.ids(&[b"XACK", key, group], &ids.iter().collect::<Vec<_>>())
+        }
         _ => unreachable!("the operations on other types have been rendered"),
     }
 }
@@ -53,7 +54,7 @@ fn add_block(out: &mut Commands, key: &[u8], block: &StreamBlock<'_>) {
 }
 
 /// Makes entries pending that the stream has.
-pub(super) fn claim(out: &mut Commands, names: &[&[u8]; 3], deliveries: &[Delivery]) {
+fn claim(out: &mut Commands, names: &[&[u8]; 3], deliveries: &[Delivery]) {
     // Usually one chunk: entries are delivered together.
     let alike = deliveries.chunk_by(|a, b| (a.time_ms, a.count) == (b.time_ms, b.count));
     alike.for_each(|alike| claim_alike(out, names, alike));
@@ -74,34 +75,47 @@ fn claim_alike(out: &mut Commands, names: &[&[u8]; 3], deliveries: &[Delivery]) 
     }
 }
 
-/// Makes a stream without entries, groups and counters.
-pub(super) fn make(out: &mut Commands, key: &[u8]) {
-    // Only a group makes a stream without entries.
-    out.command(&[b"XGROUP", b"CREATE", key, b"sheaf", b"0", b"MKSTREAM"]);
-    out.command(&[b"XGROUP", b"DESTROY", key, b"sheaf"]);
-}
-
-/// Lets a stream without entries begin at the lowest id.
-pub(super) fn begin_anew(out: &mut Commands, key: &[u8], entries_added: u64) {
-    out.command(&[b"XSETID", key, b"0-0", b"ENTRIESADDED", signed(entries_added).as_bytes()]);
-}
-
-/// Adds an entry of which only the id matters.
-pub(super) fn add_trifle(out: &mut Commands, key: &[u8], id: StreamId) {
-    out.command(&[b"XADD", key, shown(id).as_bytes(), b"f", b"v"]);
-}
-
-/// Removes all entries, without a trace in the head.
-pub(super) fn trim_all(out: &mut Commands, key: &[u8]) {
-    out.command(&[b"XTRIM", key, b"MAXLEN", b"0"]);
-}
-
 /// Sets the head of a stream.
-pub(super) fn set_head(out: &mut Commands, key: &[u8], head: &StreamHead) {
+fn set_head(out: &mut Commands, key: &[u8], head: &StreamHead) {
     let (last, added) = (shown(head.last_id), signed(head.entries_added));
     let deleted = shown(head.max_deleted_id);
     let counters: &[&[u8]] = &[b"ENTRIESADDED", added.as_bytes(), b"MAXDELETEDID", deleted.as_bytes()];
     out.command(&[&[b"XSETID", key, last.as_bytes()], counters].concat());
+}
+
+/// Entries that are removed from a stream, and may leave no trace in its head: trimming with ACKED removes
+/// entries between others, and is no deletion.
+#[derive(Debug)]
+pub(super) struct Deleting {
+    pub(super) db: DbId,
+    key: Vec<u8>,
+    ids: Vec<StreamId>,
+}
+
+impl Deleting {
+    pub(super) fn new(db: DbId, key: &[u8], ids: Listed<'_, StreamId>) -> Deleting {
+        Deleting { db, key: key.to_vec(), ids: ids.iter().collect() }
+    }
+
+    /// Whether the effect, which follows, says that no entry was ever deleted. XSETID sets any other highest
+    /// deleted id.
+    pub(super) fn leaves_no_trace(&self, effect: &Effect<'_>) -> bool {
+        let Effect::Key { db, key, op: KeyOp::StreamSetHead { head } } = *effect else { return false };
+        (db, key) == (self.db, self.key.as_slice()) && head.max_deleted_id == StreamId::ZERO
+    }
+
+    /// Adds the command that deletes them.
+    pub(super) fn render(self, out: &mut Commands) {
+        out.ids(&[b"XDEL", &self.key], &self.ids);
+    }
+
+    /// Adds the script that removes them. The effect sets the head.
+    pub(super) fn render_without_trace(self, effect: &Effect<'_>, out: &mut Commands) {
+        let Effect::Key { op: KeyOp::StreamSetHead { head }, .. } = *effect else { return };
+        let (last, added) = (shown(head.last_id), signed(head.entries_added));
+        let script = scripts::DELETE_WITHOUT_TRACE.as_bytes();
+        out.ids(&[b"EVAL", script, b"1", &self.key, last.as_bytes(), added.as_bytes()], &self.ids);
+    }
 }
 
 fn shown(id: StreamId) -> String {
@@ -109,12 +123,11 @@ fn shown(id: StreamId) -> String {
 }
 
 impl Commands {
-    fn ids(&mut self, words: &[&[u8]], ids: Listed<'_, StreamId>) {
-        let ids: Vec<String> = ids.iter().map(shown).collect();
+    fn ids(&mut self, words: &[&[u8]], ids: &[StreamId]) {
         for ids in ids.chunks(ITEMS_MAX) {
             self.begin(words.len() + ids.len());
             words.iter().for_each(|word| self.word(word));
-            ids.iter().for_each(|id| self.word(id.as_bytes()));
+            ids.iter().for_each(|id| self.word(shown(*id).as_bytes()));
         }
     }
 }

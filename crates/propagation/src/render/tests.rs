@@ -31,6 +31,7 @@ fn shown_commands(mut bytes: &[u8]) -> String {
         (scripts::FIELD_EXPIRE, "field-expire"),
         (scripts::FIELD_PERSIST, "field-persist"),
         (scripts::PUT_GROUP, "put-group"),
+        (scripts::DELETE_WITHOUT_TRACE, "delete-without-trace"),
     ] {
         text = text.replace(&script.escape_default().to_string(), name).replace(script, name);
         text = text.replace(&script.as_bytes().escape_ascii().to_string(), name);
@@ -108,58 +109,93 @@ fn hashes_keep_or_lose_the_deadlines_of_fields_as_the_effect_says() {
     assert_eq!(expiry(None), "EVAL field-persist 1 k a b");
 }
 
-#[test]
-fn a_stream_is_built_without_its_head_which_would_refuse_its_entries() {
-    let (db, key) = (DbId::ZERO, &b"k"[..]);
-    let head =
-        StreamHead { last_id: StreamId::new(9, 0), max_deleted_id: StreamId::new(8, 1), entries_added: 12 };
-    let put = KeyOp::Put { value: Value::Stream(head), expire_at_ms: Some(5) }.on(db, key);
-    let add = |ms| KeyOp::StreamAdd { id: StreamId::new(ms, 0), pairs: AB }.on(db, key);
-    let head_text = "XSETID k 9-0 ENTRIESADDED 12 MAXDELETEDID 8-1";
-    let made = "MULTI\nDEL k\nXGROUP CREATE k sheaf 0 MKSTREAM\nXGROUP DESTROY k sheaf";
-    let begin = format!("{made}\nPEXPIREAT k 5\nXSETID k 0-0 ENTRIESADDED 12");
-    let position = keyspace::GroupPosition { last_id: StreamId::new(7, 0), entries_read: Some(1) };
-    let group = KeyOp::StreamPutGroup { group: b"g", position }.on(db, key);
-    assert_eq!(rendered(&[Item::Effect(put)]), format!("{begin}\n{head_text}\nEXEC"));
-    assert_eq!(
-        rendered(&[put, group, add(7), add(10)].map(Item::Effect)),
-        format!("{begin}\nEVAL put-group 1 k g 7-0 1\nXADD k 7-0 a b\n{head_text}\nXADD k 10-0 a b\nEXEC")
-    );
-    // A restored stream tells its head after its entries.
-    let empty = KeyOp::Put { value: Value::Stream(StreamHead::default()), expire_at_ms: None }.on(db, key);
-    let set_head = KeyOp::StreamSetHead { head }.on(db, key);
-    let begin = "XSETID k 0-0 ENTRIESADDED 12";
-    assert_eq!(
-        rendered(&[empty, add(3), add(7), set_head, group].map(Item::Effect)),
-        format!(
-            "{made}\n{begin}\nEVAL put-group 1 k g 7-0 1\nXADD k 3-0 a b\nXADD k 7-0 a b\n{head_text}\nEXEC"
-        )
-    );
-    assert_eq!(on_k(KeyOp::StreamSetHead { head }), head_text);
+/// The words of the only command, and the stream in a payload of it.
+fn restored(items: &[Item<'_>], at: usize) -> (Vec<Vec<u8>>, rdb::Stream) {
+    let (mut renderer, mut out) = (Renderer::resumed(Some(DbId::ZERO)), Vec::new());
+    items.iter().for_each(|item| renderer.item(item));
+    renderer.end_record(&mut out);
+    let (value, read) = wire::decode(&out, &wire::DecodeLimits::default()).unwrap().unwrap();
+    assert_eq!(read, out.len(), "one command");
+    let wire::Value::Array(words) = value else { panic!("no command: {value:?}") };
+    let words: Vec<Vec<u8>> = words
+        .into_iter()
+        .map(|word| match word {
+            wire::Value::Bulk(bytes) => bytes.to_vec(),
+            other => panic!("no word: {other:?}"),
+        })
+        .collect();
+    match rdb::restore(&words[at]) {
+        Ok(rdb::Value::Stream(stream)) => (words, stream),
+        other => panic!("no stream: {other:?}"),
+    }
 }
 
 #[test]
-fn entries_that_are_gone_stay_pending_in_a_stream_that_is_built() {
+fn a_stream_that_is_made_is_restored_with_all_it_has() {
     let (db, key) = (DbId::ZERO, &b"k"[..]);
     let id = |ms| StreamId::new(ms, 0);
     let head = StreamHead { last_id: id(9), max_deleted_id: id(5), entries_added: 12 };
-    let put = KeyOp::Put { value: Value::Stream(head), expire_at_ms: None }.on(db, key);
+    let put = KeyOp::Put { value: Value::Stream(StreamHead::default()), expire_at_ms: Some(5) }.on(db, key);
+    let set_head = KeyOp::StreamSetHead { head }.on(db, key);
     let add = |ms| KeyOp::StreamAdd { id: id(ms), pairs: AB }.on(db, key);
+    let position = keyspace::GroupPosition { last_id: id(7), entries_read: Some(1) };
+    let group = KeyOp::StreamPutGroup { group: b"g", position }.on(db, key);
+    let times = keyspace::ConsumerTimes { seen_ms: 80, active_ms: Some(80) };
+    let consumer = |times| KeyOp::StreamPutConsumer { group: b"g", consumer: b"c", times }.on(db, key);
+    // The entry 5-0 is gone and pending.
     let deliveries = [5, 7].map(|ms| Delivery { id: id(ms), time_ms: 77, count: 2 });
-    let pend = |consumer, deliveries| {
-        KeyOp::StreamPend { group: b"g", consumer, deliveries: Listed::Slices(deliveries) }.on(db, key)
+    let deliveries = Listed::Slices(&deliveries);
+    let pend = KeyOp::StreamPend { group: b"g", consumer: b"c", deliveries }.on(db, key);
+    let all = [put, add(3), add(7), set_head, group, consumer(times), pend, add(10)].map(Item::Effect);
+    let (words, stream) = restored(&all, 3);
+    let around: Vec<&[u8]> = [0, 1, 2, 4, 5].iter().map(|index| &*words[*index]).collect();
+    assert_eq!(around, [&b"RESTORE"[..], b"k", b"5", b"REPLACE", b"ABSTTL"]);
+    let ids: Vec<rdb::StreamId> = stream.entries.iter().map(|(id, _)| *id).collect();
+    assert_eq!(ids, [(3, 0), (7, 0), (10, 0)]);
+    assert_eq!((stream.head.last_id, stream.head.max_deleted_id), ((10, 0), (5, 0)));
+    let [restored_group] = &stream.groups[..] else { panic!("one group") };
+    let [only] = &restored_group.consumers[..] else { panic!("one consumer") };
+    assert_eq!((only.seen_ms, only.active_ms), (80, Some(80)));
+    assert_eq!(only.pending, [((5, 0), 77, 2), ((7, 0), 77, 2)]);
+    // A consumer whose last call got nothing: a form that not every version reads comes first.
+    let idle = keyspace::ConsumerTimes { seen_ms: 80, active_ms: Some(60) };
+    let all = [put, group, consumer(idle)].map(Item::Effect);
+    let (words, newer) = restored(&all, 5);
+    assert_eq!([&*words[0], &*words[1]], [&b"EVAL"[..], scripts::RESTORE.as_bytes()]);
+    assert_eq!(newer.groups[0].consumers[0].active_ms, Some(60));
+    let (_, older) = restored(&all, 6);
+    assert_eq!(older.groups[0].consumers[0].active_ms, Some(80));
+}
+
+#[test]
+fn what_follows_a_stream_that_is_made_does_not_go_into_it() {
+    let (db, key) = (DbId::ZERO, &b"k"[..]);
+    let put = KeyOp::Put { value: Value::Stream(StreamHead::default()), expire_at_ms: None }.on(db, key);
+    let delete = KeyOp::Delete.on(db, b"other");
+    let text = rendered(&[put, delete, put].map(Item::Effect));
+    let names: Vec<&str> = text.lines().filter_map(|line| line.split(' ').next()).collect();
+    assert_eq!(names, ["MULTI", "RESTORE", "DEL", "RESTORE", "EXEC"]);
+}
+
+#[test]
+fn entries_that_are_trimmed_between_others_leave_no_trace() {
+    let (db, key) = (DbId::ZERO, &b"k"[..]);
+    let ids = [StreamId::new(1, 2), StreamId::new(3, 4)];
+    let delete = KeyOp::StreamDelete { ids: Listed::Slices(&ids) }.on(db, key);
+    let set_head = |max_deleted_id| {
+        let head = StreamHead { last_id: StreamId::new(9, 0), max_deleted_id, entries_added: 12 };
+        KeyOp::StreamSetHead { head }.on(db, key)
     };
-    let all =
-        [put, add(3), add(7), pend(b"c", &deliveries[..1]), pend(b"c", &deliveries[1..]), pend(b"d", &[])];
-    let begin = "XSETID k 0-0 ENTRIESADDED 12";
+    let text = |max_deleted_id| rendered(&[delete, set_head(max_deleted_id)].map(Item::Effect));
+    assert_eq!(text(StreamId::ZERO), "EVAL delete-without-trace 1 k 9-0 12 1-2 3-4");
     assert_eq!(
-        rendered(&all.map(Item::Effect)),
-        format!(
-            "MULTI\nDEL k\nXGROUP CREATE k sheaf 0 MKSTREAM\nXGROUP DESTROY k sheaf\n{begin}\n\
-             XADD k 5-0 f v\nXCLAIM k g c 0 5-0 TIME 77 RETRYCOUNT 2 FORCE JUSTID\nXTRIM k MAXLEN 0\n{begin}\n\
-             XADD k 3-0 a b\nXADD k 7-0 a b\nXCLAIM k g c 0 7-0 TIME 77 RETRYCOUNT 2 FORCE JUSTID\n\
-             XSETID k 9-0 ENTRIESADDED 12 MAXDELETEDID 5-0\nEXEC"
-        )
+        text(StreamId::new(1, 1)),
+        "MULTI\nXDEL k 1-2 3-4\nXSETID k 9-0 ENTRIESADDED 12 MAXDELETEDID 1-1\nEXEC"
+    );
+    let other = KeyOp::Delete.on(db, b"other");
+    assert_eq!(
+        rendered(&[delete, other, set_head(StreamId::ZERO)].map(Item::Effect)),
+        "MULTI\nXDEL k 1-2 3-4\nDEL other\nXSETID k 9-0 ENTRIESADDED 12 MAXDELETEDID 0-0\nEXEC"
     );
 }
 

@@ -71,7 +71,7 @@ pub struct Readers {
     joined: usize,
     /// Readers behind the tail that can be served, in the order of their turns.
     turns: VecDeque<ReaderId>,
-    /// Readers behind the tail whose window is full.
+    /// Readers behind the tail that wait until half of their window is free.
     waiting: Vec<ReaderId>,
     /// Readers that have nothing to read and cannot join the tail, until the tail or the log moves.
     early: Vec<ReaderId>,

@@ -46,7 +46,7 @@ pub(super) struct Delivering {
     by_channel: Vec<u32>,
     /// For each entry, whether a subscriber with several subscriptions, or one of a pattern, may get it.
     in_turn: Vec<bool>,
-    /// How many of `by_channel` are delivered to subscribers with one subscription.
+    /// How many of `by_channel` are delivered to the subscribers whose only subscription is their channel.
     done_by_channel: usize,
     /// How many entries are delivered to the others.
     done_in_turn: usize,

@@ -81,8 +81,7 @@ impl Replayer {
     /// before [`Replayer::applied`], whose new value is returned.
     ///
     /// # Errors
-    /// If a record cannot be decoded, or does not fit the data. Later records are not applied, and some
-    /// before it may not be.
+    /// If a record cannot be applied. Later records are not applied, and some before it may not be.
     ///
     /// # Panics
     /// If there is a gap before the chunk.

@@ -102,7 +102,7 @@ impl Vm {
     /// `deadline_us`. The meter is not [reset](crate::Meter::reset).
     ///
     /// # Errors
-    /// If it is not a valid library, takes too long or is stopped; the text says why.
+    /// If it cannot be loaded, takes too long or is stopped; the text says why.
     pub fn load_library(
         &mut self,
         code: &[u8],

@@ -29,6 +29,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use crate::{
     documents::{CopiedTree, DocumentsCopy},
     pace::Pace,
+    traces::{Job, Traces},
 };
 use backup::{Offer, OfferedFile, chain_digits};
 
@@ -51,6 +52,8 @@ pub(crate) struct Sessions {
     /// CPU-time pace of all bodies together.
     pub(super) pace: Pace,
     open: Mutex<Vec<Arc<Session>>>,
+    /// Gets a span of each session, if there is one.
+    traces: Option<Arc<Traces>>,
     places: Arc<Semaphore>,
 }
 
@@ -91,6 +94,7 @@ pub(crate) enum PlanError {
 struct Hold {
     _pin: Pin,
     _place: OwnedSemaphorePermit,
+    job: Option<Job>,
 }
 
 /// Where the bytes of an offered file come from.
@@ -108,12 +112,18 @@ impl Default for Sessions {
         Sessions {
             pace: Pace::default(),
             open: Mutex::default(),
+            traces: None,
             places: Arc::new(Semaphore::new(SESSIONS_MAX)),
         }
     }
 }
 
 impl Sessions {
+    /// Sessions of which each leaves a span.
+    pub(crate) fn traced(traces: Arc<Traces>) -> Sessions {
+        Sessions { traces: Some(traces), ..Sessions::default() }
+    }
+
     /// A permit for one more session, if fewer than [`SESSIONS_MAX`] are open.
     pub(crate) fn place(&self) -> Option<OwnedSemaphorePermit> {
         self.places.clone().try_acquire_owned().ok()
@@ -166,7 +176,8 @@ impl Sessions {
     ) -> Offer {
         let (begin_lsn, end_lsn) = (plan.log.begin_lsn, plan.log.end_lsn);
         tracing::info!(target: "server", session = id, begin_lsn = begin_lsn.get(), end_lsn = end_lsn.get(), "a copy of the files begins, for a backup or a replica");
-        let session = self.add(Session::new(id, dir, plan, place, clock.monotonic_us()));
+        let job = self.traces.as_ref().map(|traces| traces.job("backup"));
+        let session = self.add(Session::new(id, dir, plan, (place, job), clock.monotonic_us()));
         Offer {
             session: session.id.clone(),
             log_id: hex::encode(log.id()),
@@ -246,7 +257,7 @@ impl Sessions {
         open.retain(|session| match reason(session) {
             Some(reason) => {
                 tracing::info!(target: "server", session = session.id, reason, "a copy of the files has ended");
-                session.end();
+                session.end(reason);
                 false
             }
             None => true,
@@ -256,7 +267,13 @@ impl Sessions {
 }
 
 impl Session {
-    fn new(id: String, dir: &Path, plan: Plan, place: OwnedSemaphorePermit, now_us: u64) -> Session {
+    fn new(
+        id: String,
+        dir: &Path,
+        plan: Plan,
+        (place, job): (OwnedSemaphorePermit, Option<Job>),
+        now_us: u64,
+    ) -> Session {
         let Plan { log: CopyPlan { end_lsn, files, control, pin, .. }, documents } = plan;
         let DocumentsCopy { trees, catalog, .. } = documents;
         let mut files: Vec<OfferedFile> =
@@ -274,7 +291,7 @@ impl Session {
             trees,
             catalog,
             end_lsn,
-            hold: Mutex::new(Some(Hold { _pin: pin, _place: place })),
+            hold: Mutex::new(Some(Hold { _pin: pin, _place: place, job })),
             begun_us: now_us,
             last_asked_us: now_us.into(),
             transfers: Arc::new(Semaphore::new(TRANSFERS_MAX)),
@@ -318,9 +335,12 @@ impl Session {
     }
 
     /// Marks the session as ended; only then are the pins dropped.
-    fn end(&self) {
+    fn end(&self, reason: &'static str) {
         let hold = self.hold.lock().take();
-        drop(hold);
+        if let Some(job) = hold.and_then(|hold| hold.job) {
+            let bytes: u64 = self.files.iter().map(|file| file.bytes).sum();
+            job.end(vec![("sheaf.backup.bytes", bytes.into()), ("sheaf.backup.end", reason.into())], None);
+        }
     }
 }
 
@@ -368,7 +388,7 @@ mod tests {
         let place = sessions.place()?;
         let log = log.plan_copy(Lsn::ZERO, false).unwrap().expect("the snapshot is there");
         let plan = Plan { log, documents: DocumentsCopy::default() };
-        Some(sessions.add(Session::new(id.into(), Path::new("/data"), plan, place, now_us)))
+        Some(sessions.add(Session::new(id.into(), Path::new("/data"), plan, (place, None), now_us)))
     }
 
     fn write(appender: &mut Appender, bytes: usize) {

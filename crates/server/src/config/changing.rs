@@ -150,7 +150,7 @@ impl Config {
     /// such a file. Called once the log is attached; later changes do the same.
     ///
     /// # Errors
-    /// In words: the file or the control file cannot be written.
+    /// In words: why the file cannot be sealed, or the control file cannot be written.
     pub(crate) fn protect_kept(&self) -> Result<(), String> {
         self.files.lock().seal_kept(&|| self.note_kept()).map_err(|error| error.to_string())
     }
@@ -177,7 +177,7 @@ impl Config {
     /// Gives a setting a value, or its default, for now and for the next start.
     ///
     /// # Errors
-    /// The value is not valid, or the change cannot be stored.
+    /// The setting or its value is refused, or the change cannot be stored.
     pub(crate) fn set_and_keep(&self, key: Key, value: Option<&str>) -> Result<(), NotStored> {
         let option = &OPTIONS[key as usize];
         let mut lasting = self.files.lock();

@@ -29,8 +29,8 @@ use super::Connection;
 
 /// With fewer unsent bytes a subscriber never counts as stalled.
 const STALLED_BYTES_MIN: u64 = 1 << 20;
-/// The time after which a client is disconnected: a subscriber that receives nothing, one that reads no
-/// replies although its commands wait until it does, or one with too many commands behind a blocked one.
+/// The time after which a client without progress is disconnected. The documentation of this module and of
+/// `unread` says what counts as a lack of progress.
 pub(super) const STALLED_MS_MAX: u64 = 10_000;
 /// Limit of the unsent bytes of all subscribers of a worker together.
 pub(crate) const UNSENT_BYTES_MAX: usize = 256 << 20;

@@ -1,11 +1,11 @@
 //! Disconnects clients that have to log in and do not: each has a place among the clients, and memory for its
 //! requests.
 //!
-//! Only time in which the client could log in counts: not the time in which the server loads its data and
-//! knows no users, nor the time for which its first login waits for other logins of its address, for the
-//! check of a password, or for the end of a pause. After a failed login such waits count. Otherwise a
-//! stranger whose guesses wait in a pipeline would keep its turn among the logins of its address for hours,
-//! while others with the right password wait.
+//! Only time in which the client could log in counts: not that in which the server loads its data and knows
+//! no users, and not that for which its first login waits, for its address, for the check of a password, or
+//! for the end of a pause. After a failure such waits count: a stranger whose guesses wait in a pipeline
+//! would keep its turn among the logins of its address for hours, and others with the right password would
+//! wait. For the same reason a client that hangs up while its login waits for its address is disconnected.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -17,17 +17,21 @@ use super::Connection;
 const LOGIN_S_MAX: u32 = 10;
 
 impl Connection {
-    /// Disconnects a client that has not logged in for too long. Called about once a second, while the users
-    /// are known.
+    /// Disconnects a client that has not logged in for too long, or has gone. Called about once a second,
+    /// while the users are known.
     pub(crate) fn require_login(&self, users: &UserSet) {
-        let has_failed = {
+        let (has_failed, checks_password) = {
             let session = &self.conversation.borrow().session;
             if !session.has_to_log_in(users) {
                 return self.without_login_s.set(0);
             }
-            session.has_failed_login
+            (session.has_failed_login, session.checks_begun > 0)
         };
-        let waits = matches!(self.state.get(), ConversationState::Paused | ConversationState::Held);
+        let is_paused = self.state.get() == ConversationState::Paused;
+        if is_paused && !checks_password && self.socket.has_hung_up() {
+            return self.kill();
+        }
+        let waits = is_paused || self.state.get() == ConversationState::Held;
         if waits && !has_failed || self.broken.get() {
             return;
         }

@@ -11,7 +11,8 @@ use std::{
     cell::{Cell, RefCell, RefMut},
     io::{self, ErrorKind, IoSlice},
     os::fd::{AsFd, BorrowedFd},
-    task::{Context, Poll, ready},
+    pin::pin,
+    task::{Context, Poll, Waker, ready},
 };
 
 use engine::outbox::Outbox;
@@ -61,6 +62,14 @@ impl Socket {
             Socket::Plain(stream) => stream,
             Socket::Tls(encrypted) => &encrypted.stream,
         }
+    }
+
+    /// Whether the other side has closed the connection, or its own half of it. Bytes from before may be
+    /// unread.
+    pub(super) fn has_hung_up(&self) -> bool {
+        let ready = pin!(self.stream().ready(Interest::READABLE));
+        let known = ready.poll(&mut Context::from_waker(Waker::noop()));
+        matches!(known, Poll::Ready(Ok(ready)) if ready.is_read_closed())
     }
 
     /// The common name in the certificate of the client.
@@ -344,6 +353,23 @@ mod tests {
             assert_eq!(&plain[..count], b"PING");
             socket.say_goodbye();
             assert!(socket.sent_bytes() == sent && !socket.is_flushed());
+        });
+    }
+
+    #[test]
+    fn a_client_that_hangs_up_is_noticed_though_bytes_are_unread() {
+        on_a_runtime(async {
+            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let connecting = TcpStream::connect(listener.local_addr().unwrap());
+            let (mut client, (far, _)) = tokio::try_join!(connecting, listener.accept()).unwrap();
+            let socket = Socket::new(far, None);
+            client.write_all(b"*1").await.unwrap();
+            socket.stream().readable().await.unwrap();
+            assert!(!socket.has_hung_up());
+            drop(client);
+            while !socket.has_hung_up() {
+                tokio::task::yield_now().await;
+            }
         });
     }
 

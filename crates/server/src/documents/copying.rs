@@ -36,7 +36,7 @@ impl DocumentsCopy {
     /// Plans a copy of the current saved state.
     ///
     /// # Errors
-    /// I/O errors.
+    /// If a file to be copied cannot be opened.
     pub(crate) fn plan(documents: &DocumentsCell) -> Result<DocumentsCopy, StoreError> {
         let Some(documents) = documents.get() else { return Ok(DocumentsCopy::default()) };
         // This position is read first: changes saved after this read are in the copied log as well.

@@ -106,7 +106,7 @@ impl Saver {
         self.wake.notify_one();
     }
 
-    /// Number of failed saves.
+    /// The number of saves that failed, without those that only lacked a commit.
     pub(crate) fn failures(&self) -> u64 {
         self.failures.load(Relaxed)
     }
@@ -115,7 +115,7 @@ impl Saver {
     /// still need the log; `None` without documents. Blocks.
     ///
     /// # Errors
-    /// I/O errors, or records to be saved are not committed yet; the log has all of them.
+    /// If files cannot be written or read, or records to be saved are not committed; the log has all of them.
     pub(crate) fn save_all(&self, log: &Log) -> Result<Option<Lsn>, StoreError> {
         self.save(log, true, COMMIT_PATIENCE_US)
     }
@@ -124,7 +124,7 @@ impl Saver {
     /// changes are not committed yet.
     ///
     /// # Errors
-    /// I/O errors.
+    /// If files cannot be written or read.
     pub(crate) fn save_committed(&self, log: &Log) -> Result<bool, StoreError> {
         match self.save(log, true, SHORT_PATIENCE_US) {
             Err(StoreError::NotCommitted) => Ok(false),

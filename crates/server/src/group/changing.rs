@@ -66,13 +66,13 @@ impl Group {
         let is_known =
             || known().is_some_and(|known| Listed { is_voter: listed.is_voter, ..known } == listed);
         if is_known() {
-            return Ok(state.group_id);
+            return Ok(state.group_id.clone());
         }
         // This comes before the lock is taken: a server that does not answer must not delay other changes.
         self.verify(id, &listed, known().as_ref())?;
         let _one_at_a_time = self.begin_change()?;
         if is_known() {
-            return Ok(state.group_id);
+            return Ok(state.group_id.clone());
         }
         let is_new = Cell::new(true);
         self.change_and_wait(votes, |roster| {
@@ -100,7 +100,7 @@ impl Group {
         } else {
             tracing::info!(target: "group", member = id, address = %listed.address(), http_port, "a member has new addresses");
         }
-        Ok(state.group_id)
+        Ok(state.group_id.clone())
     }
 
     /// Asks who answers at the member's new address, and at the address at which the member is listed.

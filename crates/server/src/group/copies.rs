@@ -16,7 +16,7 @@ use tokio::time::{Instant, sleep};
 use super::Group;
 use crate::replication::handle::ReplicationHandle;
 
-/// How long a backup waits until a majority has what it copies.
+/// The longest time for which a backup waits until a majority has what it copies.
 const COMMIT_PATIENCE: Duration = Duration::from_secs(5);
 /// How often a waiting backup checks that.
 const LOOK_PERIOD: Duration = Duration::from_millis(10);
@@ -33,8 +33,9 @@ impl Group {
         refusal.map(|text| text.split_once(' ').map_or(text, |(_, reason)| reason))
     }
 
-    /// Whether the log is committed up to `end`, and this server is still allowed to answer. Waits for
-    /// [`COMMIT_PATIENCE`] at most: the newest records are about to reach a majority.
+    /// Whether the log is committed up to `end`, and this server is still allowed to answer; always true
+    /// without a group. Waits for [`COMMIT_PATIENCE`] at most: the newest records are about to reach a
+    /// majority.
     pub(crate) async fn has_committed(&self, end: Lsn) -> bool {
         let Some(votes) = &self.votes else { return true };
         let gives_up_at = Instant::now() + COMMIT_PATIENCE;

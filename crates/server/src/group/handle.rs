@@ -36,7 +36,7 @@ impl engine::group::Group for GroupHandle {
         let state = votes.state();
         let (progress, committed) =
             votes.look(|member| (member.progress(), member.committed())).unwrap_or((Vec::new(), Lsn::ZERO));
-        let (term, leader) = match group.leadership(votes) {
+        let (term, leader) = match votes.leadership() {
             Leadership::Leads { term } => (term, Some(votes.id())),
             Leadership::Follows { term, leader } => (term, Some(leader)),
             Leadership::Unknown { term } => (term, None),
@@ -85,8 +85,8 @@ impl engine::group::Group for GroupHandle {
             })
         };
         Some(GroupView {
-            name: state.name,
-            id: state.group_id,
+            name: state.name.clone(),
+            id: state.group_id.clone(),
             term,
             leader: leader.map(|leader| leader.to_string()),
             standing,

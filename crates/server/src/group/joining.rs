@@ -175,7 +175,7 @@ impl Group {
             "GROUP".to_string(),
             "JOIN".into(),
             PEER_VERSION.to_string(),
-            votes.state().name,
+            votes.state().name.clone(),
             own.id.clone(),
             own.host.clone(),
             own.port.to_string(),

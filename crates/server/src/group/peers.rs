@@ -150,7 +150,7 @@ impl Peers {
     ) -> Peers {
         Peers {
             own: votes.id(),
-            name: votes.state().name,
+            name: votes.state().name.clone(),
             votes,
             group_id: Mutex::new(group_id.into()),
             introduction: Box::new(introduction),
@@ -385,6 +385,7 @@ impl Peers {
             }
             let heard = Heard { at_us: self.votes.now_us(), term: message.term };
             self.note_heard(from, heard);
+            self.votes.note_heard(from);
             let is_outdated = self.votes.input(|member, now_us| {
                 let is_outdated = message.term < member.term();
                 member.receive(&message, now_us);

@@ -38,7 +38,7 @@ impl Group {
         if !votes.is_witness() || Roster::of(&self.keyspace.data_settings()).is_some() {
             return;
         }
-        let saved = votes.state().roster;
+        let saved = votes.state().roster.clone();
         if saved.is_empty() {
             if log.appended_lsn() > Lsn::ZERO {
                 tracing::warn!(target: "group", "the log of this witness does not name the members: it is copied anew");

@@ -43,6 +43,7 @@ pub(super) fn host(parts: &Arc<Parts>, store: Arc<OnceLock<Store>>, feeds: Arc<F
         traffic: parts.traffic.clone(),
         tools: Arc::new(ServerTools { parts: parts.clone() }),
         access_log: Some(parts.access_log.clone()),
+        traces: Some(parts.traces.clone()),
     }
 }
 

@@ -5,8 +5,8 @@
 //! follow for some slots alone, so a snapshot with one is not used.
 //!
 //! Invariants
-//! - The snapshot and the log after it are pinned until the file was sent; not if that takes so long that
-//!   more log than `replica-retention-bytes` would be kept.
+//! - The snapshot and the log after it are pinned until the stream begins. A replica for which more log than
+//!   `replica-retention-bytes` would be pinned is disconnected (`sending`).
 
 use std::{
     io,
@@ -21,7 +21,7 @@ use env::RealDisk;
 use keyspace::{AccessClock, Effect, Item};
 use lsn::Lsn;
 use propagation::{
-    Feed,
+    Feed, Ticket,
     dump::{Parts, ReplicaFile, for_each_deadline},
 };
 use recovery::{Loaded, visit_runs};
@@ -30,13 +30,13 @@ use storage::{
     snapshot::{self, SnapshotInfo},
 };
 
-use super::{Begun, PIECE_BYTES, PREPARING_PERIOD, Serving, why};
+use super::{Begun, PIECE_BYTES, PREPARING_PERIOD, Serving};
 
 /// A snapshot is used again if the log has grown by less since it began: rendering so much takes less than a
 /// new snapshot does.
 const REUSED_LOG_BYTES_MAX: u64 = 64 << 20;
-/// The log that may be kept while a file is sent, if `replica-retention-bytes` is less.
-const PINNED_LOG_BYTES_MIN: u64 = 2 * REUSED_LOG_BYTES_MAX;
+/// The log that may be pinned for a file, if `replica-retention-bytes` is less.
+pub(super) const PINNED_LOG_BYTES_MIN: u64 = 2 * REUSED_LOG_BYTES_MAX;
 /// The attempts to get a snapshot that can be used.
 const TRIES: usize = 5;
 
@@ -44,16 +44,33 @@ impl Serving<'_> {
     /// Sends a file, and returns the stream that follows it; `None` if the replica wants the file alone.
     pub(super) fn full_sync(&self) -> Result<Option<Begun>, String> {
         let (info, _pin) = self.snapshot().inspect_err(|reason| {
+            self.pinned_from.set(None);
             // The replica is told, if it still listens.
             let _ = self.write(format!("-ERR {}\r\n", reason.trim_start_matches("ERR ")).as_bytes());
         })?;
         let ticket = self.node.redis.sessions.lock().begin(self.node.new_stream());
+        if let Some(unlogged) = self.node.redis_news(&self.replica.address, "gets a file") {
+            tracing::info!(target: "replication", replica = %self.replica.address, begin_lsn = info.begin_lsn.get(), unlogged, "a Redis replica gets a file of everything");
+        }
+        let begun = self.copy(ticket, &info);
+        self.pinned_from.set(None);
+        if !matches!(begun, Ok(Some(_))) {
+            // It has nothing of the stream with which it could return.
+            self.node.forget_stream(ticket);
+        }
+        begun
+    }
+
+    /// Sends the file of a snapshot, and waits until the stream may follow.
+    fn copy(&self, ticket: Ticket, info: &SnapshotInfo) -> Result<Option<Begun>, String> {
         let replica = self.replica;
-        tracing::info!(target: "replication", replica = %replica.address, begin_lsn = info.begin_lsn.get(), "a Redis replica gets a file of everything");
         if self.claim.is_psync {
             self.write(format!("+FULLRESYNC {} 0\r\n", ticket.id).as_bytes())?;
         }
-        let (loaded, has_field_deadlines) = self.send_file(&info)?;
+        let job = self.node.traces.job("replication.redis_full_sync");
+        let sent = self.send_file(info);
+        job.end(vec![("sheaf.log.lsn", info.begin_lsn.get().into())], sent.as_ref().err().cloned());
+        let (loaded, has_field_deadlines) = sent?;
         replica.set_has_file(self.node.now_ms());
         if self.claim.replica.wants_rdb_only {
             return Ok(None);
@@ -70,7 +87,7 @@ impl Serving<'_> {
         self.node.keep_log_now();
         let mut feed = Feed::new(info.begin_lsn);
         if has_field_deadlines {
-            self.send_field_deadlines(&info, &mut feed)?;
+            self.send_field_deadlines(info, &mut feed)?;
         }
         Ok(Some(Begun { feed, ticket, loaded: Some(loaded) }))
     }
@@ -93,6 +110,7 @@ impl Serving<'_> {
             };
             may_reuse = false;
             let Some((info, pin)) = taken else { continue };
+            self.pinned_from.set(Some(info.begin_lsn));
             while self.log.showable_lsn() < info.end_lsn {
                 self.check()?;
                 self.write(b"\n")?;
@@ -101,6 +119,7 @@ impl Serving<'_> {
             if !self.changes_databases(&info).map_err(|error| error.to_string())? {
                 return Ok((info, pin));
             }
+            self.pinned_from.set(None);
         }
         Err("no snapshot could be used: databases are flushed or swapped all the time. Try again".into())
     }
@@ -158,7 +177,7 @@ impl Serving<'_> {
         if self.claim.replica.takes_eof {
             let mark = self.node.new_stream().to_string();
             self.write(format!("$EOF:{mark}\r\n").as_bytes())?;
-            let sent = self.write_file(info, now_ms, FileSocket { serving: self, info })?;
+            let sent = self.write_file(info, now_ms, FileSocket(self))?;
             self.write(mark.as_bytes())?;
             return Ok(sent);
         }
@@ -166,7 +185,7 @@ impl Serving<'_> {
         self.write_file(info, now_ms, &mut length)?;
         let bytes = length.bytes;
         self.write(format!("${bytes}\r\n").as_bytes())?;
-        self.write_file(info, now_ms, FileSocket { serving: self, info })
+        self.write_file(info, now_ms, FileSocket(self))
     }
 
     fn write_file(
@@ -184,7 +203,7 @@ impl Serving<'_> {
             file.add(keyspace, slots);
             true
         })?;
-        let (_, has_field_deadlines) = file.finish().map_err(why)?;
+        let (_, has_field_deadlines) = file.finish().map_err(|error| error.to_string())?;
         Ok((loaded, has_field_deadlines))
     }
 
@@ -220,21 +239,11 @@ impl Serving<'_> {
 }
 
 /// The socket while it takes the file.
-struct FileSocket<'a> {
-    serving: &'a Serving<'a>,
-    info: &'a SnapshotInfo,
-}
+struct FileSocket<'a>(&'a Serving<'a>);
 
 impl io::Write for FileSocket<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let pinned_bytes = self.serving.log.appended_lsn().bytes_since(self.info.begin_lsn);
-        let pinned_bytes_max = self.serving.node.redis.retained_bytes_max().max(PINNED_LOG_BYTES_MIN);
-        if pinned_bytes > pinned_bytes_max {
-            let reason = "it takes its file too slowly: more than replica-retention-bytes have been written";
-            return Err(io::Error::other(reason));
-        }
-        self.serving.check().map_err(io::Error::other)?;
-        (&self.serving.replica.socket).write(bytes)
+        self.0.write_some(bytes).map_err(io::Error::other)
     }
 
     fn flush(&mut self) -> io::Result<()> {

@@ -11,8 +11,6 @@ use storage::{CursorRead, Record};
 
 use super::{Begun, PIECE_BYTES, Serving};
 
-/// The period of pings while nothing else is sent: the default of Redis' `repl-ping-replica-period`.
-const PING_MS: u64 = 10_000;
 /// The period of looking for the commit of log that waits for acknowledgements of other replicas.
 const COMMIT_PERIOD: Duration = Duration::from_millis(2);
 /// The longest sleep; conditions other than the log are then checked.
@@ -51,7 +49,7 @@ impl Serving<'_> {
                     if !out.is_empty() {
                         sent_ms = now_ms;
                         self.send(ticket, &feed, loaded.as_ref(), &mut out)?;
-                    } else if now_ms >= sent_ms + PING_MS {
+                    } else if now_ms >= sent_ms + self.node.redis.ping_ms() {
                         sent_ms = now_ms;
                         let after = feed.ping(&mut out);
                         self.note(ticket, after)?;

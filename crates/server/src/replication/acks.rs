@@ -55,9 +55,10 @@ impl Node {
         (asks && timeout_ms > 0).then_some(timeout_ms)
     }
 
-    /// Notes how long the oldest uncommitted batch of this leader of a group has waited for a majority. After
-    /// `ack-timeout`, further writes are refused before they are executed: members that answer, but take no
-    /// log, do not depose a leader, and its log must not grow without limit.
+    /// Notes how long the oldest uncommitted batch of this leader of a group has waited for a majority. If
+    /// that is too long ([`membership::refuses_writes`]), further writes are refused before they are
+    /// executed: members that answer, but take no log, do not depose a leader, and its log must not grow
+    /// without limit.
     ///
     /// A leader that has committed nothing in its term has no lease, so no reply that shows data leaves: it
     /// refuses reads as well ([`Node::answers_nothing`]), and closes the connections of its clients.
@@ -84,19 +85,18 @@ impl Node {
         }
     }
 
-    /// Whether this server leads, has committed nothing for `ack-timeout`, has no lease, and may not show old
-    /// data: no reply that shows data could leave.
+    /// Whether this server leads, refuses writes because no majority takes its log, has no lease, and may not
+    /// show old data: no reply that shows data could leave.
     pub(super) fn answers_nothing(&self) -> bool {
         self.lacks_commits.load(SeqCst) && !self.may_answer()
     }
 
-    /// How many servers this one follows, one after the other, up to one that leads: 0 if it leads.
+    /// How many servers this one follows, one after the other, as last heard: 0 if it follows none.
     pub(super) fn distance(&self) -> u8 {
         self.following().map_or(0, |following| following.distance())
     }
 
-    /// The position up to which this server knows the log to be committed, no further than the log may be
-    /// shipped.
+    /// The commit position that this server sends to its replicas.
     pub(super) fn commit_lsn(&self) -> Lsn {
         let Some(log) = self.log() else { return Lsn::ZERO };
         match self.following() {

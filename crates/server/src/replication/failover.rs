@@ -25,7 +25,7 @@ use std::{
 
 use engine::replication::{Address, Failover};
 use replication::{
-    Ends, GaveUp, Handover, HandoverStep, Unanswered,
+    Ends, GaveUp, Handover, HandoverStep, STALL_MS, Unanswered,
     join::{Claim, Decision},
 };
 use storage::Log;
@@ -40,6 +40,10 @@ const LOOK_PERIOD: Duration = Duration::from_millis(5);
 
 /// The timeout of a FAILOVER without one: writes are refused while it waits.
 const TIMEOUT_MS: u64 = 60_000;
+
+/// How long a FAILOVER waits, whatever its timeout, for commands that were running when writes ended, since a
+/// script may be endless: as long as a script at the replica may delay it.
+const COMMANDS_MS_MAX: u64 = STALL_MS;
 
 /// The error of FAILOVER ABORT once the replica may lead.
 const TOO_LATE_TO_ABORT: &str =
@@ -101,20 +105,26 @@ pub(super) fn begin(node: &Arc<Node>, failover: Failover) -> Result<(), String> 
         return Err("ERR FAILOVER target HOST and PORT is not a replica.".into());
     };
     let handover = Arc::new(Running::default());
-    {
+    // REPLICAOF looks for a hand-over while it changes the role, so this one is either seen there, or begins
+    // after that change.
+    let begun = node.try_change_role_here(|role| {
         let mut current = node.handover.lock();
         if current.is_some() {
-            return Err("ERR FAILOVER already in progress.".into());
+            return Err("ERR FAILOVER already in progress.".to_string());
         }
-        if !node.change_role_here(|role| role.begin_hand_over()) {
+        if !role.begin_hand_over() {
             return Err(
                 "ERR FAILOVER is not valid: this server takes no writes, because another one leads or may lead. REPLICAOF HOST \
                  PORT follows it, REPLICAOF NO ONE leads."
-                    .into()
+                    .to_string()
             );
         }
         *current = Some(handover.clone());
-    }
+        Ok(())
+    });
+    begun.unwrap_or_else(|| {
+        Err("ERR FAILOVER is not possible while the role of this server changes.".into())
+    })?;
     // Not before this call is accepted: the replica of an earlier one may yet prove that it has not led.
     *node.unanswered.lock() = None;
     let thread = std::thread::Builder::new().name("failover".into());
@@ -151,7 +161,8 @@ fn run(
 ) -> Result<(), String> {
     tracing::info!(target: "replication", replica = %target, "handing over: writes end here");
     let until_ms = node.now_ms().saturating_add(failover.timeout_ms.unwrap_or(TIMEOUT_MS));
-    let gives_up = || node.now_ms() >= until_ms || gave_up(node, handover).is_some();
+    let commands_until_ms = until_ms.min(node.now_ms().saturating_add(COMMANDS_MS_MAX));
+    let gives_up = || node.now_ms() >= commands_until_ms || gave_up(node, handover).is_some();
     // While writers are still active, nothing can be handed over, not even by force.
     let waited = if node.wait_for_rounds(&gives_up) {
         wait_for(node, log, handover, target, failover.force, until_ms)
@@ -232,7 +243,7 @@ pub(super) fn note_claim(node: &Node, claim: &Claim, decision: &Decision) {
 fn gave_up(node: &Node, handover: &Running) -> Option<GaveUp> {
     if handover.is_aborted() {
         Some(GaveUp::Aborted)
-    } else if !node.role.lock().is_handing_over() {
+    } else if !node.role().is_handing_over() {
         // Another server leads, and has fenced this one.
         Some(GaveUp::Fenced)
     } else {

@@ -53,7 +53,7 @@ impl Node {
             (options.replicas_min, options.lag_ms_max)
         };
         let (log, leader) = (self.log(), self.leader_address());
-        let fenced_by = self.role.lock().remembered().fenced_by;
+        let fenced_by = self.role().remembered().fenced_by;
         Figures {
             now_ms,
             is_leader: !self.is_shown_as_replica(),
@@ -86,10 +86,19 @@ impl Node {
         replicas.iter().find(|replica| replica.address == *address).map(|replica| replica.acked.applied)
     }
 
+    /// The state of the link to the leader, as clients see it: a connection to a member of the group that is
+    /// not known to lead any more is none to the leader.
+    pub(super) fn shown_link(&self) -> LinkState {
+        match self.following() {
+            Some(following) if !self.lacks_leader() => following.link(),
+            _ => LinkState::Connect,
+        }
+    }
+
     fn leader_figures(&self, address: Address, now_ms: u64) -> LeaderFigures {
         let following = self.following();
         let following = following.as_deref();
-        let link = following.map_or(LinkState::Connect, |it| it.link());
+        let link = self.shown_link();
         let told = following.filter(|it| link == LinkState::Connected && it.committed() > Lsn::ZERO);
         LeaderFigures {
             address,

@@ -73,8 +73,16 @@ impl FollowingParts {
             ApplyParts { node: node.clone(), parts: self.clone(), following: following.clone(), replayer };
         let named = |name: &str| std::thread::Builder::new().name(name.into());
         let apply = named("replica-apply").spawn(move || apply.run())?;
-        let link = named("replica-link").spawn(move || link.run())?;
-        Ok((following, Some(Threads { link, apply })))
+        match named("replica-link").spawn(move || link.run()) {
+            Ok(link) => Ok((following, Some(Threads { link, apply }))),
+            Err(error) => {
+                // Without the link there is nothing to apply.
+                following.stop();
+                self.log.wake_cursors();
+                let _ = apply.join();
+                Err(error)
+            }
+        }
     }
 }
 

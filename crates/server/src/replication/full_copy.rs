@@ -90,8 +90,11 @@ pub(super) fn fetch(
         }
         Ok(())
     };
+    let job = node.traces.job("replication.full_sync");
     let copied = copy_server(&remote, &dir, Onto::Nothing, &tell, &show);
     following.set_copying(None);
+    let bytes = vec![("sheaf.replication.bytes", node.copied_bytes().into())];
+    job.end(bytes, copied.as_ref().err().map(ToString::to_string));
     match copied {
         Ok(Copied { manifest, .. }) => {
             tracing::info!(target: "replication", end = manifest.end_lsn, "everything was copied");

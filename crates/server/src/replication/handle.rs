@@ -3,23 +3,24 @@
 use std::sync::{Arc, atomic::Ordering::SeqCst};
 
 use engine::{
-    Responder, UNCONFIRMED,
+    Responder,
     replication::{
-        Address, Availability, COMMITS_NOTHING, FAR_BEHIND, Failover, Followed, LinkState, MASTER_DOWN,
-        NO_LEADER, NOT_KNOWN_COMMITTED, READ_DEPOSED, READ_REMOVED, READ_WITNESS, Replication, RoleView,
-        Wanted, WriteRefusal,
+        Address, Availability, COMMITS_NOTHING, FAR_BEHIND, Failover, LinkState, MASTER_DOWN, NO_LEADER,
+        NOT_KNOWN_COMMITTED, READ_DEPOSED, READ_REMOVED, READ_WITNESS, Replication, RoleView, Wanted,
+        WriteRefusal,
     },
 };
 use lsn::Lsn;
 use replication::{Follow, Led, LogHistory, join};
-use storage::Log;
 
-use super::{NOT_WHILE_HANDING_OVER, Node, failover, waits::Awaited};
+use super::{Node, failover, waits::Awaited};
 use crate::spawn::spawn_with;
 
 /// The reply to REPLICAOF where votes decide.
-const OF_GROUP: &str =
+pub(super) const OF_GROUP: &str =
     "ERR this server belongs to a group, whose votes decide who leads: GROUP TRANSFER changes the leader";
+/// The reply to REPLICAOF with the present leader, as Redis gives it.
+const FOLLOWS_ALREADY: &str = "OK Already connected to specified master";
 
 /// The interface for commands. Holds an `Arc`, because some operations outlive the command.
 pub(crate) struct ReplicationHandle(pub(crate) Arc<Node>);
@@ -84,6 +85,10 @@ impl Availability for ReplicationHandle {
         is_empty || self.refuses_reads().is_some()
     }
 
+    fn awaits_disk(&self) -> bool {
+        self.0.awaits_disk()
+    }
+
     fn lacks_majority(&self) -> bool {
         self.0.lacks_leader() || !self.0.has_lease()
     }
@@ -130,47 +135,33 @@ impl Replication for ReplicationHandle {
                     .collect(),
             },
             Some(leader) => {
-                let following = node.following();
-                RoleView::Replica {
-                    leader,
-                    link: following.as_ref().map_or(LinkState::Connect, |following| following.link()),
-                    applied: following.map_or(Lsn::ZERO, |following| following.applied()),
-                }
+                let applied = node.following().map_or(Lsn::ZERO, |following| following.applied());
+                RoleView::Replica { leader, link: node.shown_link(), applied }
             }
         }
     }
 
-    fn follow(&self, leader: Address) -> Result<Followed, String> {
-        let node = &self.0;
-        if node.votes().is_some() {
-            return Err(OF_GROUP.into());
+    fn follow(&self, leader: Address, responder: Responder) {
+        let node = self.0.clone();
+        let run = move |responder: Responder| {
+            let follow = node.begin_to_follow(&leader);
+            responder.answer(|reply| match &follow {
+                Ok(Follow::Already) => reply.simple(FOLLOWS_ALREADY),
+                Ok(_) => reply.ok(),
+                Err(error) => reply.error(error),
+            });
+            // The client is answered before a restart closes connections.
+            match (follow, node.following()) {
+                (Ok(Follow::Already) | Err(_), _) => {}
+                (Ok(Follow::Reconnect), Some(following)) => following.reconnect(),
+                _ => node.request_restart(),
+            }
+        };
+        // The disk may take long.
+        let thread = std::thread::Builder::new().name("replicaof".into());
+        if let Err(refused) = spawn_with(thread, responder, run) {
+            refused.value.keep(Err(format!("ERR cannot start a thread: {}", refused.error)));
         }
-        if node.log().is_some_and(Log::is_frozen) {
-            return Err(UNCONFIRMED.into());
-        }
-        if node.own.get().is_some_and(|own| own.include(&leader)) {
-            return Err(format!("ERR {leader} is this server itself"));
-        }
-        // No hand-over begins until the role has changed.
-        let handover = node.handover.lock();
-        if handover.is_some() {
-            return Err(NOT_WHILE_HANDING_OVER.into());
-        }
-        let follow = node.change_role(|role| {
-            let follow = role.follow(leader.clone());
-            (follow, follow != Follow::Already)
-        });
-        drop(handover);
-        let follow = follow.map_err(|error| format!("ERR {error}"))?;
-        if follow == Follow::Already {
-            return Ok(Followed::Already);
-        }
-        tracing::info!(target: "replication", %leader, "this server is to follow another");
-        match node.following() {
-            Some(following) if follow == Follow::Reconnect => following.reconnect(),
-            _ => node.request_restart(),
-        }
-        Ok(Followed::Begun)
     }
 
     fn lead(&self, responder: Responder) {

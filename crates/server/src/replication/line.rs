@@ -16,17 +16,19 @@ use tls::ClientFiles;
 
 use crate::tunnels::Tunnels;
 
-/// The longest attempt to connect. The system repeats a lost request after 1 s, and then after twice as long
-/// each time; a new attempt begins anew, so a host is found soon after the network has healed.
+/// The longest attempt to connect to one address of a host. The system repeats a lost request after 1 s, and
+/// then after twice as long each time; a new attempt begins anew, so a host is found soon after the network
+/// has healed.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
-/// The longest wait for an answer to a command.
+/// The timeout of each read and write of a connection that was just made, and of sent bytes that the other
+/// host does not acknowledge.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 /// The idle time after which the system probes the other host.
 const PROBE_AFTER: Duration = Duration::from_secs(5);
 /// The interval between two probes.
 const PROBE_PERIOD: Duration = Duration::from_secs(1);
-/// The number of unanswered probes after which the system would close a connection that has no limit by
-/// [`limit_unacknowledged`]. With such a limit, the limit decides and this number has no effect.
+/// The number of unanswered probes after which the system would close the connection, if it were not for
+/// [`limit_unacknowledged`]: that limit decides instead.
 const PROBES_MAX: u32 = 5;
 /// The longest answer line; a peer that sends a longer one is not a Sheaf server.
 const LINE_BYTES_MAX: usize = 1024;

@@ -45,15 +45,10 @@ impl Node {
         self.votes.as_ref().is_none_or(|votes| votes.may_answer())
     }
 
-    /// Notes whether the leader that the votes know was heard lately.
-    pub(crate) fn note_leader_heard(&self, is_heard: bool) {
-        self.hears_leader.store(is_heard, SeqCst);
-    }
-
     /// Whether this server is a member of a group that knows no leader, or does not hear it.
     #[inline]
     pub(super) fn lacks_leader(&self) -> bool {
-        self.votes.is_some() && !(self.knows_leader.load(SeqCst) && self.hears_leader.load(SeqCst))
+        self.votes.as_ref().is_some_and(|votes| !(self.knows_leader.load(SeqCst) && votes.hears_leader()))
     }
 
     /// Whether this member of a group has not applied all that the group has committed for so long that its
@@ -73,7 +68,6 @@ impl Node {
     pub(crate) fn note_leadership(&self, leadership: Leadership) {
         let is_known = !matches!(leadership, Leadership::Unknown { .. });
         self.knows_leader.store(is_known, SeqCst);
-        self.hears_leader.store(is_known, SeqCst);
     }
 
     /// Lets the log be applied up to this position, which the votes know to be committed; the connection to

@@ -58,6 +58,8 @@ impl Node {
         self.begin_to_count_acks(log);
         // From here on, acknowledgements of replicas determine the commit position.
         *self.following.lock() = None;
+        // Whether enough replicas are connected is known when the first client sees a leader.
+        self.look_for_replicas();
         self.change_role_here(|role| role.open());
         if let Err(error) = full_copy::discard(&RealDisk as &dyn Disk, &self.dir) {
             tracing::warn!(target: "replication", %error, "cannot remove the copy of a leader's data");
@@ -200,10 +202,10 @@ impl Promotion for Promoting<'_> {
 
     fn begin_epoch(&mut self) -> Result<(), String> {
         let Some(mirror) = &self.mirror else { return Ok(()) };
-        let epoch = match self.epoch {
+        let epoch = self.node.writes.during(|| match self.epoch {
             Some(epoch) => mirror.promote_in(epoch).map(|()| epoch),
             None => mirror.promote(),
-        };
+        });
         let epoch = epoch.map_err(Self::failed)?;
         tracing::info!(target: "replication", epoch, at = mirror.position().get(), "this server leads now");
         Ok(())
@@ -216,6 +218,6 @@ impl Promotion for Promoting<'_> {
     fn outbid(&mut self, epoch: u32) -> Result<(), String> {
         // Once this has succeeded, the other leader no longer fences this server, which restarts and then
         // leads.
-        self.log.outbid_epoch(epoch).map_err(Self::failed)
+        self.node.writes.during(|| self.log.outbid_epoch(epoch)).map_err(Self::failed)
     }
 }

@@ -4,14 +4,15 @@
 //! acknowledges, it has in memory.
 //!
 //! Invariants
-//! - At most [`REDIS_REPLICAS_MAX`] are connected.
+//! - At most [`REDIS_REPLICAS_MAX`] connections have a [`Place`], from before their threads begin.
+//! - What happens to the same replica again and again is logged once in a while.
 
 use std::{
     net::{Shutdown, TcpStream},
     sync::{
-        Arc,
+        Arc, OnceLock,
         atomic::{
-            AtomicBool, AtomicU64,
+            AtomicBool, AtomicU64, AtomicUsize,
             Ordering::{Relaxed, SeqCst},
         },
     },
@@ -21,10 +22,11 @@ use std::{
 use engine::replication::{Address, Replica};
 use lsn::Lsn;
 use parking_lot::Mutex;
-use propagation::{Acks, SESSIONS_MAX, SessionId, Sessions};
+use propagation::{Acks, SESSIONS_MAX, SessionId, Sessions, Ticket};
 use replication::ReplicaId;
 
 use super::Node;
+use crate::repeated::Repeated;
 
 /// The most such replicas, and tools that speak like one, that are served at a time.
 const REDIS_REPLICAS_MAX: usize = SESSIONS_MAX;
@@ -34,10 +36,34 @@ const REDIS_REPLICAS_MAX: usize = SESSIONS_MAX;
 pub(crate) struct RedisReplicas {
     pub(crate) sessions: Mutex<Sessions>,
     connected: Mutex<Vec<Arc<RedisReplica>>>,
+    /// The places that are taken.
+    places: AtomicUsize,
     stopping: AtomicBool,
     /// The log that is kept for one replica at most, and how long it is after the replica has left.
     retained_bytes_max: AtomicU64,
     away_ms_max: AtomicU64,
+    /// The period of pings while nothing else is sent.
+    ping_ms: AtomicU64,
+    /// What has been logged of replicas.
+    logged: Mutex<Repeated>,
+}
+
+/// The right of a connection to threads and to the work of a full sync.
+pub(crate) struct Place(Arc<Node>);
+
+impl Place {
+    /// A place, if one is free.
+    pub(crate) fn take(node: &Arc<Node>) -> Option<Place> {
+        let more = |taken| (taken < REDIS_REPLICAS_MAX).then_some(taken + 1);
+        node.redis.places.fetch_update(SeqCst, SeqCst, more).ok()?;
+        Some(Place(node.clone()))
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0.redis.places.fetch_sub(1, SeqCst);
+    }
 }
 
 /// A connected replica.
@@ -57,6 +83,8 @@ pub(crate) struct RedisReplica {
     pub(crate) heard_ms: AtomicU64,
     /// Its connection has ended.
     pub(crate) is_closed: AtomicBool,
+    /// What it has done that has ended the connection.
+    pub(crate) fault: OnceLock<String>,
     /// The thread that serves it.
     pub(crate) thread: Thread,
 }
@@ -67,6 +95,12 @@ impl RedisReplica {
         self.is_closed.store(true, SeqCst);
         let _ = self.socket.shutdown(Shutdown::Both);
         self.thread.unpark();
+    }
+
+    /// Ends the connection for a fault of the replica.
+    pub(crate) fn close_for(&self, fault: &str) {
+        let _ = self.fault.set(fault.into());
+        self.close();
     }
 
     /// Notes that it has its file.
@@ -82,14 +116,14 @@ impl RedisReplica {
 }
 
 impl RedisReplicas {
-    /// Adds a replica; returns whether there is a place for it.
+    /// Adds a replica that has a place; `false` if the server stops.
     pub(crate) fn add(&self, replica: Arc<RedisReplica>) -> bool {
         let mut connected = self.connected.lock();
-        let has_place = connected.len() < REDIS_REPLICAS_MAX && !self.stopping.load(SeqCst);
-        if has_place {
+        let is_served = !self.stopping.load(SeqCst);
+        if is_served {
             connected.push(replica);
         }
-        has_place
+        is_served
     }
 
     pub(crate) fn remove(&self, replica: &Arc<RedisReplica>) {
@@ -104,6 +138,14 @@ impl RedisReplicas {
     pub(super) fn set_limits(&self, retained_bytes_max: u64, away_ms_max: u64) {
         self.retained_bytes_max.store(retained_bytes_max, Relaxed);
         self.away_ms_max.store(away_ms_max, Relaxed);
+    }
+
+    pub(super) fn set_ping_ms(&self, ping_ms: u64) {
+        self.ping_ms.store(ping_ms, Relaxed);
+    }
+
+    pub(crate) fn ping_ms(&self) -> u64 {
+        self.ping_ms.load(Relaxed)
     }
 
     pub(crate) fn retained_bytes_max(&self) -> u64 {
@@ -142,6 +184,14 @@ impl RedisReplicas {
     }
 }
 
+impl Node {
+    /// Notes that something has happened to a replica. If it is to be logged now, returns how often it was
+    /// not since it was last logged.
+    pub(crate) fn redis_news(&self, replica: &Address, what: &str) -> Option<u64> {
+        self.redis.logged.lock().note(&format!("{replica} {what}"), self.now_ms())
+    }
+}
+
 /// The log for a stream.
 impl Node {
     /// Keeps the log from `position` on for the stream, within the limits that hold for every replica.
@@ -159,6 +209,12 @@ impl Node {
     /// The replica of the stream has left: the log is kept for it for a while.
     pub(crate) fn hold_log_for_a_while(&self, stream: SessionId) {
         self.leader.leading.lock().left(ReplicaId::new(stream.first_bytes()), self.now_ms());
+    }
+
+    /// Nobody will return to the stream: neither it nor log is kept.
+    pub(crate) fn forget_stream(&self, ticket: Ticket) {
+        self.redis.sessions.lock().forget(ticket);
+        self.leader.leading.lock().forget(ReplicaId::new(ticket.id.first_bytes()));
     }
 
     /// 20 random bytes for the replication ID of a stream.

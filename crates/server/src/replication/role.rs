@@ -1,25 +1,37 @@
 //! Changes of this server's role. Those that must outlive this incarnation are in `replication.json` before
-//! they have an effect that others see.
+//! they have an effect that others see; only a fence is in force at once, since it takes rights alone.
+//!
+//! Changes wait for each other, and for the disk. What only looks at the role waits for neither.
 
-use std::sync::atomic::Ordering::SeqCst;
+use std::sync::{Arc, atomic::Ordering::SeqCst};
 
-use engine::replication::Address;
+use ::membership::Votes;
+use consensus::Leadership;
+use engine::{UNCONFIRMED, replication::Address};
 use env::RealDisk;
 use lsn::Lsn;
-use replication::{Confirmed, Role};
-use storage::Log;
+use recovery::replication_state::ReplicationState;
+use replication::{Confirmed, Follow, Role};
+use storage::{Log, STALLED_US};
 
-use super::Node;
+use super::{NOT_WHILE_HANDING_OVER, Node, handle::OF_GROUP};
 
 impl Node {
-    /// Whether this incarnation runs as a replica.
-    pub(crate) fn is_replica(&self) -> bool {
-        self.role.lock().is_replica()
+    /// The role in force.
+    pub(super) fn role(&self) -> Arc<Role<Address>> {
+        self.role.read().clone()
     }
 
-    /// Whether clients see a replica.
+    /// Whether this incarnation runs as a replica.
+    pub(crate) fn is_replica(&self) -> bool {
+        self.role().is_replica()
+    }
+
+    /// Whether clients see a replica. A leader of a group that another member may have replaced, because this
+    /// one is silent for its disk's sake, is seen as a replica that knows no leader.
     pub(crate) fn is_shown_as_replica(&self) -> bool {
-        self.role.lock().is_shown_as_replica()
+        let leads_group = |votes: &Arc<Votes>| matches!(votes.leadership(), Leadership::Leads { .. });
+        self.role().is_shown_as_replica() || !self.votes.as_ref().is_none_or(leads_group)
     }
 
     /// Changes the role. If the second value that `change` returns is true, the change is persisted first.
@@ -30,23 +42,72 @@ impl Node {
         &self,
         change: impl FnOnce(&mut Role<Address>) -> (T, bool),
     ) -> Result<T, String> {
-        let mut role = self.role.lock();
-        let mut changed = role.clone();
+        let mut standing = self.standing.lock();
+        let mut changed = Role::clone(&self.role());
         let (outcome, is_news) = change(&mut changed);
         if is_news {
-            self.remember(&changed)?;
+            self.remember(&mut standing, &changed)?;
         }
-        let is_demoted = role.leads() && !changed.leads();
-        *role = changed;
+        self.put_in_force(changed);
+        Ok(outcome)
+    }
+
+    /// As [`Node::change_role_here`], without waiting for another change: `None` if one is being persisted.
+    pub(super) fn try_change_role_here<T>(&self, change: impl FnOnce(&mut Role<Address>) -> T) -> Option<T> {
+        let _standing = self.standing.try_lock()?;
+        let mut changed = Role::clone(&self.role());
+        let outcome = change(&mut changed);
+        self.put_in_force(changed);
+        Some(outcome)
+    }
+
+    /// Follows `leader` from now on, as an operator has ordered. The error is the whole error text. Waits for
+    /// the disk.
+    ///
+    /// # Errors
+    /// If this server cannot follow it, or that cannot be persisted.
+    pub(super) fn begin_to_follow(&self, leader: &Address) -> Result<Follow, String> {
+        if self.votes.is_some() {
+            return Err(OF_GROUP.into());
+        }
+        if self.log().is_some_and(Log::is_frozen) {
+            return Err(UNCONFIRMED.into());
+        }
+        if self.is_reached_at(leader) {
+            return Err(format!("ERR {leader} is this server itself"));
+        }
+        let follow = self.change_role(|role| {
+            // A hand-over that begins later finds that this server leads no more.
+            if self.handover.lock().is_some() {
+                return (Err(NOT_WHILE_HANDING_OVER.to_string()), false);
+            }
+            let follow = role.follow(leader.clone());
+            (Ok(follow), follow != Follow::Already)
+        });
+        let follow = follow.map_err(|error| format!("ERR {error}"))??;
+        if follow != Follow::Already {
+            tracing::info!(target: "replication", %leader, "this server is to follow another");
+        }
+        Ok(follow)
+    }
+
+    /// Whether a change of the role, or of the part of this server in its group, has waited for the disk for
+    /// as long as makes a write of the log stalled.
+    pub(crate) fn awaits_disk(&self) -> bool {
+        self.writes.oldest_us() > STALLED_US
+    }
+
+    /// Makes this role the one in force; `standing` is locked.
+    fn put_in_force(&self, role: Role<Address>) {
+        let role = Arc::new(role);
+        let before = std::mem::replace(&mut *self.role.write(), role.clone());
         self.is_read_only.store(role.is_read_only(), SeqCst);
         self.is_deposed.store(is_deposed(&role), SeqCst);
         self.is_handing_over.store(role.is_handing_over(), SeqCst);
         self.unconfirmed.store(role.unconfirmed().get(), SeqCst);
-        drop(role);
-        if is_demoted {
+        if before.leads() && !role.leads() {
             self.end_waits();
         }
-        Ok(outcome)
     }
 
     /// Ends the waits of commands that began to wait while this server led: the event for which they wait may
@@ -106,12 +167,12 @@ impl Node {
     }
 
     pub(super) fn leader_address(&self) -> Option<Address> {
-        self.role.lock().leader().cloned()
+        self.role().leader().cloned()
     }
 
     /// Persists an epoch before anything in it is acknowledged.
     pub(super) fn saw_epoch(&self, log: &Log, epoch: u32) -> Result<(), String> {
-        log.note_epoch(epoch).map_err(|error| error.to_string())?;
+        self.writes.during(|| log.note_epoch(epoch)).map_err(|error| error.to_string())?;
         self.change_role(|role| ((), role.saw_epoch(epoch)))
     }
 
@@ -124,12 +185,14 @@ impl Node {
         self.change_role(|role| ((), role.forget_epochs()))
     }
 
-    fn remember(&self, role: &Role<Address>) -> Result<(), String> {
-        let mut standing = self.standing.lock();
-        standing.remember(role.remembered());
-        standing
-            .store(&RealDisk, &self.dir)
-            .map_err(|error| format!("cannot write replication.json: {error}"))
+    fn remember(&self, standing: &mut ReplicationState, role: &Role<Address>) -> Result<(), String> {
+        let mut changed = standing.clone();
+        changed.remember(role.remembered());
+        self.writes
+            .during(|| changed.store(&RealDisk, &self.dir))
+            .map_err(|error| format!("cannot write replication.json: {error}"))?;
+        *standing = changed;
+        Ok(())
     }
 
     /// Fences this server: another leads in a higher epoch, so nothing more is written here.
@@ -137,24 +200,19 @@ impl Node {
         if self.is_restarting() {
             return;
         }
-        let fence = |role: &mut Role<Address>| {
-            let is_news = role.fence(epoch);
-            (is_news, is_news)
-        };
-        let (is_news, unsaved) = match self.change_role(fence) {
-            Ok(is_news) => (is_news, None),
-            // Fenced all the same, as long as this process lives.
-            Err(error) => (self.change_role_here(|role| role.fence(epoch)), Some(error)),
-        };
-        if !is_news {
+        let mut standing = self.standing.lock();
+        let mut fenced = Role::clone(&self.role());
+        if !fenced.fence(epoch) {
             return;
         }
+        // In force also if it cannot be saved, as long as this process lives.
+        self.put_in_force(fenced.clone());
         tracing::error!(
             target: "replication", epoch,
             "another server leads in a higher epoch: this one refuses writes and reads from now on. Have it follow the \
              other (REPLICAOF host port), or lead after all (REPLICAOF NO ONE)"
         );
-        if let Some(error) = unsaved {
+        if let Err(error) = self.remember(&mut standing, &fenced) {
             tracing::error!(
                 target: "replication", error,
                 "cannot save that another server leads: after a restart this server takes writes again"

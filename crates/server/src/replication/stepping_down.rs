@@ -21,13 +21,13 @@ use storage::Chains;
 use super::Node;
 
 impl Node {
-    /// Follows from now on, after [`Node::depose`]. Returns false if it must restart within the process: it
-    /// is a witness, the group may not have committed all that is in memory here, a long unit has not ended
-    /// before `gives_up` returned true, or meanwhile a restart was requested or this server was elected
-    /// again. Blocks.
+    /// Follows from now on, after [`Node::depose`]. Returns false if it must restart within the process, for
+    /// instance because it is a witness, the group may not have committed all that is in memory here, a long
+    /// unit has not ended before `gives_up` returned true, or meanwhile a restart was requested or this
+    /// server was elected again. Blocks.
     ///
     /// # Errors
-    /// If a file cannot be written, or the OS refuses a thread; then it must restart as well.
+    /// Why it cannot follow, in words; then it must restart as well.
     pub(crate) fn step_down(self: &Arc<Self>, gives_up: &dyn Fn() -> bool) -> Result<bool, String> {
         if self.is_witness() {
             // A witness has no data in memory that is worth keeping. The restart also drops the pin by which

@@ -194,7 +194,7 @@ impl Node {
         self.settle_waits();
         // If this server was demoted after the command was checked, the demotion has failed this wait, or
         // this check finds the demotion.
-        if !self.role.lock().leads() {
+        if !self.role().leads() {
             self.waits.fail_flushed();
         }
         let (Some(timeout_ms), Some(runtime)) = (timeout_ms, self.runtime.get()) else { return };

@@ -5,7 +5,10 @@ use std::{sync::mpsc, time::Duration};
 use env::{HeldDisk, LockLost};
 
 use super::{EXIT_DIRECTORY_LOST, EXIT_LOG_FAILED, FAIL_GRACE};
-use crate::mailbox::{Mailbox, WorkerOrder};
+use crate::{
+    logging,
+    mailbox::{Mailbox, WorkerOrder},
+};
 
 /// How often the server checks that its directory is still there, even if it writes nothing.
 const LOOK_PERIOD: Duration = Duration::from_millis(250);
@@ -40,6 +43,7 @@ pub(super) fn end_process(error: &dyn std::error::Error, mailboxes: &[Mailbox], 
             "stopped: no write was acknowledged since this was noticed; earlier ones are in the directory that was \
              locked: put it back, then start again"
         );
+        logging::flush();
         std::process::exit(EXIT_DIRECTORY_LOST);
     }
     tracing::error!(
@@ -47,5 +51,6 @@ pub(super) fn end_process(error: &dyn std::error::Error, mailboxes: &[Mailbox], 
         "stopped: the log could not be written, the outcome of unanswered writes is unknown; everything acknowledged \
          is on disk. Check the disk, then start again"
     );
+    logging::flush();
     std::process::exit(EXIT_LOG_FAILED);
 }

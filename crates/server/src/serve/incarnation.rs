@@ -63,7 +63,8 @@ pub(super) struct Next {
 pub(super) async fn run(process: &Process, next: Next) -> Result<Option<Next>, ServeError> {
     let Next { settings, mode, diverged_at, is_first } = next;
     let clock: Arc<dyn Clock> = Arc::new(RealClock);
-    let node = Node::open(&settings, &process.dir, process.id, clock.clone(), Arc::new(RealEntropy));
+    let of_process = (process.id, process.traces.clone());
+    let node = Node::open(&settings, &process.dir, of_process, clock.clone(), Arc::new(RealEntropy));
     let node = Arc::new(node.map_err(ServeError::of_settings)?);
     if is_first {
         node.report_overridden_setting();
@@ -143,10 +144,17 @@ pub(super) async fn run(process: &Process, next: Next) -> Result<Option<Next>, S
     if is_over {
         supervisor::tell_stopping();
     }
-    stop_http(&http).await;
-    parts.access_log.close();
-    parts.scripts.close();
-    stop_workers(mailboxes, threads).await;
+    let stop_fronts = async {
+        stop_http(&http).await;
+        parts.access_log.close();
+        parts.scripts.close();
+        stop_workers(mailboxes, threads).await;
+    };
+    // Replies that wait for replicas have their end also while the server stops.
+    tokio::select! {
+        () = stop_fronts => {}
+        () = end_overdue_waits(&parts) => {}
+    }
     parts.config.record_audit(&log);
     parts.scrubber.stop();
     parts.durable_channels.stop();
@@ -170,6 +178,7 @@ pub(super) async fn run(process: &Process, next: Next) -> Result<Option<Next>, S
     if is_over && parts.stop.at_stop() != AtStop::Leave && !log.is_frozen() {
         save_documents(&parts.saver, &log).await;
     }
+    parts.traces.detach();
     log.close().map_err(ServeError::Close)?;
     log_threads.stop();
     tracing::info!(target: "server", lsn = log.durable_lsn().get(), "stopped in order");
@@ -287,7 +296,7 @@ fn new_parts(settings: Settings, process: &Process, node: Arc<Node>, clock: Arc<
         unix_socket: process.unix.as_ref().map(|door| door.path().to_owned()),
     };
     let settings = (settings, process.lasting.clone());
-    let of_process = (process.encryption.clone(), process.stop.clone());
+    let of_process = (process.encryption.clone(), process.stop.clone(), process.traces.clone());
     Arc::new(Parts::new(settings, startup, node, of_process, clock, Arc::new(RealEntropy)))
 }
 
@@ -347,6 +356,7 @@ fn attach(
     for mailbox in mailboxes {
         mailbox.send(WorkerOrder::Attach(threads.clone()));
     }
+    parts.traces.attach(threads.log());
     parts.log.attach(threads.clone());
     parts.progress.finish();
     Ok(threads)
@@ -446,17 +456,12 @@ async fn every_second(parts: &Parts, log: &Log) {
             // The files may lie on a slow disk.
             let _ = tokio::task::spawn_blocking(look).await;
         }
-        let tell_workers = |order: &dyn Fn() -> WorkerOrder| {
-            parts.mailboxes.get().into_iter().flatten().for_each(|mailbox| mailbox.send(order()));
-        };
-        if let Some(up_to) = parts.node.overdue() {
-            tell_workers(&|| WorkerOrder::Overdue(up_to));
-        }
+        tell_overdue(parts);
         // A follower may have applied what its full disk does not take. Replies that show it wait for the
         // disk: while reads are refused, these replies become errors too.
         if let Some(refusal) = parts.replication.refuses_reads().filter(|_| parts.node.following().is_some())
         {
-            tell_workers(&|| WorkerOrder::RefuseHeld(refusal));
+            tell_workers(parts, || WorkerOrder::RefuseHeld(refusal));
         }
         // A document of `_users` changes users, perhaps while no client is there to notice.
         parts.config.follow_users();
@@ -471,6 +476,27 @@ async fn every_second(parts: &Parts, log: &Log) {
         log.look_for_stall();
         stalled.look(&parts.node, &parts.scripts);
         read_only.look(Some(log), &*parts.replication);
+    }
+}
+
+fn tell_workers(parts: &Parts, order: impl Fn() -> WorkerOrder) {
+    parts.mailboxes.get().into_iter().flatten().for_each(|mailbox| mailbox.send(order()));
+}
+
+/// Tells the workers which replies have waited for replicas for longer than `ack-timeout`. To be called once
+/// a second.
+fn tell_overdue(parts: &Parts) {
+    if let Some(up_to) = parts.node.overdue() {
+        tell_workers(parts, || WorkerOrder::Overdue(up_to));
+    }
+}
+
+/// Ends overdue waits while the server stops; never completes.
+async fn end_overdue_waits(parts: &Parts) {
+    let mut second = tokio::time::interval(Duration::from_secs(1));
+    loop {
+        second.tick().await;
+        tell_overdue(parts);
     }
 }
 

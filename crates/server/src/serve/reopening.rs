@@ -22,7 +22,7 @@ const LOOK_PERIOD: Duration = Duration::from_secs(1);
 pub(super) async fn requested(node: &Arc<Node>, log: &Log, mailboxes: &[Mailbox]) {
     node.restart_requested().await;
     let mut has_waited = false;
-    while let Err(error) = look_for_room(node, log).await {
+    while let Err(error) = look_for_room(node, log, has_waited).await {
         if !has_waited {
             has_waited = true;
             tracing::error!(
@@ -43,8 +43,9 @@ pub(super) async fn requested(node: &Arc<Node>, log: &Log, mailboxes: &[Mailbox]
     }
 }
 
-/// Fails only for lack of room: other errors do not delay the restart.
-async fn look_for_room(node: &Arc<Node>, log: &Log) -> Result<(), Error> {
+/// Fails for lack of room. Other errors do not delay the restart, but do not end a wait (`has_waited`)
+/// either: room must have been found.
+async fn look_for_room(node: &Arc<Node>, log: &Log, has_waited: bool) -> Result<(), Error> {
     // What is cut off is kept in a file, which needs room.
     let kept_bytes = node.diverged_at().map_or(0, |at| log.appended_lsn().get().saturating_sub(at.get()));
     let (log, dir) = (log.clone(), node.dir().to_path_buf());
@@ -55,7 +56,7 @@ async fn look_for_room(node: &Arc<Node>, log: &Log) -> Result<(), Error> {
         looked => looked,
     };
     match tokio::task::spawn_blocking(look).await {
-        Ok(Err(error)) if error.is_disk_full() => Err(error),
+        Ok(Err(error)) if has_waited || error.is_disk_full() => Err(error),
         _ => Ok(()),
     }
 }

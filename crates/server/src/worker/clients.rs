@@ -19,8 +19,8 @@ use crate::{
 /// Delay before the release of an ended connection's leases is retried if the log or a slot was busy.
 const RELEASE_PERIOD: Duration = Duration::from_millis(10);
 
-/// How long a connection may occupy a place that is reserved for other servers: these say at once what they
-/// want.
+/// How long a connection whose commands do not wait may occupy a place that is reserved for other servers:
+/// these say at once what they want.
 const RESERVED_PERIOD: Duration = Duration::from_secs(1);
 
 impl Worker {

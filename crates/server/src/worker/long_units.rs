@@ -17,12 +17,14 @@ impl Worker {
     }
 
     /// A long unit has ended: passes its reply and its notices on.
-    pub(super) fn take_back(&self, LongUnitDone { client_id, reply, notices, wrote, serves }: LongUnitDone) {
+    pub(super) fn take_back(&self, done: LongUnitDone) {
+        let LongUnitDone { client_id, reply, notices, wrote, serves, traced } = done;
         if !serves.is_empty() {
             self.run_own(|executor| executor.adopt_pending_serves(serves, &self.host));
         }
         let ended = {
             let executor = &mut *self.executor.borrow_mut();
+            executor.adopt_traced(traced, &self.host);
             self.tick.borrow_mut().after_long_unit(executor, notices, wrote)
         };
         if ended.ends_tick {
@@ -63,6 +65,7 @@ impl Worker {
             notices: Vec::new(),
             wrote: false,
             serves: PendingServes::default(),
+            traced: Vec::new(),
         })));
     }
 }

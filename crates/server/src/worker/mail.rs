@@ -54,6 +54,7 @@ impl Worker {
     /// Closes a connection that listens to a channel which its user may no longer use.
     fn review(&self, id: u64) {
         let Some(connection) = self.connections.borrow().get(&id).cloned() else { return };
+        connection.client().begin_review();
         if !connection.may_listen(&mut self.executor.borrow_mut(), &self.host) {
             connection.kill();
         }
@@ -100,6 +101,7 @@ impl Worker {
     fn fail_held(&self, up_to: Lsn, error: &CommandError) -> u64 {
         let waiting = self.tick.borrow_mut().take_overdue(up_to);
         self.end_tick_later();
+        self.executor.borrow_mut().fail_traced(up_to, error, &self.host);
         waiting.iter().map(|connection| connection.fail_held(up_to, error)).sum()
     }
 }

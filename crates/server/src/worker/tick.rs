@@ -91,6 +91,7 @@ impl Worker {
                     action => self.carry_out(action),
                 }
             }
+            self.executor.borrow_mut().end_traced(&self.host);
             self.resume_held_back();
         }
     }

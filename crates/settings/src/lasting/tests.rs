@@ -177,6 +177,25 @@ fn rereading_the_file_takes_changed_settings_only() {
 }
 
 #[test]
+fn a_flag_for_one_class_of_clients_leaves_the_others_to_the_file() {
+    let place = Place::new("classes");
+    let limits = |text: &str| format!("client-output-buffer-limit = \"{text}\"\n");
+    let config = place.file("sheaf.toml", &limits("normal 1 1 1 pubsub 2 2 2"));
+    let given = [("client-output-buffer-limit", "pubsub 9 9 9", Origin::Flag)];
+    let (settings, mut lasting) = Lasting::load(Some(config), place.given(&given)).unwrap();
+    let shown = |settings: &Settings| settings.rendered(Key::ClientOutputBufferLimit);
+    assert!(shown(&settings).starts_with("normal 1 1 1") && shown(&settings).ends_with("pubsub 9 9 9"));
+    place.file("sheaf.toml", &limits("normal 5 5 5 pubsub 2 2 2"));
+    let reread = lasting.reread().unwrap();
+    let (key, value) = &reread.changed[0];
+    assert_eq!((*key, &*reread.overridden), (Key::ClientOutputBufferLimit, &[][..]));
+    assert!(value.starts_with("normal 5 5 5") && value.ends_with("pubsub 9 9 9"), "{value}");
+    place.file("sheaf.toml", &limits("normal 5 5 5 pubsub 3 3 3"));
+    let overridden = Reread { overridden: vec!["client-output-buffer-limit"], ..Reread::default() };
+    assert_eq!(lasting.reread(), Ok(overridden));
+}
+
+#[test]
 fn errors_say_where_the_value_is() {
     let place = Place::new("places");
     let kept = place.0.join(KEPT_FILE);

@@ -56,7 +56,7 @@ fn the_lines_of_an_everyday_file_are_taken_over() {
         [Key::Bind, Key::Requirepass, Key::ReplicaOf, Key::Durability, Key::Logfile, Key::MaxmemoryPolicy];
     assert_eq!(
         texts.map(|key| settings.text(key)),
-        ["127.0.0.1 ::1", "a \"b\" A", "db1:6379", "interval", "/tmp/a.log", "allkeys-lru"]
+        ["127.0.0.1 -::1", "a \"b\" A", "db1:6379", "interval", "/tmp/a.log", "allkeys-lru"]
     );
     assert_eq!(
         [Key::Port, Key::Maxmemory, Key::HashMaxListpackEntries].map(|key| settings.integer(key)),
@@ -70,8 +70,27 @@ fn the_lines_of_an_everyday_file_are_taken_over() {
     assert!(settings.inert().any(|(name, value)| name == "hz" && value == "50"), "CONFIG GET shows it");
     assert_eq!(
         without_effect,
-        ["daemonize", "databases", "save", "appendonly", "hz", "latency-tracking-info-percentiles"]
+        [
+            "daemonize",
+            "databases (there are 16)",
+            "save (every write is in the log)",
+            "appendonly (every write is in the log)",
+            "hz",
+            "latency-tracking-info-percentiles"
+        ]
     );
+}
+
+#[test]
+fn addresses_and_points_of_saving_are_those_of_redis() {
+    for (text, bind) in [
+        ("bind * -::*\n", "0.0.0.0 -::"),
+        ("bind -10.0.0.9 127.0.0.1\nsave \"\"\n", "-10.0.0.9 127.0.0.1"),
+        ("bind \"127.0.0.1\"\nsave 900 1 300 0\n", "127.0.0.1"),
+    ] {
+        let (settings, _) = settings_of("addresses", text).unwrap();
+        assert_eq!(settings.text(Key::Bind), bind, "{text}");
+    }
 }
 
 #[test]
@@ -101,6 +120,16 @@ fn promises_that_are_not_kept_here_are_refused_with_their_line() {
         ("loadmodule x.so\n", "there are no modules"),
         ("databases 32\n", "databases"),
         ("appendonly yes\nappendfsync sometimes\n", "everysec, always, no"),
+        ("appendfsync sometimes\n", "line 1: 'appendfsync': argument(s) must be one of"),
+        ("appendonly maybe\n", "line 1: 'appendonly': argument must be 'yes' or 'no'"),
+        ("save 900\n", "line 1: 'save': Invalid save parameters"),
+        ("save 0 1\n", "Invalid save parameters"),
+        ("dbfilename a/b\n", "dbfilename can't be a path, just a filename"),
+        ("requirepass \"geheim\" x\n", "line 1: 'requirepass': one word is expected"),
+        ("requirepass geheim\\ x\n", "line 1: 'requirepass': one word is expected"),
+        ("include /tmp\n", "line 1: a directory cannot be included"),
+        ("include a.conf b.conf\n", "line 1: 'include' takes one file or pattern"),
+        ("maxmemory 5mb\x0c\n", "invalid value"),
         ("hz x\n", "'hz'"),
         ("maxmemroy 1\n", "did you mean 'maxmemory'?"),
         ("requirepass \"geheim\n", "line 1: a quote is not closed"),

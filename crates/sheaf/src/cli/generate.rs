@@ -84,7 +84,7 @@ fn with_hint(argument: Arg) -> Arg {
 /// Writes the manual pages into `dir`.
 ///
 /// # Errors
-/// If a page cannot be written.
+/// If the directory or a page cannot be written.
 pub fn man(dir: &Path) -> io::Result<()> {
     let failed = |path: &Path, error: io::Error| {
         io::Error::new(error.kind(), format!("cannot write {}: {error}", path.display()))

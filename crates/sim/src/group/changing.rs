@@ -120,7 +120,7 @@ impl GroupWorld {
         let Some(of_leader) = &self.servers[leader].running else { return Ok(()) };
         let in_force = |members: &Members| members.voters.contains(&own) || members.learners.contains(&own);
         if of_leader.votes.look(|member| in_force(member.members())) == Some(true) {
-            let group_id = of_leader.votes.state().group_id;
+            let group_id = of_leader.votes.state().group_id.clone();
             if running.votes.joined(&group_id).is_err() {
                 return Ok(());
             }

@@ -25,6 +25,7 @@ use recovery::{
     group_state::{GROUP_FILE, GroupState, Membership, Wanted},
     progress::LoadProgress,
     recover::{Mode, Source, load},
+    state_writes::StateWrites,
 };
 use storage::{Appender, Control, Cut, Durability, LogCursor, LogOptions, Mirror, cut_log};
 
@@ -202,8 +203,10 @@ impl Server {
             self.is_removed = true;
             return Ok(());
         }
+        let writes = Arc::new(StateWrites::new(self.clock.clone()));
         let votes =
-            Arc::new(Votes::new(*state, member_dir.to_path_buf(), self.disk.clone(), self.clock.clone()));
+            Votes::new(*state, member_dir.to_path_buf(), self.disk.clone(), self.clock.clone(), writes);
+        let votes = Arc::new(votes);
         if let Some(id) = self.id
             && votes.id() != id
         {

@@ -119,7 +119,7 @@ impl GroupWorld {
                     format!("{:?}, {} voters", member.leadership(), member.members().voters.len())
                 });
                 let (in_force, roster) = (&running.known.in_force, running.known.roster.as_ref());
-                let group = running.votes.state().group_id;
+                let group = running.votes.state().group_id.clone();
                 format!(
                     "{part}, {in_force:?} {roster:?} of {group}, log {}..{}, applied {}, committed {}, unsaved {}, {known:?}",
                     running.log.start_lsn(),

@@ -67,6 +67,7 @@ pub(super) fn host(
         traffic: Arc::default(),
         tools: rest,
         access_log: None,
+        traces: None,
     }
 }
 

@@ -59,7 +59,7 @@ impl Log {
     /// include files of documents, without which it is incomplete.
     ///
     /// # Errors
-    /// I/O errors, also of the log, and a damaged manifest.
+    /// If the log cannot be made durable or read, or the snapshot cannot be read.
     pub fn plan_copy(&self, begin_lsn: Lsn, has_documents: bool) -> Result<Option<CopyPlan>, Error> {
         let Some(pin) = self.pin(begin_lsn) else { return Ok(None) };
         let (disk, dir) = (&*self.shared.disk, &*self.shared.dir);
@@ -83,7 +83,7 @@ impl Log {
     /// Plans a copy of the log alone, as far back as it is kept. As [`Log::plan_copy`], it blocks.
     ///
     /// # Errors
-    /// I/O errors, also of the log.
+    /// If the log cannot be made durable or read.
     pub fn plan_copy_of_log(&self) -> Result<CopyPlan, Error> {
         loop {
             let begin_lsn = self.start_lsn();

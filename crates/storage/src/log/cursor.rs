@@ -206,7 +206,7 @@ impl Log {
     /// the first record that counts.
     ///
     /// # Errors
-    /// I/O errors.
+    /// If the log cannot be read.
     pub fn holds_records(&self, counts: impl Fn(&Record<'_>) -> bool) -> Result<bool, Error> {
         let mut cursor = self.cursor(Lsn::ZERO);
         loop {
@@ -228,7 +228,7 @@ impl Log {
     /// part of the log is forgotten, or may not leave the server yet.
     ///
     /// # Errors
-    /// I/O errors.
+    /// If the log cannot be read.
     pub fn batch_at(&self, position: Lsn) -> Result<Option<BatchInfo>, Error> {
         let shippable = self.shippable_lsn();
         // The batch that ends exactly at the start of the log is forgotten, but can usually still be read.
@@ -250,7 +250,7 @@ impl Log {
     /// before these, but at most `count_max` batches, and none that ends before the start of the log.
     ///
     /// # Errors
-    /// I/O errors.
+    /// If the log cannot be read.
     pub fn last_batches(&self, from: Lsn, count_max: usize) -> Result<Vec<BatchInfo>, Error> {
         let (mut end, start, mut segment) = (self.shippable_lsn(), self.start_lsn(), None);
         let mut batches = Vec::new();
@@ -271,7 +271,7 @@ impl Log {
     /// for instance because no batch ends at `position`.
     ///
     /// # Errors
-    /// I/O errors.
+    /// If the log cannot be read.
     pub fn chain_at(&self, position: Lsn) -> Result<Option<u64>, Error> {
         Ok(self.shared.start_at(position)?.chain)
     }
@@ -280,7 +280,7 @@ impl Log {
     /// leave the server yet.
     ///
     /// # Errors
-    /// I/O errors.
+    /// If the log cannot be read.
     pub fn batch_ending_at(&self, position: Lsn) -> Result<Option<BatchInfo>, Error> {
         let is_kept = position > self.start_lsn() && position <= self.shippable_lsn();
         if !is_kept || !position.is_aligned(BLOCK_BYTES) {

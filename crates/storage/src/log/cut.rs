@@ -46,8 +46,8 @@ pub enum Cut {
 /// Cuts the log in `dir` at the batch boundary `at`. The directory must not be in use.
 ///
 /// # Errors
-/// I/O errors, after which the call can be repeated; [`Error::Inconsistent`] if there is no log; a damaged
-/// control file, or a damaged manifest of a snapshot.
+/// I/O errors, after which the call can be repeated; [`Error::Inconsistent`] if there is no log; a control
+/// file, a segment or a manifest of a snapshot that is damaged or of another version.
 pub fn cut_log(disk: &dyn Disk, dir: &Path, at: Lsn) -> Result<Cut, Error> {
     let control = load_control(disk, dir)?;
     let snapshots = snapshot::list(disk, dir)?.into_iter().filter(|info| info.log_id == control.log_id);

@@ -19,6 +19,7 @@ use lsn::Lsn;
 
 use super::{
     Durability, LogState,
+    flush_times::FlushTime,
     footer::{self, Footer, Link, Predecessor},
     record,
     segment::Segment,
@@ -228,6 +229,12 @@ impl LogState {
         }
         self.stats.flush_us.observe(flusher.last_write_us - started_us);
         self.stats.took(flusher.last_write_us - started_us);
+        self.flush_times.note(FlushTime {
+            start,
+            end,
+            began_us: started_us,
+            ended_us: flusher.last_write_us,
+        });
         LogStats::add(&self.stats.batches, 1);
         LogStats::add(&self.stats.bytes, end.bytes_since(start));
         if self.recent.is_wanted() {

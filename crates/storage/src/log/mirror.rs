@@ -50,7 +50,7 @@ pub(crate) const RUN_BYTES_MAX: u64 = 4 << 20;
 /// two multiples.
 const PROMOTION_STEP: u32 = 1 << 16;
 
-/// Why batches are refused.
+/// Why batches are not appended.
 #[derive(Debug, thiserror::Error)]
 pub enum MirrorError {
     /// The batches do not continue the log.
@@ -204,7 +204,8 @@ impl Mirror {
     /// above all that were seen. Returns the new epoch. Blocks.
     ///
     /// # Errors
-    /// I/O errors; [`Error::Inconsistent`] if no epoch is left. The log is then still a mirror.
+    /// If the log cannot be made durable, the control file cannot be written, or no epoch is left
+    /// ([`Error::Inconsistent`]). The log is then still a mirror.
     pub fn promote(&self) -> Result<u32, Error> {
         self.begin_epoch(promoted_epoch)
     }
@@ -302,7 +303,7 @@ impl Log {
 /// has no log.
 ///
 /// # Errors
-/// I/O errors; a damaged control file.
+/// I/O errors; a control file that is damaged or of another version.
 pub fn outbid_epoch(disk: &dyn Disk, dir: &Path, epoch: u32) -> Result<(), Error> {
     match Control::load(disk, dir)? {
         Some(control) if control.epoch < last_below_promotion(epoch) => {

@@ -105,7 +105,7 @@ impl LogReader {
     ///
     /// # Errors
     /// If there is no log, a segment is missing or belongs to another log, or the control file or the header
-    /// of a segment is damaged; I/O errors.
+    /// of a segment is damaged or of another version; I/O errors.
     pub fn open(disk: Arc<dyn Disk>, dir: &Path, access: Access) -> Result<LogReader, Error> {
         let Some(control) = Control::load(&*disk, dir)? else {
             refuse_lost_control(&*disk, dir)?;

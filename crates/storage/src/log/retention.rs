@@ -18,8 +18,8 @@ use crate::{
 /// The log is forgotten only if there are `generations` snapshots: until then the whole log is the fallback.
 ///
 /// # Errors
-/// I/O errors, after which the next call completes the work; a damaged manifest, in which case no usable
-/// snapshot is removed.
+/// I/O errors, after which the next call completes the work; a manifest that is damaged or of another
+/// version, in which case no usable snapshot is removed.
 ///
 /// # Panics
 /// If `generations` is 0.

@@ -91,7 +91,7 @@ impl LogReader {
     /// that the log can be identified.
     ///
     /// # Errors
-    /// If the log cannot be identified, or a file cannot be read.
+    /// If the log cannot be identified, the control file is of another version, or a file cannot be read.
     pub(crate) fn salvage(disk: Arc<dyn Disk>, dir: &Path) -> Result<LogReader, Error> {
         let mut holes = Vec::new();
         let starts: Vec<Lsn> =

@@ -21,7 +21,7 @@ pub enum PeerError {
         role: &'static str,
         /// Host and port.
         address: String,
-        /// The error of the operating system, or a timeout.
+        /// Why, in words.
         reason: String,
     },
     /// An established connection was lost.
@@ -31,7 +31,7 @@ pub enum PeerError {
         role: &'static str,
         /// Host and port.
         address: String,
-        /// The error of the operating system, or another reason.
+        /// Why, in words.
         reason: String,
     },
     /// It replies with an error.
@@ -82,7 +82,8 @@ fn advice(command: &str, text: &str) -> &'static str {
 }
 
 impl PeerError {
-    /// Whether the operation may succeed if repeated.
+    /// Whether the operation is worth repeating: the peer was not reached or was lost, or gave an error that
+    /// passes.
     pub(super) fn passes(&self) -> bool {
         match self {
             PeerError::Unreachable { .. } | PeerError::Lost { .. } => true,

@@ -65,6 +65,7 @@ function showDetails(element, now, known) {
     ['Records per sync', known.log_records_per_sync],
     ['Written', bytes(value(now, 'sheaf_log_bytes_total'))],
     ['Syncs', number(value(now, 'sheaf_log_syncs_total'))],
+    ['Spans of traces dropped', number(value(now, 'sheaf_trace_spans_dropped_total'))],
   ]);
   const [hits, misses] = ['sheaf_keyspace_hits_total', 'sheaf_keyspace_misses_total'].map((name) => value(now, name));
   const keys = facts([

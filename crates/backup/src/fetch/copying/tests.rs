@@ -84,6 +84,8 @@ struct Server {
     at_offer: RefCell<Option<Content>>,
     pin: RefCell<Option<Pin>>,
     sent: Cell<u64>,
+    /// It is silent for long before its offer.
+    is_slow: Cell<bool>,
     /// The connection breaks after this many bytes.
     sent_max: Cell<u64>,
 }
@@ -118,6 +120,7 @@ impl Server {
             at_offer: RefCell::default(),
             pin: RefCell::default(),
             sent: Cell::new(0),
+            is_slow: Cell::new(false),
             sent_max: Cell::new(u64::MAX),
         }
     }
@@ -263,7 +266,8 @@ impl Server {
 }
 
 impl Origin for Server {
-    fn begin(&self, session: &str, resume: Option<u64>) -> Result<Offer, RemoteError> {
+    fn begin(&self, session: &str, resume: Option<u64>, is_silent: &dyn Fn()) -> Result<Offer, RemoteError> {
+        (0..2 * u8::from(self.is_slow.get())).for_each(|_| is_silent());
         let planned = self.documents.plan_copy().unwrap();
         let saved = self.documents.saved_lsn();
         let log = &self.log;
@@ -611,4 +615,13 @@ fn names_of_files_of_a_copy() {
     ] {
         assert!(!is_of_copy(name) && !is_stored_by_copies(name), "{name}");
     }
+}
+
+#[test]
+fn a_server_that_has_to_take_a_snapshot_first_is_waited_for_aloud() {
+    let (server, disk) = (grown(5), new_disk(5));
+    server.is_slow.set(true);
+    let told = RefCell::new(Vec::new());
+    server.back_up_telling(&disk, &|notice| told.borrow_mut().push(notice.to_string())).unwrap();
+    assert!(matches!(&told.borrow()[..], [one] if one.contains("a snapshot first")), "{told:?}");
 }

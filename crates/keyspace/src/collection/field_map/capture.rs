@@ -69,7 +69,7 @@ impl FieldMap {
         (part, has_ended)
     }
 
-    /// Bytes that were captured ahead of the walk since the last step.
+    /// Bytes of the copies that wait for the next step: of entries that were about to change.
     pub(crate) fn captured_ahead_bytes(&self) -> usize {
         self.capture.as_ref().map_or(0, |capture| capture.part.size_bytes())
     }

@@ -144,8 +144,8 @@ impl Stream {
         behind.next().map(|(name, _)| Cursor::Pending(name.clone(), StreamId::ZERO))
     }
 
-    /// Bytes of the copies that wait for the next step: of blocks and runs that were about to change and,
-    /// before the first step, of the head, the groups and the consumers.
+    /// Bytes of the copies that wait for the next step: of what was about to change and, before the first
+    /// step, of the head and the groups.
     pub(crate) fn captured_ahead_bytes(&self) -> usize {
         self.capture.as_ref().map_or(0, |capture| capture.image.size_bytes())
     }

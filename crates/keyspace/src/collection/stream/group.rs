@@ -24,7 +24,8 @@ const BYTES_EACH: usize = 160;
 pub struct GroupPosition {
     /// The id of the last entry that was delivered to any consumer, or another id that a client has set.
     pub last_id: StreamId,
-    /// The number of entries that were delivered, out of all that were ever added; `None` if it is unknown.
+    /// The number of entries ever added up to `last_id`, as counted here or set by a client; `None` if it is
+    /// unknown.
     pub entries_read: Option<u64>,
 }
 
@@ -40,7 +41,7 @@ pub struct Delivery {
     pub count: u32,
 }
 
-/// The times of a consumer's last actions.
+/// The times of a consumer's last actions, or those that were copied with it from another server.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct ConsumerTimes {
     /// The Unix time in milliseconds at which the consumer was made or was last seen to request entries. Not

@@ -32,7 +32,7 @@ pub(crate) struct Following {
     shown: Mutex<Option<Lsn>>,
     applied: AtomicU64,
     needed_from: AtomicU64,
-    /// How many servers are followed, one after the other, as last heard.
+    /// How many servers are followed, one after the other, as last heard; 1 if nothing was heard.
     distance: AtomicU8,
     /// When the leader was last heard from, or else following began, in monotonic milliseconds.
     heard_ms: AtomicU64,
@@ -109,7 +109,7 @@ impl Following {
         *self.committed.0.lock()
     }
 
-    /// Milliseconds since the leader was last heard from.
+    /// Milliseconds since the leader was last heard from, or else since following began.
     pub(crate) fn silent_ms(&self, now_ms: u64) -> u64 {
         now_ms.saturating_sub(self.heard_ms.load(SeqCst))
     }
@@ -231,7 +231,7 @@ impl Following {
         }
     }
 
-    /// How many servers are followed, one after the other, up to one that leads.
+    /// How many servers are followed, one after the other, as last heard; 1 if nothing was heard.
     pub(crate) fn distance(&self) -> u8 {
         self.distance.load(SeqCst)
     }

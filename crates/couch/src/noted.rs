@@ -1,0 +1,43 @@
+//! What accompanies a request to the end of its reply: its entry in the access log, and its trace.
+
+use http::StatusCode;
+
+use super::{access_log::Entry, traces::Trace};
+
+/// A request that is being answered. It is noted when this is dropped.
+pub(super) struct Noted {
+    pub(super) entry: Option<Entry>,
+    pub(super) trace: Option<Trace>,
+    status: Option<StatusCode>,
+    bytes: u64,
+}
+
+impl Noted {
+    /// `None` if nothing accompanies the request.
+    pub(super) fn new(entry: Option<Entry>, trace: Option<Trace>) -> Option<Box<Noted>> {
+        let is_noted = entry.is_some() || trace.is_some();
+        is_noted.then(|| Box::new(Noted { entry, trace, status: None, bytes: 0 }))
+    }
+
+    /// The reply begins.
+    pub(super) fn set_status(&mut self, status: StatusCode) {
+        self.status = Some(status);
+    }
+
+    /// Bytes of the body of the reply are sent.
+    pub(super) fn add_bytes(&mut self, bytes: u64) {
+        self.bytes += bytes;
+    }
+}
+
+impl Drop for Noted {
+    fn drop(&mut self) {
+        let status = self.status.map(|status| status.as_u16());
+        if let Some(entry) = self.entry.take() {
+            entry.end(status, self.bytes);
+        }
+        if let Some(trace) = self.trace.take() {
+            trace.end(status, self.bytes);
+        }
+    }
+}

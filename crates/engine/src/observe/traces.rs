@@ -1,0 +1,163 @@
+//! Traces: which commands are traced, and the times of each.
+//!
+//! What it is: the choice of commands, and what is known of one when its reply may leave. What it is not:
+//! spans and their export; a [`TraceSink`] makes them of it.
+//!
+//! Invariants
+//! - While nothing is traced, no command costs anything for it: commands are chosen among those that are
+//!   timed.
+//! - A traced command has neither keys nor values nor passwords: only its name and the number of its
+//!   arguments.
+
+use std::{
+    fmt,
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicU32, Ordering::Relaxed},
+    },
+};
+
+use keyspace::DbId;
+use lsn::Lsn;
+
+use crate::{Row, stats::TIMED_EVERY};
+
+/// The share that stands for all commands.
+const WHOLE: u32 = 1_000_000;
+/// The maximum length of the code of an error: longer words are no codes.
+const CODE_BYTES_MAX: usize = 32;
+/// Commands of one worker that wait for the log and are traced, at most.
+pub(crate) const WAITING_MAX: usize = 1024;
+
+/// A command that has run and was chosen to be traced. Times are monotonic microseconds.
+#[derive(Debug, Clone)]
+pub struct TracedCommand {
+    /// The command.
+    pub row: &'static Row,
+    /// Number of its arguments, the name included.
+    pub args: usize,
+    /// The database of the session.
+    pub db: DbId,
+    /// When it began to run.
+    pub began_us: u64,
+    /// When it had run: its reply was there.
+    pub ran_us: u64,
+    /// The position that its reply waits for; [`Lsn::ZERO`] for none.
+    pub gate: Lsn,
+    /// The code of its error, such as `WRONGTYPE`.
+    pub error: Option<String>,
+    /// Whether the client now waits for a key, or for another thread: the reply comes later.
+    pub is_blocked: bool,
+}
+
+/// Takes the commands that were traced.
+pub trait TraceSink: Send + Sync {
+    /// A command whose reply may leave since `released_us`. Must not wait for anything.
+    fn ran(&self, command: &TracedCommand, released_us: u64);
+    /// A command was chosen, and so many wait already.
+    fn overflowed(&self);
+}
+
+/// Which commands are traced, and who takes them.
+#[derive(Default)]
+pub struct Traces {
+    millionths: AtomicU32,
+    sink: OnceLock<Arc<dyn TraceSink>>,
+}
+
+impl fmt::Debug for Traces {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Traces").field("millionths", &self.millionths).finish_non_exhaustive()
+    }
+}
+
+impl Traces {
+    /// Has commands traced from now on, once there is a share.
+    pub fn send_to(&self, sink: Arc<dyn TraceSink>) {
+        let _ = self.sink.set(sink);
+    }
+
+    /// Sets the share of the commands that are traced, in millionths.
+    pub fn set_share(&self, millionths: u32) {
+        self.millionths.store(millionths, Relaxed);
+    }
+
+    /// The share in force; 0 without a sink.
+    fn share(&self) -> u32 {
+        if self.sink.get().is_some() { self.millionths.load(Relaxed) } else { 0 }
+    }
+
+    /// Who takes traced commands, if any are traced.
+    pub(crate) fn sink(&self) -> Option<&dyn TraceSink> {
+        self.sink.get().map(|sink| &**sink)
+    }
+
+    /// Whether so many are traced that all commands have to be timed.
+    pub(crate) fn needs_all(&self) -> bool {
+        u64::from(self.share()) * TIMED_EVERY > u64::from(WHOLE)
+    }
+
+    /// Whether a timed command, which stands for so many, is traced; `random` decides.
+    #[inline]
+    pub(crate) fn chooses(&self, stands_for: u64, random: impl FnOnce() -> u32) -> bool {
+        let share = u64::from(self.share()) * stands_for;
+        share > 0 && u64::from(random()) * u64::from(WHOLE) < share << 32
+    }
+}
+
+/// The code of the error with which a reply begins; `None` if it is no error.
+pub(crate) fn error_code(reply: &[u8]) -> Option<String> {
+    let text = reply.strip_prefix(b"-")?;
+    let is_of_code = |byte: &&u8| byte.is_ascii_uppercase() || **byte == b'_';
+    let len = text.iter().take_while(is_of_code).count();
+    let is_word = (1..=CODE_BYTES_MAX).contains(&len);
+    Some(if is_word { String::from_utf8_lossy(&text[..len]).into_owned() } else { "ERR".into() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Nobody;
+
+    impl TraceSink for Nobody {
+        fn ran(&self, _command: &TracedCommand, _released_us: u64) {}
+        fn overflowed(&self) {}
+    }
+
+    #[test]
+    fn as_many_are_chosen_as_the_share_says() {
+        let traces = Traces::default();
+        traces.set_share(WHOLE);
+        assert!(!traces.chooses(1, || 0) && !traces.needs_all(), "nobody takes them");
+        traces.send_to(Arc::new(Nobody));
+        for (share, stands_for, chosen) in [
+            (0, 32, 0.0),
+            (10_000, 1, 0.01),
+            (10_000, 32, 0.32),
+            (31_250, 32, 1.0),
+            (WHOLE, 1, 1.0),
+            (WHOLE, 32, 1.0),
+        ] {
+            traces.set_share(share);
+            let draws: u32 = 1 << 12;
+            let spread = |at: u32| at << 20;
+            let count = (0..draws).filter(|at| traces.chooses(stands_for, || spread(*at))).count();
+            let found = count as f64 / f64::from(draws);
+            assert!((found - chosen).abs() < 0.001, "{share} {stands_for}: {found}");
+        }
+        traces.set_share(31_250);
+        assert!(!traces.needs_all());
+        traces.set_share(31_251);
+        assert!(traces.needs_all());
+    }
+
+    #[test]
+    fn errors_have_codes() {
+        let code = |reply: &[u8]| error_code(reply);
+        assert_eq!(code(b"+OK\r\n"), None);
+        assert_eq!(code(b"-WRONGTYPE Operation\r\n").as_deref(), Some("WRONGTYPE"));
+        assert_eq!(code(b"-my own words\r\n").as_deref(), Some("ERR"));
+        assert_eq!(code(&[b"-".as_slice(), &[b'A'; 40]].concat()).as_deref(), Some("ERR"));
+    }
+}

@@ -1,0 +1,21 @@
+//! OTLP: spans of traces, in the JSON of OpenTelemetry, and their delivery to a collector over HTTP.
+//!
+//! ```text
+//! Span, Span, ... -> encode -> Collector::send -> POST http://COLLECTOR/v1/traces
+//! ```
+//!
+//! What it is: the format (`opentelemetry.proto.collector.trace.v1`, JSON: ids in hexadecimal, times as
+//! decimal texts) and one request. What it is not: a queue, a thread, a choice of what is traced: the server
+//! has these. It knows neither commands nor documents.
+//!
+//! Why the crates of OpenTelemetry were not taken: docs/decisions/013-traces.md.
+
+#![forbid(unsafe_code)]
+
+mod collector;
+mod encoding;
+mod span;
+
+pub use collector::{Collector, SendError};
+pub use encoding::{Resource, encode};
+pub use span::{Attribute, Span, SpanId, SpanKind, TraceId, Value};

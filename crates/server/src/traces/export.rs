@@ -1,0 +1,221 @@
+//! Delivers spans to the collector.
+//!
+//! ```text
+//! add -> queue, or dropped and counted -> thread "traces": batches -> encode -> POST, again if it fails
+//! ```
+//!
+//! Invariants
+//! - [`Exporter::add`] waits for nothing but the lock of the queue, which is held for moments.
+//! - The queue and a batch have limits. While the collector is away one batch is kept and the queue fills up.
+//! - The log says once that spans are not delivered, and once that they are again.
+
+use std::{
+    collections::VecDeque,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+    thread,
+    time::Duration,
+};
+
+use env::Clock;
+use otlp::{Collector, Resource, SendError, Span, encode};
+use parking_lot::{Condvar, Mutex};
+
+use super::TraceFigures;
+
+/// Spans that wait for the collector, at most: some megabytes.
+const SPANS_MAX: usize = 8192;
+/// Spans of one request to the collector, at most.
+const BATCH_SPANS_MAX: usize = 512;
+/// How long spans are gathered before a request that is not full.
+const GATHER: Duration = Duration::from_secs(1);
+/// How long a request to the collector may take.
+const SEND_TIMEOUT: Duration = Duration::from_secs(5);
+/// The pause after the first failure; it doubles with each further one.
+const PAUSE_MIN: Duration = Duration::from_millis(500);
+const PAUSE_MAX: Duration = Duration::from_secs(30);
+/// How long the end of the process waits for the delivery.
+const CLOSE_PATIENCE: Duration = Duration::from_secs(1);
+/// Clients come first.
+const NICE: i32 = 10;
+
+/// Delivers spans from a thread of its own.
+pub(super) struct Exporter {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    collector: Collector,
+    resource: Resource,
+    clock: Arc<dyn Clock>,
+    state: Mutex<State>,
+    /// Notified when a batch is full, and at the end.
+    wanted: Condvar,
+    /// Notified when the thread has ended.
+    ended: Condvar,
+    sent: AtomicU64,
+    dropped: AtomicU64,
+}
+
+#[derive(Default)]
+struct State {
+    queue: VecDeque<Span>,
+    /// When delivery ends, monotonic microseconds; set at the end of the process.
+    closes_us: Option<u64>,
+    has_ended: bool,
+}
+
+impl Exporter {
+    /// # Errors
+    /// If the OS refuses the thread.
+    pub(super) fn start(
+        collector: Collector,
+        resource: Resource,
+        clock: Arc<dyn Clock>,
+    ) -> std::io::Result<Exporter> {
+        let shared = Arc::new(Shared {
+            collector,
+            resource,
+            clock,
+            state: Mutex::default(),
+            wanted: Condvar::new(),
+            ended: Condvar::new(),
+            sent: AtomicU64::new(0),
+            dropped: AtomicU64::new(0),
+        });
+        let delivering = shared.clone();
+        let run = move || {
+            // A failure does no harm.
+            let _ = env::thread::set_nice(NICE);
+            delivering.deliver();
+        };
+        thread::Builder::new().name("traces".into()).spawn(run)?;
+        Ok(Exporter { shared })
+    }
+
+    /// Puts spans into the queue: all of them, or none if it has no room.
+    pub(super) fn add(&self, spans: Vec<Span>) {
+        let mut state = self.shared.state.lock();
+        if state.queue.len() + spans.len() > SPANS_MAX || state.closes_us.is_some() {
+            drop(state);
+            return self.dropped(spans.len() as u64);
+        }
+        state.queue.extend(spans);
+        if state.queue.len() >= BATCH_SPANS_MAX {
+            self.shared.wanted.notify_one();
+        }
+    }
+
+    /// Counts spans that were dropped.
+    pub(super) fn dropped(&self, count: u64) {
+        self.shared.dropped.fetch_add(count, Relaxed);
+    }
+
+    pub(super) fn figures(&self) -> TraceFigures {
+        TraceFigures { sent: self.shared.sent.load(Relaxed), dropped: self.shared.dropped.load(Relaxed) }
+    }
+
+    /// Takes no more spans, and waits up to [`CLOSE_PATIENCE`] for the delivery of those in the queue.
+    pub(super) fn close(&self) {
+        let shared = &self.shared;
+        let mut state = shared.state.lock();
+        state.closes_us = Some(shared.clock.monotonic_us() + CLOSE_PATIENCE.as_micros() as u64);
+        shared.wanted.notify_one();
+        let still_runs = |state: &mut State| !state.has_ended;
+        shared.ended.wait_while_for(&mut state, still_runs, CLOSE_PATIENCE);
+        let left = state.queue.len() as u64;
+        drop(state);
+        self.dropped(left);
+    }
+}
+
+impl Shared {
+    /// Delivers batches until the exporter is closed and the queue is empty.
+    fn deliver(&self) {
+        let mut is_failing = false;
+        while let Some(batch) = self.next_batch() {
+            let count = batch.len() as u64;
+            let refused = self.send(&encode(&self.resource, &batch), &mut is_failing).unwrap_or(count);
+            self.dropped.fetch_add(refused, Relaxed);
+            self.sent.fetch_add(count.saturating_sub(refused), Relaxed);
+        }
+        self.state.lock().has_ended = true;
+        self.ended.notify_all();
+    }
+
+    /// Waits for spans; `None` at the end.
+    fn next_batch(&self) -> Option<Vec<Span>> {
+        let mut state = self.state.lock();
+        loop {
+            let is_full = state.queue.len() >= BATCH_SPANS_MAX;
+            if !is_full && state.closes_us.is_none() {
+                self.wanted.wait_for(&mut state, GATHER);
+            }
+            let count = state.queue.len().min(BATCH_SPANS_MAX);
+            if count > 0 {
+                return Some(state.queue.drain(..count).collect());
+            }
+            if state.closes_us.is_some() {
+                return None;
+            }
+        }
+    }
+
+    /// Sends a batch until the collector has taken or refused it. Returns how many spans it has refused;
+    /// `None`: it has none of them.
+    fn send(&self, body: &[u8], is_failing: &mut bool) -> Option<u64> {
+        let mut pause = PAUSE_MIN;
+        loop {
+            let timeout = self.time_left(SEND_TIMEOUT)?;
+            let sent = self.collector.send(body, timeout);
+            self.report(&sent, is_failing);
+            match sent {
+                Ok(refused) => return Some(refused),
+                Err(SendError { may_retry: false, .. }) => return None,
+                Err(_) => self.pause(pause)?,
+            }
+            pause = PAUSE_MAX.min(2 * pause);
+        }
+    }
+
+    /// The time until delivery ends, at most `limit`; `None` if it is over.
+    fn time_left(&self, limit: Duration) -> Option<Duration> {
+        let Some(closes_us) = self.state.lock().closes_us else { return Some(limit) };
+        let left_us = closes_us.checked_sub(self.clock.monotonic_us()).filter(|left_us| *left_us > 0)?;
+        Some(limit.min(Duration::from_micros(left_us)))
+    }
+
+    /// Pauses after a failure; `None` if delivery is over by then, and there is no use in another attempt.
+    fn pause(&self, pause: Duration) -> Option<()> {
+        let ends_us = self.clock.monotonic_us() + pause.as_micros() as u64;
+        let mut state = self.state.lock();
+        loop {
+            if state.closes_us.is_some() {
+                return None;
+            }
+            let left_us = ends_us.saturating_sub(self.clock.monotonic_us());
+            if left_us == 0 {
+                return Some(());
+            }
+            self.wanted.wait_for(&mut state, Duration::from_micros(left_us));
+        }
+    }
+
+    /// Logs that delivery begins to fail, or works again.
+    fn report(&self, sent: &Result<u64, SendError>, is_failing: &mut bool) {
+        let (url, dropped) = (self.collector.url(), self.dropped.load(Relaxed));
+        match sent {
+            Ok(_) if *is_failing => {
+                tracing::info!(target: "server", url, dropped, "traces are delivered again");
+            }
+            Err(error) if !*is_failing => tracing::warn!(
+                target: "server", url, %error,
+                "traces are not delivered: is the collector of otel-endpoint there? What it does not take in time is dropped"
+            ),
+            _ => {}
+        }
+        *is_failing = sent.is_err();
+    }
+}

@@ -1,0 +1,35 @@
+//! Spans of jobs: snapshots, copies of files, elections. They are few, so each is traced.
+
+use std::sync::Arc;
+
+use otlp::{Attribute, SpanKind};
+
+use super::Traces;
+
+/// A job that has begun. Dropped without [`Job::end`], it leaves no span.
+pub(crate) struct Job {
+    traces: Arc<Traces>,
+    name: &'static str,
+    began_us: u64,
+}
+
+impl Traces {
+    /// A job of this name begins now.
+    pub(crate) fn job(self: &Arc<Self>, name: &'static str) -> Job {
+        Job { traces: self.clone(), name, began_us: self.clock.monotonic_us() }
+    }
+}
+
+impl Job {
+    /// The job has ended, perhaps with an error.
+    pub(crate) fn end(self, attributes: Vec<Attribute>, error: Option<String>) {
+        let Job { traces, name, began_us } = self;
+        if traces.is_on() {
+            let times = (began_us, traces.clock.monotonic_us());
+            let place = traces.new_place(None);
+            let mut span = traces.span(place, (name.to_owned(), SpanKind::Internal), times, attributes);
+            span.error = error.map(Into::into);
+            traces.export(vec![span]);
+        }
+    }
+}
