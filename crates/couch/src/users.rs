@@ -182,7 +182,7 @@ impl Declared {
         Ok(Declared { roles, password })
     }
 
-    /// The user that is declared; `before` is the present user of this name.
+    /// The user that is declared: a new one, unless `before` is given.
     fn user(self, before: Option<Principal>) -> Principal {
         let roles = self.roles.iter().filter(|role| is_role(role.as_bytes()));
         Principal::of_document(before, roles.map(|role| role.as_bytes().into()).collect(), self.password)
