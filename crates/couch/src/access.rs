@@ -2,8 +2,8 @@
 //!
 //! Users are the same for both protocols (`engine::users`), and `admin-user` with `admin-password` is one
 //! more, an admin. While that password is not set, and `default` needs none and may do everything, every
-//! client that is served is an admin; while `protected-mode` is on, these are only the clients on this
-//! machine. Otherwise a database is open to admins only, unless its `_security` permits more (`_users` has
+//! client that is served is an admin; with `protected-mode`, only clients on this machine are served then. In
+//! all other cases, a database is open to admins only, unless its `_security` permits more (`_users` has
 //! rules of its own); `/metrics` and `/_backup` are for admins, and for users with the right to INFO or
 //! REPLICATE, respectively. Other servers may vouch for users as well: see [`Host::access`].
 //!
@@ -34,7 +34,8 @@ use super::{
     user::{LACKS_RIGHT, Shown, ShownToken, TOO_EARLY, User, WRONG_PASSWORD},
 };
 
-/// How long a login waits for its turn after others of its address have failed, in milliseconds.
+/// The longest time, in milliseconds, that a login waits for its turn after others of its address have
+/// failed.
 const TURN_WAIT_MS_MAX: u64 = 30_000;
 
 /// The number of the next login.
@@ -228,7 +229,7 @@ pub(super) fn begin_follow(thread: &HttpThread, user: &User) -> User {
     user
 }
 
-/// How long what the user has shown counts if nothing changes; `None`: without end.
+/// For how long the user's token or session is still valid if nothing changes; `None`: without end.
 pub(super) fn time_left(thread: &HttpThread, user: &User) -> Option<Duration> {
     let host = thread.host();
     let ends_s = match &user.shown {

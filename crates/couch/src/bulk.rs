@@ -2,7 +2,7 @@
 //!
 //! A replicated document (`new_edits` false) that breaks a rule for documents fails in its row, as if it were
 //! forbidden, so that the replication can continue: the source will never have another document under that
-//! revision. Such a document that is not replicated makes the server refuse the whole request, as in CouchDB.
+//! revision. If a document that is not replicated breaks a rule, the whole request is refused, as in CouchDB.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -217,8 +217,8 @@ fn put_comma(rows: &mut Vec<u8>) {
     }
 }
 
-/// The row of a replicated document that is refused. PouchDB continues with the other documents only if the
-/// `name` of the error, which it reads beside `error`, is that of a lacking permission.
+/// The row of a replicated document that is refused. Beside `error`, PouchDB reads the `name` of the error:
+/// it continues with the other documents only if that says that a permission is lacking.
 fn put_refused(out: &mut Vec<u8>, refused: &RefusedDocument) {
     out.push(b'{');
     for (key, json) in [("id", &refused.id), ("rev", &refused.rev)] {

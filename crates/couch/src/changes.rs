@@ -82,9 +82,9 @@ impl Since {
 }
 
 /// The sequence after which a feed begins. A `since` above `update_seq` refers to writes that this server
-/// does not have: other edits may get their numbers, so the feed restarts from 0. But a member of a group
-/// that follows (`may_lag`) may get these writes later, with the same numbers: there, a `since` that names
-/// the database is kept.
+/// does not have: other edits may get their numbers, so the feed restarts from 0. But a follower in a group
+/// (`may_lag`) may get these writes later, with the same numbers: there, a `since` that names the database is
+/// kept.
 fn begin(since: Since, update_seq: u64, may_lag: bool) -> u64 {
     match since {
         Since::Now => update_seq,
@@ -249,7 +249,8 @@ impl Feed {
         loop {
             let time_left = time_left(&self.thread, &self.user);
             tokio::select! {
-                // First, so that a feed that is never quiet ends, too.
+                // The branches are tried in this order: otherwise a feed that always has changes would
+                // outlive its user's session.
                 biased;
                 () = sleep(time_left.unwrap_or_default()), if time_left.is_some() => return Ok(false),
                 changed = news.changes.changed() => return Ok(changed.is_ok()),

@@ -44,8 +44,8 @@ pub(super) async fn answer(
     let first = request.uri().path().split('/').find(|segment| !segment.is_empty());
     let reply = if let Err(failure) = check_head(&request) {
         let mut reply = reply::failed(failure);
-        // The connection cannot be used further: the end of the body is unknown, or may not be where the
-        // client means it.
+        // The connection cannot be used further: where the body ends is unknown, or the client may take
+        // another place for its end.
         reply.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
         reply::finish(&mut reply, request.headers().get(header::ACCEPT), thread.front.request_id());
         reply
@@ -353,7 +353,8 @@ async fn admit(thread: &HttpThread, head: &Parts, path: &[&str], peer: SocketAdd
         return Err(Failure::from(Refusal::Loading));
     }
     thread.require_documents()?;
-    // Also on routes that are open to all clients: one that gives a wrong password is told so.
+    // Clients are identified even on routes that are open to all: a client that gives a wrong password is
+    // told so.
     let user = access::identify(thread, headers, &peer).await?;
     let is_login = path == ["_session"] && head.method == Method::POST;
     if user.name.is_none() && !user.is_admin && !is_login && requires_valid_user(thread) {

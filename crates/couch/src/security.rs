@@ -121,7 +121,8 @@ pub(super) async fn security(call: &mut Call, database: &Arc<Database>) -> Resul
                 // As in CouchDB: a change could let others read all users.
                 return Err(Failure::Forbidden("You can't edit the security object of the user database."));
             }
-            // Of two members with one name, another reader could take the other one.
+            // An object in which two members have one name is refused: another reader could take the other
+            // one.
             let Unique(security) = call.json().await?;
             if !is_valid(&security) {
                 return Err(Failure::bad_request(

@@ -25,7 +25,7 @@ pub(super) enum Shown {
     Nothing,
     /// With name and password.
     Password,
-    /// With a session cookie, issued at this time in seconds, which the reply renews or not.
+    /// With a session cookie that was issued at `begun_s` (in seconds). `renew`: the reply renews it.
     Cookie { session: u64, begun_s: u64, renew: bool },
     /// With a JSON Web Token.
     Token(ShownToken),
@@ -103,7 +103,8 @@ impl User {
         User { name: Some(name), roles, is_admin, shown, login_digest: None }
     }
 
-    /// As in CouchDB, a client that has not logged in is told to, and one that has is told that it may not.
+    /// The failure of a request that this user may not make. As in CouchDB, a client that has not logged in
+    /// is told to log in.
     pub(super) fn refused(&self, reason: &'static str) -> Failure {
         match self.name {
             None => Failure::Unauthorized(reason),

@@ -47,7 +47,7 @@ pub(super) fn admit(call: &Call, path: &[&str]) -> Result<(), Failure> {
     };
     match path {
         [id, ..] if name_of(id) == Some(name) => Ok(()),
-        // The document says whose it is, and is checked for that.
+        // The document says whose it is; `Editor::check` refuses that of another user.
         [] if call.method() == "POST" => Ok(()),
         // Whether there is such a user is nobody's business.
         [id, ..] if name_of(id).is_some() => Err(DocError::Missing.into()),
@@ -89,12 +89,13 @@ pub(super) async fn public_part(
     Ok(Some(reply::value(StatusCode::OK, &all)))
 }
 
-/// Whether others may see a member of a user's document: never what a password was replaced by.
+/// Whether others may see this member of a user's document. They never see [`PASSWORD_FIELDS`].
 fn is_public(name: &str, public: &[&str]) -> bool {
     public.contains(&name) && !PASSWORD_FIELDS.contains(&name)
 }
 
-/// The edit as it may be made: that of a user's document has no password, and is checked when it is made.
+/// Returns the edit as it may be made. An edit of a user's document comes back without its password, and is
+/// checked when it is made.
 pub(super) async fn guard(call: &Call, database: &Database, edit: Edit) -> Result<Edit, Failure> {
     match edit {
         Edit::Document(edit, stored)

@@ -36,8 +36,8 @@ const PREFIX: &str = "org.couchdb.user:";
 /// The maximum number of new passwords that requests derive at a time.
 pub(super) const DERIVATIONS_MAX: usize = 2;
 
-/// The maximum iterations of a password that a user gives itself: everybody who guesses at it has this server
-/// compute as much. Passwords that this server derives have [`access::ITERATIONS_DEFAULT`].
+/// The maximum iterations of a password that a user gives itself: this server computes as many for each guess
+/// at it. Passwords that this server derives have [`access::ITERATIONS_DEFAULT`].
 const OWN_ITERATIONS_MAX: u32 = 1_000_000;
 
 /// The maximum bytes of all roles of a user.
@@ -88,7 +88,7 @@ impl Editor {
         if !self.is(new.get("name")) {
             return forbidden("You may only update your own user document.");
         }
-        // Otherwise a user that ACL SETUSER has made could give itself another password by a document.
+        // A user that ACL SETUSER has made must not give itself another password by creating a document.
         let Some(old) = old else { return forbidden("Only admins may create user docs.") };
         if sorted(&roles_of(&old).unwrap_or_default()) != sorted(&declared.roles) {
             return forbidden("Only _admin may edit roles");
@@ -182,7 +182,7 @@ impl Declared {
         Ok(Declared { roles, password })
     }
 
-    /// The user that is declared, given the one that there is.
+    /// The user that is declared: a new one, unless `before` is given.
     fn user(self, before: Option<Principal>) -> Principal {
         let roles = self.roles.iter().filter(|role| is_role(role.as_bytes()));
         Principal::of_document(before, roles.map(|role| role.as_bytes().into()).collect(), self.password)
@@ -236,7 +236,8 @@ pub(super) struct SettingChange {
     pub(super) value: Option<Box<[u8]>>,
 }
 
-/// What the changes of `_users` mean for the registry of users; new users have this birth.
+/// The changes of the registry of users that follow from the writer's changes of `_users`. New users get the
+/// birth `new_birth`.
 ///
 /// # Errors
 /// A document cannot be read, or there would be too many users or too many bytes of them.
@@ -251,7 +252,7 @@ pub(super) fn setting_changes(
         let Some(name) = name_of(id) else { continue };
         let setting = setting_of(name.as_bytes());
         let before = data.get(&setting);
-        // An earlier version has stored documents without rules.
+        // An earlier version stored documents that break the rules. These declare no user.
         let declared = winner(&snapshot, id)?.and_then(|members| Declared::of(id, &members).ok());
         let value = declared.map(|declared| {
             // A user that was deleted and made again is another one.

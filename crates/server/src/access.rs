@@ -2,8 +2,8 @@
 //!
 //! Users belong to the data (`engine::users`) and are the same for both protocols. Over HTTP, `admin-user`
 //! with `admin-password` is one more, and an admin; each user who may run all commands of administrators is
-//! an admin, too. While `default` needs no password, protected mode serves only clients on this machine; over
-//! HTTP, only while `default` may also do everything and `admin-password` is not set.
+//! an admin, too. Protected mode serves only clients on this machine while `default` needs no password. Over
+//! HTTP it does so only while `default` may also do everything and `admin-password` is not set.
 
 use std::{
     net::{IpAddr, SocketAddr},
@@ -115,8 +115,8 @@ impl Access {
         passwords.find(|password| !password.is_empty()).map(str::to_owned)
     }
 
-    /// The user of this name, as HTTP knows it, if it is enabled: for one who has logged in before. While the
-    /// data are loaded, only admins of the settings are known.
+    /// The account of an enabled user with this name, for a client that has logged in before. While the data
+    /// are loaded, only admins of the settings are known.
     pub(crate) fn http_account(&self, name: &str) -> Option<Account> {
         if let Some(password) = self.http_admin_password(name) {
             return Some(admin_of_settings(&password));
