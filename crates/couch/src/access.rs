@@ -240,9 +240,9 @@ pub(super) fn time_left(thread: &HttpThread, user: &User) -> Option<Duration> {
     Some(Duration::from_millis(ends_s.saturating_mul(1000).saturating_sub(host.unix_ms())))
 }
 
-/// The user as of now, for a reply that goes on for long; `None` if what it has shown is worth nothing any
-/// more: its account or password has gone, it has logged out, its token has ended or is no longer trusted. Whether a session has
-/// timed out is not checked here: see [`time_left`].
+/// The user as of now, for a reply that goes on for long. `None` if its account is gone or disabled, its
+/// passwords have changed, it has logged out, or its token has expired or is not trusted any more. Whether its
+/// session has timed out is not checked here: see [`time_left`].
 pub(super) fn still(thread: &HttpThread, user: &User) -> Option<User> {
     let host = thread.host();
     match (&user.name, &user.shown) {
