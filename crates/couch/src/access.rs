@@ -241,7 +241,7 @@ pub(super) fn time_left(thread: &HttpThread, user: &User) -> Option<Duration> {
 }
 
 /// The user as of now, for a reply that goes on for long. `None` if its account is gone or disabled, its
-/// passwords have changed, it has logged out, or its token has expired or is not trusted any more. Whether its
+/// passwords have changed, it has logged out, or its token has expired or is no longer trusted. Whether its
 /// session has timed out is not checked here: see [`time_left`].
 pub(super) fn still(thread: &HttpThread, user: &User) -> Option<User> {
     let host = thread.host();
