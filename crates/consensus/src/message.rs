@@ -101,13 +101,13 @@ pub struct Message {
     /// The term of the sender; in a pre-vote and an answer that grants it, the term that the candidate would
     /// begin.
     pub term: u64,
-    /// See the table.
+    /// Its meaning depends on the kind: see the layout in the module documentation, as for the fields below.
     pub index: u64,
-    /// See the table.
+    /// The term of the entry there, in votes.
     pub index_term: u64,
-    /// An index up to which the log is committed; see the table.
+    /// An index up to which the log is committed.
     pub commit: u64,
-    /// See the table.
+    /// The term of the entry there, in votes and their answers.
     pub commit_term: u64,
     /// When the message was sent.
     pub sent_us: u64,

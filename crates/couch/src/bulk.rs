@@ -93,7 +93,8 @@ pub(super) async fn bulk_docs(call: &mut Call, database: &Arc<Database>) -> Resu
     let batch = Batch::parse(call, &body);
     call.thread.spare.keep(body);
     let Batch { documents, new_edits } = batch?;
-    // All edits are prepared before any is submitted: a malformed document makes the whole request fail.
+    // All edits are prepared before any is submitted: if one of them makes the whole request fail, nothing is
+    // written.
     let mut rows: Vec<(DocId, Option<DocRev>, Row)> = Vec::with_capacity(documents.len());
     let mut edits = Vec::with_capacity(documents.len());
     for document in documents {

@@ -194,8 +194,12 @@ impl IdleTimer {
     pub(super) fn is_over(&self) -> bool {
         let now_s = self.now_s.get();
         let waited_s = now_s.saturating_sub(self.since_s.get());
-        if self.stall.borrow_mut().as_mut().is_some_and(|stall| stall.seconds(now_s) > TAKE_STALL_S_MAX) {
-            return true;
+        let stalled_s = self.stall.borrow_mut().as_mut().map(|stall| stall.seconds(now_s));
+        match stalled_s {
+            Some(stalled_s) if stalled_s > TAKE_STALL_S_MAX => return true,
+            // A finished reply is on its way to a client that acknowledges bytes.
+            Some(_) if self.is_idle() => return false,
+            _ => {}
         }
         match self.phase.get() {
             Phase::New | Phase::Idle | Phase::Head if self.is_stranger.get() => waited_s > LOGIN_S_MAX,
@@ -359,5 +363,24 @@ mod tests {
         }
         pass(&clock, TAKE_STALL_S_MAX + 1);
         assert!(idle_timer.is_over());
+    }
+
+    #[test]
+    fn a_reply_that_is_made_may_take_long_to_arrive() {
+        let (clock, idle_timer) = connection();
+        idle_timer.set_stranger(true);
+        idle_timer.begin();
+        let unacknowledged_bytes = Rc::new(Cell::new(1000));
+        let asked = unacknowledged_bytes.clone();
+        idle_timer.was_refused(|| Box::new(move || asked.get()));
+        idle_timer.end();
+        for left in (500..1000).rev() {
+            pass(&clock, TAKE_STALL_S_MAX);
+            unacknowledged_bytes.set(left);
+            assert!(!idle_timer.is_over(), "it acknowledges bytes");
+        }
+        idle_timer.wrote();
+        pass(&clock, LOGIN_S_MAX + 1);
+        assert!(idle_timer.is_over(), "all has been taken");
     }
 }

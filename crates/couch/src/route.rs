@@ -328,8 +328,8 @@ const POSTS_THAT_READ: [&str; 9] = [
     "_revs_diff",
 ];
 
-/// Whether the audit notes a request: it is one to change settings, rights, the list of databases or
-/// `_users`, or to purge documents.
+/// Whether the audit notes a request: one that changes settings, rights or the list of databases, one that
+/// purges documents, and every request to `_users` that is not known to read only.
 fn is_audited(method: &Method, path: &[&str]) -> bool {
     let reads = match path {
         [_, name, ..] if *method == Method::POST => POSTS_THAT_READ.contains(name),

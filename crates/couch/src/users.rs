@@ -25,7 +25,7 @@ use access::{DerivedPassword, ITERATIONS_MAX, Prf, User as Principal, is_role, i
 use documents::{DocError, EditRequest, History, Pick, Snapshot, Writer};
 use engine::{
     clients::DEFAULT_USER,
-    users::{USERS_BYTES_MAX, USERS_MAX, records, setting_of},
+    users::{USER_BYTES_MAX, USERS_BYTES_MAX, USERS_MAX, records, setting_of},
 };
 use keyspace::DataSettings;
 use serde_json::{Map, Value};
@@ -259,6 +259,10 @@ pub(super) fn setting_changes(
             let before = before.filter(|_| !was_gone).and_then(|record| Principal::decode(record).ok());
             declared.user(before.clone()).succeeding(before.as_ref(), new_birth).encode().into()
         });
+        let bytes = value.as_ref().map_or(0, |value: &Box<[u8]>| setting.len() + value.len());
+        if bytes > USER_BYTES_MAX {
+            return forbidden("A user has more than 64 KiB of rules and roles.");
+        }
         if value.is_some() || before.is_some() && name != DEFAULT_USER {
             changes.push(SettingChange { name: setting.into(), value });
         }

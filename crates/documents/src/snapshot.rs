@@ -32,7 +32,7 @@ pub struct Snapshot {
 pub struct DatabaseInfo {
     /// Numbers of documents and bytes.
     pub sums: DocSums,
-    /// The update sequence.
+    /// The update sequence of the newest change in this state.
     pub update_seq: u64,
     /// The number of purges.
     pub purge_seq: u64,
@@ -78,7 +78,7 @@ impl Snapshot {
         self.state.last_lsn
     }
 
-    /// The update sequence.
+    /// The update sequence of the newest change in this state.
     pub fn update_seq(&self) -> u64 {
         self.state.update_seq
     }

@@ -143,9 +143,9 @@ pub struct Session {
     pub claim: Option<PeerClaim>,
     /// What the client has said of itself as a replica (REPLCONF). Boxed: most clients are no replicas.
     pub redis_replica: Option<Box<RedisReplica>>,
-    /// Whether a command that shows or changes data has passed the checks: only then the client's replies
-    /// wait for the lease of a group's leader. Other replies must leave: a follower needs them to join, an
-    /// operator to look.
+    /// Set for good by the client's first command that shows or changes data and passes the checks: from then
+    /// on all its replies wait for the lease of a group's leader. The replies of a client without such a
+    /// command leave at once: a follower needs them to join, an operator to look.
     pub shows_data: Cell<bool>,
     /// The client runs no more commands: close the connection once the replies are sent.
     pub closing: bool,

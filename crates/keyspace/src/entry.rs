@@ -394,7 +394,8 @@ impl Drop for Entry {
     }
 }
 
-/// An entry borrowed from a locked slot. The entry may have expired.
+/// A borrowed entry, which may have expired. Callers of this crate get it from a locked slot; here it is also
+/// a field or member of a big collection, or an entry that is in no table.
 #[derive(Clone, Copy)]
 pub struct EntryRef<'a> {
     base: NonNull<u8>,

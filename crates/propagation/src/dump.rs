@@ -81,8 +81,8 @@ impl<W: io::Write> ReplicaFile<W> {
         ReplicaFile { writer, parts, has_field_deadlines: false }
     }
 
-    /// Writes the keys of these slots and all functions of a keyspace, as far as the file holds keys and
-    /// functions.
+    /// Writes all functions of a keyspace, and the keys of these slots that have not expired at
+    /// `Parts::live_at_ms`; either is left out if [`Parts`] does not ask for it.
     pub fn add(&mut self, keyspace: &Keyspace, slots: &[SlotId]) {
         if self.parts.functions {
             let libraries = keyspace.libraries().libraries;

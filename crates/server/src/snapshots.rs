@@ -116,7 +116,7 @@ pub(crate) struct Snapshots {
     wake: Condvar,
     /// Bytes written to files of snapshots since this incarnation began.
     written_bytes: AtomicU64,
-    /// Bytes that the last snapshot, or the one in progress, has copied because they were about to change.
+    /// Bytes of copies that the last snapshot, or the one in progress, has made before it came to them.
     copied_bytes: AtomicU64,
     cancelled: AtomicBool,
 }
@@ -194,7 +194,7 @@ impl Snapshots {
         self.written_bytes.load(Relaxed)
     }
 
-    /// Bytes that the last snapshot, or the one in progress, has copied because they were about to change.
+    /// Bytes of copies that the last snapshot, or the one in progress, has made before it came to them.
     pub(crate) fn copied_bytes(&self) -> u64 {
         self.copied_bytes.load(Relaxed)
     }

@@ -182,7 +182,8 @@ struct LogState {
     recent: Recent,
     flush_times: FlushTimes,
     /// Notified after every write, and whenever cursors must check again. Cursors wait for it, and appenders
-    /// for which the ring has no space; these hold locks of slots, so admission keeps their waits rare.
+    /// for which the ring has no space; these hold locks (of slots, or of a document database), so admission
+    /// keeps their waits rare.
     progress: (Mutex<()>, Condvar),
     stats: LogStats,
 }

@@ -156,7 +156,7 @@ pub(super) fn push(entry: &mut Entry, end: ListEnd, items: Items<'_>, rules: &Ru
                 ListEnd::Tail => Edit::insert(packed, len, items.iter()),
             };
             if is_packed_after(packed, &edit, rules) {
-                make(entry, &edit);
+                apply(entry, &edit);
                 return Applied { changed: added > 0, added, ..Applied::default() };
             }
         }
@@ -181,7 +181,7 @@ pub(super) fn pop(entry: &mut Entry, end: ListEnd, count: u64, freed: &mut Freed
             ListEnd::Tail => len - count..len,
         };
         let edit = Edit::remove(entry.payload(), range);
-        make(entry, &edit);
+        apply(entry, &edit);
     } else {
         let list = elements_mut(entry);
         let detached = match end {
@@ -218,7 +218,7 @@ pub(super) fn remove(entry: &mut Entry, from: ListEnd, count: u64, item: &[u8]) 
     } else {
         let len = Chunk::of_packed(entry.payload()).len();
         Edit::remove_matches(entry.payload(), item, limit, from).map_or(0, |edit| {
-            make(entry, &edit);
+            apply(entry, &edit);
             len - edit.len
         })
     };
@@ -239,7 +239,7 @@ fn change(
     if entry.big_mut().is_none() {
         let edit = packed(entry.payload());
         if is_packed_after(entry.payload(), &edit, rules) {
-            return make(entry, &edit);
+            return apply(entry, &edit);
         }
         promote(entry);
     }
@@ -253,9 +253,9 @@ fn is_packed_after(packed: &[u8], edit: &Edit, rules: &Rules) -> bool {
         && edit.packed_len_after(packed.len()) <= rules.limits.list_bytes as usize
 }
 
-/// Makes an edit of a packed list.
+/// Applies an edit to a packed list.
 #[inline]
-fn make(entry: &mut Entry, edit: &Edit) {
+fn apply(entry: &mut Entry, edit: &Edit) {
     entry.splice(edit.offset, edit.removed_len, &[&edit.inserted]);
     edit.write_len(entry.payload_mut());
 }

@@ -15,7 +15,7 @@ use rdb::Writer;
 
 use super::{commands::Commands, deadline, scripts};
 
-/// Where streams are made. Empty before and after.
+/// The keyspace in which a stream is made. It holds no key but that of the [`Building`].
 #[derive(Default)]
 pub(super) struct Workbench(Option<Box<Keyspace>>);
 

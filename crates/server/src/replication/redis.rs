@@ -74,7 +74,7 @@ pub(crate) struct RedisReplica {
     pub(crate) socket: TcpStream,
     /// Whether it has its file, or needs none: from then on it gives signs of life.
     pub(crate) has_file: AtomicBool,
-    /// Whether the stream follows the file, or was continued.
+    /// Whether it gets the stream now: its file has been sent, or its earlier stream goes on.
     pub(crate) is_online: AtomicBool,
     /// What it has of the stream, and whether it has acknowledged any.
     pub(crate) acks: Mutex<Acks>,
