@@ -144,6 +144,16 @@ def test_a_user_that_is_deleted_and_made_again_at_once_is_another_one(admin):
             assert error_of(again.call("GET", "k")).startswith("NOPERM"), "nor does it have its rights"
 
 
+def test_rules_and_roles_of_a_user_are_bounded_together(admin):
+    stored = admin.ok("GET", f"/_users/{_id('anna')}")
+    with admin.server.connect() as owner:
+        assert owner.call("ACL", "SETUSER", "anna", *(f"~{'k' * 1000}{number}" for number in range(60))) == b"OK"
+        roles = [f"{'r' * 1000}{number}" for number in range(30)]
+        refused = admin.send("PUT", f"/_users/{_id('anna')}", stored | {"roles": roles})
+        assert refused.told() == (403, "forbidden", "A user has more than 64 KiB of rules and roles.")
+        assert admin.ok("GET", f"/_users/{_id('anna')}") == stored
+
+
 def test_a_user_keeps_a_password_of_many_iterations_that_an_admin_has_given(admin):
     own = f"/_users/{_id('carl')}"
     key = {"password_scheme": "pbkdf2", "pbkdf2_prf": "sha256", "salt": "aa", "derived_key": "bb" * 32}
