@@ -254,12 +254,12 @@ pub(super) fn setting_changes(
         let before = data.get(&setting);
         // An earlier version stored documents that break the rules. These declare no user.
         let declared = winner(&snapshot, id)?.and_then(|members| Declared::of(id, &members).ok());
-        let value = declared.map(|declared| {
+        let value: Option<Box<[u8]>> = declared.map(|declared| {
             // A user that was deleted and made again is another one.
             let before = before.filter(|_| !was_gone).and_then(|record| Principal::decode(record).ok());
             declared.user(before.clone()).succeeding(before.as_ref(), new_birth).encode().into()
         });
-        let bytes = value.as_ref().map_or(0, |value: &Box<[u8]>| setting.len() + value.len());
+        let bytes = value.as_ref().map_or(0, |value| setting.len() + value.len());
         if bytes > USER_BYTES_MAX {
             return forbidden("A user has more than 64 KiB of rules and roles.");
         }

@@ -114,7 +114,8 @@ def test_http_port_0_leaves_no_plain_door(new_server, certificates):
     port = free_port()
     files = ("--tls-cert-file", certificates.path("server.crt"), "--tls-key-file", certificates.path("server.key"))
     server = new_server(http_port=0, extra=("--http-tls-port", str(port), *files)).start()
-    assert f"http_tls=[127.0.0.1:{port}]" in server.log() and "http=[] " in server.log()
+    server.wait_for_log(f"http_tls=[127.0.0.1:{port}]")
+    assert "http=[] " in server.log()
     server.https_port = port
     assert call(connection(server, certificates.context(None)), "GET", "/_up")[0] == 200
 
