@@ -8,6 +8,7 @@ from harness.couch import Couch
 from harness.groups import NAME, member, settle, wait_leader
 from harness.replicas import call, follower_of, info, is_following, wait_same
 from harness.resp import Connection, encode
+from harness.server import Server
 from harness.volume import MIB, Volume
 from harness.waiting import wait_until
 
@@ -79,11 +80,17 @@ def test_the_server_says_that_the_disk_does_not_answer(new_server, volume):
         server.close()
 
 
-def test_a_leader_whose_disk_does_not_answer_loses_the_lead(new_server, volume):
+def group_on(volume: Volume, new_server) -> tuple[Server, list[Server]]:
+    """A leader whose data are on the volume, and two others."""
     leader = member(new_server, directory=volume.root / "data").start()
     wait_leader([leader])
     others = [member(new_server, leader).start() for _ in range(2)]
     settle([leader, *others], 3)
+    return leader, others
+
+
+def test_a_leader_whose_disk_does_not_answer_loses_the_lead(new_server, volume):
+    leader, others = group_on(volume, new_server)
     try:
         with leader.connect() as writer, volume.stalled():
             writer.send(encode("SET", "unknown", "outcome"))
@@ -97,10 +104,7 @@ def test_a_leader_whose_disk_does_not_answer_loses_the_lead(new_server, volume):
 
 
 def test_a_leader_whose_disk_does_not_answer_names_itself_at_no_door(new_server, volume):
-    leader = member(new_server, directory=volume.root / "data").start()
-    wait_leader([leader])
-    others = [member(new_server, leader).start() for _ in range(2)]
-    settle([leader, *others], 3)
+    leader, others = group_on(volume, new_server)
     try:
         with leader.connect() as writer, volume.stalled():
             writer.send(encode("SET", "unknown", "outcome"))

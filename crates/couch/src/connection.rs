@@ -73,7 +73,7 @@ pub(super) async fn serve<S: Socket>(
     }
 }
 
-/// What is noted of a request, if anything is.
+/// The notes that a request leaves behind it; `None` if it is neither logged nor traced.
 fn noted_of(
     thread: &HttpThread,
     request: &mut Request<Incoming>,

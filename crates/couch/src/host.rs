@@ -160,7 +160,7 @@ pub struct Attempt<'a> {
     pub name: &'a str,
     /// The password.
     pub password: &'a str,
-    /// What the user must have a right to, if anything.
+    /// A resource to which the user must have a right, if the login is for one.
     pub resource: Option<Resource>,
 }
 

@@ -1,4 +1,4 @@
-//! What accompanies a request to the end of its reply: its entry in the access log, and its trace.
+//! The notes about a request, until its reply has ended: its entry in the access log, and its trace.
 
 use http::StatusCode;
 

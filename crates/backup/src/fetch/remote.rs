@@ -260,7 +260,7 @@ mod tests {
 
     use super::*;
 
-    /// What a server that answers so is told to be.
+    /// The error of a backup from a server with this answer.
     fn begun(answer: &'static str) -> RemoteError {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let url = listener.local_addr().expect("an address").to_string();
@@ -279,7 +279,7 @@ mod tests {
         for answer in ["-ERR unknown command\r\n", "HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n"] {
             assert!(begun(answer).has_no_session(), "{answer}");
         }
-        // What it says cannot be read, but it may be one.
+        // Its answer is broken, but it may be a Sheaf server.
         assert!(!begun("HTTP/1.1 200 OK\r\ncontent-length: 1\r\n\r\n{").has_no_session());
     }
 }

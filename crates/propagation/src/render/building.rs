@@ -60,21 +60,14 @@ impl Building {
     /// Takes an effect on the stream. Returns `false` for any other.
     pub(super) fn takes(&self, bench: &mut Workbench, effect: &Effect<'_>) -> bool {
         let Effect::Key { db, key, op } = *effect else { return false };
-        let changes_it = matches!(
+        let changes_entries = matches!(
             op,
-            KeyOp::SetExpiry { .. }
-                | KeyOp::StreamAdd { .. }
+            KeyOp::StreamAdd { .. }
                 | KeyOp::StreamAddBlock { .. }
                 | KeyOp::StreamTrim { .. }
                 | KeyOp::StreamDelete { .. }
-                | KeyOp::StreamSetHead { .. }
-                | KeyOp::StreamPutGroup { .. }
-                | KeyOp::StreamDropGroup { .. }
-                | KeyOp::StreamPutConsumer { .. }
-                | KeyOp::StreamDropConsumer { .. }
-                | KeyOp::StreamPend { .. }
-                | KeyOp::StreamUnpend { .. }
         );
+        let changes_it = changes_entries || effect.keeps_entries() || matches!(op, KeyOp::SetExpiry { .. });
         let is_taken = changes_it && (db, key) == (self.db, self.key.as_slice());
         if is_taken {
             bench.apply(key, &op);
