@@ -130,8 +130,23 @@ async fn run(thread: &HttpThread, body: &Bytes, sender: &Sender) -> Result<Reply
 /// none if the wait is over before.
 async fn follow(thread: &HttpThread, body: &Bytes, sender: &Sender) -> Result<Reply, Failure> {
     let malformed = "The body must be {\"channel\": name, \"from\": position, \"wait_ms\": milliseconds}.";
-    let Follow { channel, from, wait_ms } = Follow::parse(body).ok_or(Failure::bad_request(malformed))?;
+    let request = Follow::parse(body).ok_or(Failure::bad_request(malformed))?;
     let _permit = thread.front.redis_follows.try_acquire().map_err(|_| Broken::Busy)?;
+    let follower = access::begin_follow(thread, &sender.user);
+    let answer = messages_after(thread, request, sender, &follower).await;
+    // What ends the rights of a user ends its connection, too: the first is the reason.
+    require_still_admin(thread, &follower)?;
+    answer
+}
+
+/// The answer to a user that is judged again while it waits.
+async fn messages_after(
+    thread: &HttpThread,
+    request: Follow,
+    sender: &Sender,
+    follower: &User,
+) -> Result<Reply, Failure> {
+    let Follow { channel, from, wait_ms } = request;
     let deadline = Instant::now() + RUN_TIME_MAX;
     let subscribed = async {
         let mut client = Client::connect(thread, sender).await?;
@@ -141,7 +156,6 @@ async fn follow(thread: &HttpThread, body: &Bytes, sender: &Sender) -> Result<Re
         let confirmed = client.value().await?;
         Ok::<_, Broken>((client, confirmed))
     };
-    let follower = access::begin_follow(thread, &sender.user);
     let (mut client, confirmed) = timeout_at(deadline, subscribed).await.map_err(|_| Broken::Late)??;
     let (mut next, mut messages, mut lost) = match &confirmed {
         Value::Error(text) => return Ok(private(&json!({ "error": String::from_utf8_lossy(text) }))),
@@ -151,10 +165,9 @@ async fn follow(thread: &HttpThread, body: &Bytes, sender: &Sender) -> Result<Re
     let mut until = Instant::now() + Duration::from_millis(wait_ms.min(WAIT_MS_MAX));
     while messages.len() < MESSAGES_MAX && lost.is_none() {
         let waited = timeout_at(until.min(Instant::now() + JUDGED_EVERY), client.value()).await;
-        require_still_admin(thread, &follower)?;
+        require_still_admin(thread, follower)?;
         let value = match waited {
             Ok(Err(Broken::TooLong)) if !messages.is_empty() => break,
-            Ok(Err(Broken::Closed)) => return Err(closed(thread, &follower)),
             Ok(value) => value?,
             Err(_) if Instant::now() < until => continue,
             Err(_) => break,
@@ -172,7 +185,6 @@ async fn follow(thread: &HttpThread, body: &Bytes, sender: &Sender) -> Result<Re
             }
         }
     }
-    require_still_admin(thread, &follower)?;
     let messages: Vec<Message<'_>> = messages
         .iter()
         .map(|(position, message)| Message { position, message: JsonReply(message) })
@@ -188,11 +200,6 @@ fn require_still_admin(thread: &HttpThread, user: &User) -> Result<(), Failure> 
     let has_ended = access::time_left(thread, user).is_some_and(|left| left.is_zero());
     let user = access::still(thread, user).filter(|_| !has_ended);
     user.unwrap_or_else(|| User::anonymous(false)).require_admin()
-}
-
-/// Why the connection was closed on which a user waits: it may have lost its rights just now.
-fn closed(thread: &HttpThread, user: &User) -> Failure {
-    require_still_admin(thread, user).err().unwrap_or_else(|| Broken::Closed.into())
 }
 
 #[derive(Serialize)]
