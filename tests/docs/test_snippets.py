@@ -38,7 +38,7 @@ PAGES = sorted(
     for page in [ROOT / "README.md", *(ROOT / "docs").glob("*.md"), *(ROOT / "docs/guides").glob("*.md")]
     if "<!-- snippets not run:" not in page.read_text()
 )
-SHELL_WORDS = {"cp", "curl", "redis-cli", "sheaf"}
+SHELL_WORDS = {"cp", "curl", "redis-cli", "sheaf", "until"}
 SETUP = re.compile(r"^<!-- setup: (.*?) -->$", re.MULTILINE | re.DOTALL)
 # Ports of servers that pages start.
 PORT = re.compile(r"\b(6400|7[01]0[1-9])\b")
