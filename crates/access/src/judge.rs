@@ -5,6 +5,9 @@
 //!    '-- no --> gather keys and channels -> Rights::judge -> run, or Denied
 //! ```
 //!
+//! A call without channels is judged key by key, without a list, if the rights are one selector
+//! ([`Rights::keys_for`]).
+//!
 //! One selector must permit all of a call. If none does, the reported refusal is the one of the selector that
 //! got furthest: a selector judges the command first, then the keys, then the channels, each in the order of
 //! the arguments.
@@ -77,6 +80,15 @@ impl Rights {
         })
     }
 
+    /// The keys that a command may use, if the rights are one selector and it permits the command.
+    #[inline]
+    pub fn keys_for(&self, command: CommandId, first_arg: Option<&[u8]>) -> Option<PermittedKeys<'_>> {
+        match &*self.selectors {
+            [only] if only.permits_command(command, first_arg) => Some(PermittedKeys(&only.keys)),
+            _ => None,
+        }
+    }
+
     /// Whether a command without keys, channels and a first argument is permitted.
     pub fn allow(&self, command: CommandId) -> bool {
         self.judge(&Call { command, first_arg: None, keys: &[], channels: &[] }).is_ok()
@@ -103,6 +115,18 @@ impl Rights {
 
     fn is_unrestricted_or(&self, test: impl Fn(&SelectorRights) -> bool) -> bool {
         self.are_unrestricted() || self.selectors.iter().any(test)
+    }
+}
+
+/// The keys of one selector.
+#[derive(Debug, Clone, Copy)]
+pub struct PermittedKeys<'r>(&'r KeyRights);
+
+impl PermittedKeys<'_> {
+    /// Whether a key may be used in this way.
+    #[inline]
+    pub fn include(self, key: &KeyUse<'_>) -> bool {
+        self.0.permit(key)
     }
 }
 

@@ -65,7 +65,7 @@ pub use failed_logins::{ADDRESSES_MAX, FORGOTTEN_AFTER_MS, FailedLoginLine, Fail
 pub use file::{FileError, parse_file};
 pub use genpass::{GENPASS_BITS_DEFAULT, GENPASS_BITS_MAX, GenpassError, genpass};
 pub use grammar::Grammar;
-pub use judge::{Call, ChannelUse, KeyUse};
+pub use judge::{Call, ChannelUse, KeyUse, PermittedKeys};
 pub use login_queue::{Turn, WAITING_MAX, Waiter};
 pub use password::PasswordHash;
 pub use patterns::{ChannelPatterns, KeyAccess, KeyPattern, KeyPatterns};

@@ -48,6 +48,19 @@ fn judge_one<'b>(
         return Ok(());
     }
     let row = found.row;
+    if row.needs.channels == Channels::None
+        && !row.flags.has(Flags::DOCUMENTS)
+        && let Some(permitted) = rights.keys_for(found.id(), args.get(1))
+    {
+        let mut denied = None;
+        row.keys.for_each_numbered(args, |nth, key| {
+            let is_denied = || !permitted.include(&KeyUse { key, access: row.usage(args, nth).access });
+            if nth < keys_max && denied.is_none() && is_denied() {
+                denied = Some(Denied::Key(key));
+            }
+        });
+        return denied.map_or(Ok(()), Err);
+    }
     let mut keys: SmallVec<[KeyUse<'b>; 8]> = SmallVec::new();
     row.keys.for_each_numbered(args, |nth, key| {
         if nth < keys_max {
