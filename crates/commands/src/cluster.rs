@@ -1,5 +1,5 @@
 //! CLUSTER: shows this server, or its group, as a Redis Cluster of one shard (`cluster-emulation`), for
-//! clients that speak only that.
+//! clients that know only Redis Cluster.
 //!
 //! ```text
 //! the leader holds all 16384 slots;  the others are its replicas and send clients to it (MOVED, in engine)
@@ -85,7 +85,7 @@ pub(super) fn list(cx: &mut Context<'_, '_>, _args: Args<'_>) -> Result<(), Comm
 }
 
 /// `CLUSTER SLOTS`: empty if [`Nodes::leader`] finds no leader. The leader is shown also if it is down; other
-/// nodes that are down or still learn are left out.
+/// nodes that are down or are still learning are left out.
 pub(super) fn slots(cx: &mut Context<'_, '_>, _args: Args<'_>) -> Result<(), CommandError> {
     let nodes = nodes(cx)?;
     let Some(leader) = nodes.leader() else {

@@ -5,11 +5,10 @@
 //!
 //! Invariants
 //! - An error about documents begins with CouchDB's name for it, in capitals and without underscores, then
-//!   its reason:
-//!   `CONFLICT Document update conflict.`
+//!   its reason: `CONFLICT Document update conflict.`
 //! - Design documents are written by server admins alone: unlike HTTP, these commands do not know who is the
 //!   admin of one database.
-//! - In a transaction, a command sees the writes of earlier commands.
+//! - In a transaction, a command sees the writes of earlier commands of the transaction.
 
 use documents::{
     DESIGN_PREFIX, DocError, DocRev, DocumentView, EditRequest, LOCAL_PREFIX, NewDocument, Pick, Snapshot,

@@ -14,7 +14,8 @@
 //!   or neither.
 //! - Two commands under one key that are sent at the same time run one after the other, because both lock the
 //!   slot of the key.
-//! - A command that fails and has changed nothing is not kept: sent again, it runs again.
+//! - The reply of a command that has failed and has changed nothing is not kept: sent again, the command runs
+//!   again.
 //! - A reply that is kept can be sent again: its length and its form are checked before it is stored.
 //! - The value of the key is a string like others (see `stored`): it expires, is evicted, can be deleted;
 //!   snapshots and replicas have it.

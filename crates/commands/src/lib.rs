@@ -70,8 +70,8 @@ pub use sentinel::{SentinelEvent, SentinelEvents};
 /// Arguments that are passed on to an effect; up to 16 need no allocation.
 type Slices<'a> = SmallVec<[&'a [u8]; 16]>;
 
-/// Gathers arguments for an effect. The caller provides `slices`, because to return an array of this size,
-/// and so to move it, would cost as much as to use it.
+/// Gathers arguments for an effect. The caller provides `slices`: an array of this size that is returned is
+/// also moved, which would cost as much as its use.
 #[inline]
 fn gather<'s, 'a>(args: Args<'a>, slices: &'s mut Slices<'a>) -> Items<'s> {
     // Pushing them one by one would take longer: each push waits for the length that the previous one has

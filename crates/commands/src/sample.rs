@@ -83,8 +83,9 @@ impl Drawn {
     /// The estimated number of elements out of `len` that drawing visits.
     pub(super) fn work(self, len: usize) -> usize {
         match self {
-            // For more than an eighth of a sorted set, [`distinct`] goes through all ranks. A hash or set is
-            // walked whole for a quarter or more of it, or if it is packed, but then it is short.
+            // For more than an eighth of a sorted set, [`distinct`] goes through all ranks. For a quarter or
+            // more of a hash or set, all its elements are walked over. A packed one is always walked whole,
+            // but is short.
             Drawn::Distinct(count) => count.saturating_mul(8).min(len),
             Drawn::Repeated(count) => count,
         }

@@ -11,7 +11,8 @@
 //! refused. Messages such as `+switch-master` are published by the server, from [`events`].
 //!
 //! Invariants
-//! - No reply calls a member the master but the leader that this member knows; without one, no member is.
+//! - Replies call only the leader that this member knows the master; while it knows no leader, no member is
+//!   called the master.
 
 mod events;
 mod instance;

@@ -6,7 +6,8 @@
 //!
 //! Invariants
 //! - FLUSHDB, FLUSHALL and SWAPDB lock every slot, and change the keys in one effect.
-//! - COMMAND shows what the rows say; what rows cannot say, such as the tips, has tables by name here.
+//! - COMMAND shows the rows of the table. For facts that rows do not have, such as the tips, there are tables
+//!   by name here.
 
 mod arguments;
 mod command;

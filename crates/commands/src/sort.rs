@@ -4,7 +4,7 @@
 //! What it is not: sorting in place.
 //!
 //! Invariants
-//! - A call with a pattern that names keys has locked every slot: which keys it reads depends on the
+//! - A call with a pattern that names keys has locked every slot: the keys that it reads depend on the
 //!   elements.
 
 mod options;

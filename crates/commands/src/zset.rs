@@ -4,7 +4,7 @@
 //! What it is not: how sorted sets lie in memory (see `keyspace`).
 //!
 //! Invariants
-//! - No score is NaN: one that would be is refused, or becomes 0 in a combination, as in Redis.
+//! - No score is NaN: a score that would be NaN is refused, or becomes 0 in a combination, as in Redis.
 //! - Members that are removed by a range, and those that are popped, are logged as ranks, or as the removal
 //!   of the key if no member is left.
 
@@ -44,8 +44,8 @@ pub(super) fn zset(entry: Option<EntryRef<'_>>) -> Result<Option<ZsetView<'_>>, 
     }
 }
 
-/// The keys, whose number is the argument at `at`, and the arguments after them; `None` if that is not a
-/// number, or more than the arguments that follow.
+/// The keys, whose number is the argument at `at`, and the arguments after them; `None` if that argument is
+/// not a number from 0 to the number of arguments after it.
 fn counted(args: Args<'_>, at: usize) -> Option<(Args<'_>, Args<'_>)> {
     let keys = counted_keys(args, at)?;
     Some((args.skip(keys.start).take(keys.len()), args.skip(keys.end)))

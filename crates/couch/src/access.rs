@@ -9,8 +9,8 @@
 //!
 //! A client that is trusted for being on this machine must have addressed it by a name of this machine:
 //! `localhost`, an address, or one of `http-hosts`. Otherwise a page of any site whose name is made to
-//! resolve to this machine (DNS rebinding) would be an admin. Its browser regards this server as the page's
-//! own origin, so its requests need no `Origin`, and only the name in `Host` reveals it.
+//! resolve to this machine (DNS rebinding) would be an admin. The browser regards this server as the page's
+//! own origin, so the page's requests need no `Origin`, and only the name in `Host` reveals the page.
 
 use std::{
     net::{Ipv4Addr, Ipv6Addr, SocketAddr},
@@ -112,8 +112,8 @@ fn is_ours(host: &str, names: &str) -> bool {
 /// Identifies the sender of these headers.
 ///
 /// # Errors
-/// If clients have to authenticate, and what is given is wrong (name and password, a token, the headers of a
-/// proxy), the address has to wait, or the server loads its data.
+/// If clients have to authenticate, and the credentials (name and password, a token, or the headers of a
+/// proxy) are malformed or wrong, the address has to wait, or the server loads its data.
 pub(super) async fn identify(
     thread: &HttpThread,
     headers: &HeaderMap,
@@ -161,8 +161,8 @@ fn bearer_token(headers: &HeaderMap) -> Option<&str> {
 /// that takes long to check is checked on a thread that serves no clients.
 ///
 /// # Errors
-/// There is no such user, too many logins of the address wait or this one has waited too long, or the server
-/// loads its data.
+/// If no user with the right has this name and password, too many logins of the address wait, this login has
+/// waited too long, or the server loads its data.
 pub(super) async fn log_in(
     host: &Host,
     peer: &SocketAddr,
@@ -273,7 +273,7 @@ pub(super) fn named(headers: &HeaderMap) -> String {
 /// Name and password of HTTP Basic authentication, if given.
 ///
 /// # Errors
-/// They are not in base64.
+/// If they are not in base64.
 fn credentials(headers: &HeaderMap) -> Result<Option<(String, String)>, Failure> {
     let given = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok()?.split_once(' '));
     let Some((_, encoded)) = given.filter(|(scheme, _)| scheme.eq_ignore_ascii_case("basic")) else {
@@ -282,7 +282,7 @@ fn credentials(headers: &HeaderMap) -> Result<Option<(String, String)>, Failure>
     let decoded = BASE64_STANDARD.decode(encoded.trim());
     let decoded =
         decoded.map_err(|_| Failure::bad_request("Authorization header has invalid base64 value"))?;
-    // What is not UTF-8 comes out as another password, and is refused as a wrong one.
+    // Bytes that are not UTF-8 become another password, which is refused as wrong.
     let decoded = String::from_utf8_lossy(&decoded);
     Ok(decoded.split_once(':').map(|(name, password)| (name.into(), password.into())))
 }

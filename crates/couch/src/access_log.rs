@@ -21,7 +21,7 @@ use super::user::User;
 
 /// The maximum bytes of a target in the log.
 const TARGET_BYTES_MAX: usize = 1024;
-/// What stands for a value that is left out.
+/// The text in place of a value that is left out.
 const LEFT_OUT: &str = "...";
 /// The parameters whose values are shown: they say how a request is answered, not about which data.
 const SHOWN: [&str; 27] = [
@@ -89,7 +89,7 @@ pub struct NotedRequest<'a> {
 pub(super) struct ServedUser(Arc<OnceLock<String>>);
 
 impl ServedUser {
-    /// The request with these extensions is served as this user.
+    /// Notes that the request with these extensions is served as this user.
     pub(super) fn note(extensions: &Extensions, user: &User) {
         if let (Some(served), Some(name)) = (extensions.get::<ServedUser>(), &user.name) {
             let _ = served.0.set(name.clone());

@@ -86,7 +86,7 @@ impl Body {
         Body::of(Content::Other(Box::pin(body)))
     }
 
-    /// The same body, with what is noted of its request when it is over.
+    /// The same body, with the notes on its request, which are complete when the body is dropped.
     pub(super) fn noted_in(self, noted: Box<Noted>) -> Body {
         Body { noted: Some(noted), ..self }
     }

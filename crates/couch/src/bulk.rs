@@ -43,7 +43,7 @@ enum Row {
     Submitted,
     /// Its edit was refused before it was submitted.
     NotAllowed(Failure),
-    /// It breaks a rule for documents.
+    /// The document breaks a rule for documents.
     Refused(RefusedDocument),
 }
 
@@ -219,7 +219,7 @@ fn put_comma(rows: &mut Vec<u8>) {
 }
 
 /// The row of a replicated document that is refused. Beside `error`, PouchDB reads the `name` of the error:
-/// it continues with the other documents only if that says that a permission is lacking.
+/// it continues with the other documents only if the name says that a permission is lacking.
 fn put_refused(out: &mut Vec<u8>, refused: &RefusedDocument) {
     out.push(b'{');
     for (key, json) in [("id", &refused.id), ("rev", &refused.rev)] {

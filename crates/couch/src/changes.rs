@@ -45,7 +45,7 @@ use super::{
 /// due.
 const SKIPPED_MAX: u32 = 128;
 
-/// Rows between two looks whether the user may still follow the database.
+/// Rows between two checks of the user's right to follow the database.
 const ROWS_PER_CHECK: u64 = 256;
 
 /// The start of a feed.
@@ -165,7 +165,7 @@ pub(super) async fn changes(call: &mut Call, database: &Arc<Database>) -> Result
     Ok(form.reply(body))
 }
 
-/// What a feed that waits is woken by.
+/// The wake-ups of a waiting feed.
 struct News {
     changes: watch::Receiver<()>,
     rights: watch::Receiver<()>,
@@ -175,7 +175,7 @@ struct News {
 struct Feed {
     thread: Rc<HttpThread>,
     database: Arc<Database>,
-    /// Who follows it.
+    /// The user who follows the feed.
     user: User,
     asked: FeedRequest,
     writer: ChunkWriter,

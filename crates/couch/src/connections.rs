@@ -1,4 +1,5 @@
-//! The connections of one thread: what begins them, ends the idle ones and closes all.
+//! The connections of one thread: their beginning, the end of idle ones, and the end of all when the thread
+//! stops.
 //!
 //! Everything here belongs to one thread; `Rc` and `RefCell` are enough, and no borrow lives across an await.
 

@@ -9,8 +9,8 @@
 //! passwords of the user change; another user of this name does not have it. A successful request of the
 //! CouchDB protocol renews the cookie if it is at least a tenth of the timeout old. The cookie says when it
 //! ends, because clients (nano) do not keep one that does not. No page can read it (`HttpOnly`);
-//! `http-session-same-site` says whether browsers send it for pages of other sites. One that was set over
-//! TLS is sent over TLS alone (`Secure`).
+//! `http-session-same-site` says whether browsers send it for pages of other sites. A cookie that was set
+//! over TLS is sent over TLS alone (`Secure`).
 //!
 //! What it is not: a list of sessions. A logout is remembered by the server that was asked, until it stops or
 //! the cookies of the session have expired: elsewhere the last cookie holds until its time, as in CouchDB.
@@ -40,7 +40,6 @@ use crate::{Account, Host};
 
 /// The setting of the data that is the key of signatures: one of [`engine::users::OF_HTTP`].
 pub(super) const SESSION_KEY: &[u8] = b"http:session-key";
-/// The bytes of a key.
 const KEY_BYTES: usize = 32;
 /// A cookie is renewed once this part of its time, a tenth, is over.
 const RENEWED_AT: u64 = 10;
@@ -78,7 +77,7 @@ struct LoggedOut {
     next_removal: usize,
 }
 
-/// Those of one user.
+/// The logged-out sessions of one user.
 #[derive(Default)]
 struct OfUser {
     /// Session number and time of its logout, in seconds.
@@ -88,8 +87,8 @@ struct OfUser {
 }
 
 impl OfUser {
-    /// Ends all sessions of the user, instead of those whose logouts are remembered. Returns how many these
-    /// are.
+    /// Rejects all cookies of the user issued so far, and forgets the single logouts. Returns the number of
+    /// these.
     fn end_all(&mut self, now_s: u64) -> usize {
         self.all_until_s = now_s;
         std::mem::take(&mut self.at_s).len()
@@ -130,7 +129,7 @@ impl LoggedOut {
     }
 }
 
-/// What a cookie says.
+/// The contents of a cookie.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Token {
     pub(crate) name: String,
@@ -180,7 +179,7 @@ impl Unverified {
         Some(Unverified { token, signed: signed.into(), signature: signature.into() })
     }
 
-    /// What it says, if its signature is that of the user.
+    /// The contents, if the signature is that of the user.
     fn verified(self, key: &SigningKey, account: &Account) -> Option<Token> {
         mac(key, &self.signed, account).verify_slice(&self.signature).ok()?;
         Some(self.token)
@@ -290,7 +289,6 @@ pub(super) fn timeout_s(host: &Host) -> u64 {
     host.settings().integer(Key::HttpSessionTimeout)
 }
 
-/// Removes the cookie of the client.
 pub(super) fn remove_cookie(host: &Host, reply: &mut Reply) {
     set_cookie(host, reply, "");
 }

@@ -24,7 +24,7 @@ const HEADERS: &str = "accept,accept-language,authorization,content-length,conte
 const EXPOSED: &str =
     "content-type,accept-ranges,etag,server,x-couch-request-id,x-couch-update-newrev,x-couchdb-body-time";
 
-/// The refusals that are logged, each with an origin and a setting; later ones are not.
+/// The maximum number of refusals that are logged, each with an origin and a setting.
 const REFUSALS_MAX: usize = 64;
 /// Longer origins are not logged: host names have at most 253 characters.
 const ORIGIN_BYTES_MAX: usize = 300;

@@ -44,8 +44,8 @@ pub(super) enum Failure {
     Refused(Refusal),
     /// A function of CouchDB or of HTTP that this server does not have; with the reason in the reply.
     NotImplemented(&'static str),
-    /// Too few replicas have acknowledged within `ack-timeout`; what the request wrote or would show is in
-    /// this server's log.
+    /// Too few replicas have acknowledged within `ack-timeout`; this server's log has the changes that the
+    /// request made or would show.
     NotReplicated,
     /// Commands were not run, or their replies are not known.
     Commands(Broken),

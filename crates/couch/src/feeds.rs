@@ -1,8 +1,8 @@
 //! Wake-ups for changes feeds, which wait for changes of databases on the threads that serve HTTP.
 //!
-//! There is a wake-up per database, one for all of them, and one for changes of users and of what gives
-//! them rights. A wake-up carries no changes: a woken feed reads the database again, and looks whether its
-//! user may still follow it.
+//! There is a wake-up per database, one for all databases, and one for changes of users and of the settings
+//! that give them rights. A wake-up carries no changes: a woken feed reads the database again, and checks
+//! whether its user may still follow it.
 //!
 //! A feed that subscribes and then reads misses nothing, because [`Feeds::notify`] is called when the change
 //! is in memory. An update of a database without feeds costs one look-up in a map.
@@ -22,7 +22,7 @@ pub struct Feeds {
     by_database: RwLock<Subscriptions>,
     /// Counts changes of any database.
     all: watch::Sender<u64>,
-    /// Changes with whatever may take a right from a user, except the security object of a database.
+    /// Changes whenever users may have lost rights, except by the security object of a database.
     rights: watch::Sender<()>,
 }
 

@@ -28,7 +28,7 @@ pub struct Front {
     pub(super) redis_follows: Semaphore,
     /// Permits of requests that derive a password.
     pub(super) password_derivations: Semaphore,
-    /// What CORS has refused.
+    /// The origins that CORS has refused.
     pub(super) refusals: Refusals,
     requests: AtomicU64,
     /// The upper half of the ids of requests, so that those of different incarnations differ.

@@ -110,8 +110,8 @@ pub trait Accounts: Send + Sync {
     fn trusts_this_machine(&self) -> bool;
     /// Whether clients have to authenticate to be admins. Otherwise every client is an admin.
     fn has_admins(&self) -> bool;
-    /// The user of this name, if it may log in: for one who has logged in before. While the server loads its
-    /// data, only admins of the settings are known.
+    /// The user of this name, if it may log in; no password is checked, because the client has logged in
+    /// before. While the server loads its data, only admins of the settings are known.
     fn account(&self, name: &str) -> Option<Account>;
     /// Judges a login.
     fn log_in(&self, attempt: &Attempt<'_>) -> LogIn;
@@ -152,7 +152,8 @@ pub type Work = Box<dyn FnOnce() + Send>;
 /// A login by name and password.
 #[derive(Debug, Clone, Copy)]
 pub struct Attempt<'a> {
-    /// It is the same when this login asks again, and that of no other one.
+    /// The number of the login: the same when the login asks again, and different from that of every other
+    /// login.
     pub number: u64,
     /// The address of the client.
     pub address: IpAddr,
@@ -168,9 +169,9 @@ pub struct Attempt<'a> {
 pub enum LogIn {
     /// The name and the password are those of a user who may log in and use the resource.
     Accepted(Account),
-    /// They are those of a user who may log in, and may not use the resource.
+    /// The name and the password are those of a user who may log in, but not use the resource.
     LacksRight,
-    /// They are not those of a user who may log in.
+    /// No user who may log in has this name and password.
     Wrong,
     /// Logins from this address have failed: ask again after this time.
     NotYet {
@@ -183,7 +184,7 @@ pub enum LogIn {
     Loading,
     /// The check of the password takes long: run this work, then ask again.
     Begins(Work),
-    /// This password is being checked, or as many others as may be at a time: ask again a little later.
+    /// This password is being checked, or the maximum number of other passwords is: ask again a little later.
     Later,
 }
 
@@ -192,7 +193,7 @@ pub enum LogIn {
 pub enum Resource {
     /// `/metrics`: those who may run INFO.
     Metrics,
-    /// `/_backup`: those who may run REPLICATE, which gives all data as well.
+    /// `/_backup`, for users who may run REPLICATE, which gives all data as well.
     Backup,
 }
 

@@ -7,9 +7,9 @@
 //! Invariants
 //! - A fast start does not excuse a slow rest: a body holds memory until it is complete.
 //! - Time in which the server does not read is not counted against the client.
-//! - A client that takes a reply slowly stays connected as long as it acknowledges bytes. What the socket
-//!   takes does not tell that: a full socket takes bytes again only when a third of its buffer is free, for
-//!   which a slow client may need minutes.
+//! - A client that takes a reply slowly stays connected as long as it acknowledges bytes. Writes to the
+//!   socket do not show acknowledgements: a full socket takes bytes again only when a third of its buffer is
+//!   free, for which a slow client may need minutes.
 
 use std::{
     cell::{Cell, RefCell},
@@ -20,8 +20,8 @@ use tokio::sync::Notify;
 
 use super::body_memory::Claim;
 
-/// Seconds that a client which has to log in, and has not, may be idle, take for the head of a request, or
-/// send nothing of its body.
+/// For clients that must log in first: the limit in seconds of idle time, of the time for the head of a
+/// request, and of the time without a byte of the body.
 pub(super) const LOGIN_S_MAX: u32 = 10;
 /// Seconds that a connection may be idle between requests.
 const IDLE_S_MAX: u32 = 120;
@@ -77,7 +77,7 @@ pub(super) struct IdleTimer {
     now_s: Rc<Cell<u32>>,
     phase: Cell<Phase>,
     since_s: Cell<u32>,
-    /// Whether the client has to log in, and has not.
+    /// Whether the client must log in first.
     is_stranger: Cell<bool>,
     stall: RefCell<Option<Stall>>,
     /// The memory claim of the request's body, until it is answered.
@@ -94,12 +94,12 @@ impl IdleTimer {
         IdleTimer { now_s, phase, since_s, is_stranger, stall, held, ended: Notify::new() }
     }
 
-    /// Says whether the client has to log in, and has not.
+    /// Says whether the client must log in first.
     pub(super) fn set_stranger(&self, is_stranger: bool) {
         self.is_stranger.set(is_stranger);
     }
 
-    /// Whether the client has to log in, and has not.
+    /// Whether the client must log in first.
     pub(super) fn is_stranger(&self) -> bool {
         self.is_stranger.get()
     }

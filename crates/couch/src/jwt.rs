@@ -23,10 +23,9 @@ use super::{
     unique_json::Unique,
 };
 
-/// The maximum bytes of a token.
 const TOKEN_BYTES_MAX: usize = 16 << 10;
 
-/// Why a token is refused. The texts of CouchDB, where it has one.
+/// The reason why a token is refused, with CouchDB's text where CouchDB has one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum TokenError {
     #[error("Malformed token")]
@@ -87,7 +86,7 @@ impl From<TokenError> for Failure {
     }
 }
 
-/// What is wrong with the settings about tokens.
+/// A fault in the settings about tokens.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum JwtError {
     /// A line of the file of keys is wrong. The error does not show it.
@@ -120,7 +119,7 @@ enum Required {
     Aud(String),
 }
 
-/// What tokens are accepted.
+/// The rules by which tokens are accepted.
 #[derive(Debug)]
 pub struct Jwt {
     keys: JwtKeys,
@@ -134,7 +133,7 @@ pub struct Jwt {
 pub(crate) struct Claimed {
     pub(crate) name: String,
     pub(crate) roles: Vec<String>,
-    /// When the token ends, in seconds.
+    /// When the token ends, in seconds since 1970; `None` if it has no end.
     pub(crate) ends_s: Option<u64>,
 }
 
@@ -157,7 +156,7 @@ impl Jwt {
     /// Checks the setting with the required claims.
     ///
     /// # Errors
-    /// It cannot be read.
+    /// The setting is not valid.
     pub fn check_required(required: &str) -> Result<(), JwtError> {
         required_of(required).map(drop)
     }

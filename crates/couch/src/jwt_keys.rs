@@ -90,7 +90,7 @@ impl Algorithm {
     }
 }
 
-/// What a key is made for.
+/// The family of algorithms for which a key is made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Kind {
     Hmac,

@@ -4,7 +4,7 @@ use http::StatusCode;
 
 use super::{access_log::Entry, traces::Trace};
 
-/// A request that is being answered. It is noted when this is dropped.
+/// A request that is being answered. Dropping this writes the entry and ends the trace.
 pub(super) struct Noted {
     pub(super) entry: Option<Entry>,
     pub(super) trace: Option<Trace>,

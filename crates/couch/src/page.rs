@@ -1,8 +1,8 @@
 //! The page of the console: `/` for browsers, and its files below `/_console`.
 //!
 //! The files are the same for all clients and hold no data, so every client that is served gets them, and
-//! logs in on the page. What the page shows, it asks for with the rights of its user: `/metrics`, `/_redis`,
-//! and the databases.
+//! logs in on the page. The page requests its contents (`/metrics`, `/_redis`, the databases) with the rights
+//! of its user.
 
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header, request::Parts};
 
@@ -43,7 +43,6 @@ fn is_read(head: &Parts) -> bool {
     only(head, "GET,HEAD").is_ok()
 }
 
-/// The file of this name.
 pub(super) fn send_file(head: &Parts, name: &str) -> Result<Reply, Failure> {
     only(head, "GET,HEAD")?;
     let file = webconsole::file(name).ok_or(Failure::NotFound("missing"))?;

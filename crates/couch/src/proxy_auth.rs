@@ -4,8 +4,8 @@
 //! The token proves that the headers come from the proxy: HMAC of the user's name, with a secret that the two
 //! share. As in CouchDB with `proxy_use_secret`; without a secret these headers mean nothing here.
 //!
-//! What it is not: a token that ends. Whoever reads one can be that user as long as the secret is the same:
-//! encrypt the connection.
+//! The token never ends: a reader of a token can act as the user as long as the secret is the same. So the
+//! connection should be encrypted.
 
 use std::fmt;
 

@@ -46,7 +46,6 @@ use super::{
 
 /// The first segment of the paths.
 pub(super) const FOLDER: &str = "_redis";
-/// Limit of the body.
 const BODY_BYTES_MAX: usize = 4 << 20;
 /// Limit of the replies together.
 const REPLIES_BYTES_MAX: usize = 8 << 20;
@@ -134,12 +133,13 @@ async fn follow(thread: &HttpThread, body: &Bytes, sender: &Sender) -> Result<Re
     let _permit = thread.front.redis_follows.try_acquire().map_err(|_| Broken::Busy)?;
     let follower = access::begin_follow(thread, &sender.user);
     let answer = messages_after(thread, request, sender, &follower).await;
-    // What ends the rights of a user ends its connection, too: the first is the reason.
+    // If the user has lost its rights, its connection may have been closed for that: the lost rights are the
+    // error, not the closed connection.
     require_still_admin(thread, &follower)?;
     answer
 }
 
-/// The answer to a user that is judged again while it waits.
+/// Waits for messages. The rights of the user are checked again meanwhile.
 async fn messages_after(
     thread: &HttpThread,
     request: Follow,

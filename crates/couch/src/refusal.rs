@@ -1,4 +1,4 @@
-//! Why the server changes no documents, or shows none, whatever these documents are.
+//! The reasons why the server refuses all changes of documents, or shows no documents at all.
 
 use engine::replication::{
     Availability, COMMITS_NOTHING, NO_LEADER, READ_DEPOSED, READ_REMOVED, READ_WITNESS, WriteRefusal,
@@ -11,25 +11,25 @@ pub(crate) enum Refusal {
     /// The server is recovering.
     #[error("The server is loading its data; try again when /_up says ok.")]
     Loading,
-    /// It follows a leader, which takes the writes.
+    /// The server follows a leader, which takes the writes.
     #[error("This server is a replica and takes no writes: send them to its leader.")]
     Replica,
-    /// It follows the leader of its group.
+    /// The server follows the leader of its group.
     #[error("This member of the group follows and takes no writes: send them to the leader.")]
     Follower,
-    /// It is a witness of its group, which has no data.
+    /// The server is a witness of its group and has no data.
     #[error("This server is a witness of its group: it keeps the log and has no data. Ask another member.")]
     Witness,
-    /// Its group has removed it.
+    /// The group has removed the server.
     #[error("This server was removed from its group. Ask a member of the group.")]
     Removed,
     /// The server's group has no leader that it knows, or the server leads without a majority.
     #[error("The group has no leader: a majority of its members must be reachable. Try again.")]
     NoMajority,
-    /// It leads its group, and no majority takes its log.
+    /// The server leads its group, and no majority takes its log.
     #[error("The group commits nothing: no majority of its members takes the leader's log. Try again.")]
     NotCommitted,
-    /// The server follows a leader and shows no data: it does not know what of its data is committed, or is
+    /// The server follows a leader and shows no data: it does not know which of its data is committed, or is
     /// far behind.
     #[error("This server follows a leader that it has not caught up with yet; try again, or ask the leader.")]
     Stale,
@@ -39,7 +39,7 @@ pub(crate) enum Refusal {
     /// The server hands over the lead.
     #[error("This server is handing over the lead to a replica: try again, or send writes to that one.")]
     HandingOver,
-    /// It follows nobody, but must not write for this reason.
+    /// The server follows nobody, but must not write for this reason.
     #[error("{0}")]
     Leader(&'static str),
     /// The disk has no room for the log.

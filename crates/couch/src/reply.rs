@@ -17,7 +17,6 @@ const MUST_REVALIDATE: HeaderValue = HeaderValue::from_static("must-revalidate")
 const RETRY_AFTER_S: &str = "5";
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-couch-request-id");
 
-/// A reply with a JSON body.
 pub(super) fn json(status: StatusCode, body: Body) -> Reply {
     let mut reply = Response::new(body);
     *reply.status_mut() = status;
@@ -79,7 +78,6 @@ pub(super) fn elsewhere(url: &str) -> Reply {
     reply
 }
 
-/// A reply without a body.
 pub(super) fn empty(status: StatusCode) -> Reply {
     let mut reply = Response::new(Body::EMPTY);
     *reply.status_mut() = status;

@@ -24,7 +24,7 @@ use super::{
 
 /// Limit for reading and dropping an unwanted body.
 const DRAINED_BYTES_MAX: u64 = 256 << 10;
-/// The same, of a client that has to log in, and has not.
+/// The same limit for a client that must log in first.
 const DRAINED_OF_STRANGER_BYTES_MAX: u64 = 64 << 10;
 /// The first allocation for a body is no larger than this, however large the announced length.
 const RESERVED_BYTES_MAX: usize = 1 << 20;
@@ -114,7 +114,7 @@ impl RequestBody {
         }
     }
 
-    /// The announced length of what is not read yet, if any.
+    /// The announced length of the unread rest of the body, if it is known.
     pub(super) fn announced_bytes(&self) -> Option<u64> {
         self.incoming.size_hint().exact()
     }
@@ -125,8 +125,8 @@ impl RequestBody {
         self.drain_at_most(DRAINED_BYTES_MAX).await
     }
 
-    /// As [`RequestBody::drain`], for a client that has to log in, and has not: within a lower limit, and not
-    /// for long.
+    /// As [`RequestBody::drain`], with a lower limit and for a short time only: for a client that must log in
+    /// first.
     pub(super) async fn drain_of_stranger(self) -> bool {
         let limit = Duration::from_secs(LOGIN_S_MAX.into());
         timeout(limit, self.drain_at_most(DRAINED_OF_STRANGER_BYTES_MAX)).await.unwrap_or(false)

@@ -33,7 +33,6 @@ use super::{
     user::User,
 };
 
-/// Answers a request.
 pub(super) async fn answer(
     thread: Rc<HttpThread>,
     request: Request<Incoming>,
@@ -44,8 +43,8 @@ pub(super) async fn answer(
     let first = request.uri().path().split('/').find(|segment| !segment.is_empty());
     let reply = if let Err(failure) = check_head(&request) {
         let mut reply = reply::failed(failure);
-        // The connection cannot be used further: where the body ends is unknown, or the client may take
-        // another place for its end.
+        // The connection cannot be reused: the end of the body is unknown, or client and server may disagree
+        // on it.
         reply.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
         reply::finish(&mut reply, request.headers().get(header::ACCEPT), thread.front.request_id());
         reply
@@ -55,7 +54,7 @@ pub(super) async fn answer(
         let (head, incoming) = request.into_parts();
         answer_documents(&thread, head, incoming, peer, &idle_timer).await
     };
-    // A reply in chunks says itself when it is over.
+    // A reply in chunks calls `IdleTimer::end` itself, when its body is dropped.
     if !reply.body().is_chunked() {
         idle_timer.end();
     }
@@ -216,7 +215,7 @@ async fn answer_documents(
     reply
 }
 
-/// Has the log tell once why pages of an origin are refused.
+/// Logs once why pages of an origin are refused.
 fn note_refusal(thread: &HttpThread, headers: &HeaderMap) {
     // The cheapest check comes first: nearly all requests have no `Origin`.
     if headers.contains_key(header::ORIGIN)

@@ -170,7 +170,6 @@ async fn send_base64(
     Ok(())
 }
 
-/// The reply for one document.
 pub(super) fn document_reply(
     call: &Call,
     snapshot: Snapshot,

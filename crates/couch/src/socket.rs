@@ -15,7 +15,7 @@ pub trait Socket: Sized + 'static {
     /// If the event loop cannot take it.
     fn register(self) -> io::Result<Self::Stream>;
 
-    /// Whether nobody between client and server can read what they say.
+    /// Whether the connection is encrypted.
     fn is_encrypted(_stream: &Self::Stream) -> bool {
         false
     }

@@ -34,7 +34,7 @@ impl HttpThread {
         HttpThread { front, spare: Spare::default(), stop, batches }
     }
 
-    /// The thread is to end: connections close once their replies are sent.
+    /// Tells the thread to end: connections close once their replies are sent.
     pub(super) fn stop(&self) {
         self.stop.send_replace(true);
     }

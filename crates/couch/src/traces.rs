@@ -1,7 +1,7 @@
-//! Traces of requests: what a request was, how long it took, and for what it waited.
+//! Traces of requests: the route of each request, its duration and its waits.
 //!
-//! What it is: the context that a client sends (`traceparent` of W3C Trace Context), and the times of one
-//! request. What it is not: spans and their export; the server makes them of it.
+//! This module reads the context that a client sends (`traceparent` of W3C Trace Context), and notes the
+//! times of one request. The server makes spans of these and exports them.
 //!
 //! Invariants
 //! - A traced request has no key, value or name of a user: of its path only the route and the database.
@@ -15,7 +15,7 @@ use http::{HeaderMap, Method, Request, header};
 use lsn::Lsn;
 use percent_encoding::percent_decode_str;
 
-/// Waits of one request that are kept, at most: a request with many batches has as many.
+/// The maximum number of waits that are kept for one request: a request with many batches waits many times.
 const WAITS_MAX: usize = 8;
 /// The maximum bytes of the name of a database in a trace.
 const DATABASE_BYTES_MAX: usize = 128;
@@ -71,7 +71,7 @@ pub struct TracedRequest {
     pub began_us: u64,
     /// When its reply was over.
     pub ended_us: u64,
-    /// Bytes of its body, if it says how many they are.
+    /// Bytes of its body by `Content-Length`, if given.
     pub request_bytes: Option<u64>,
     /// Bytes of the body of the reply.
     pub reply_bytes: u64,
@@ -92,7 +92,7 @@ struct Waits {
     noted: RefCell<Vec<LogWait>>,
 }
 
-/// Waits for `lsn` by `wait`, and notes that if the request is traced.
+/// Waits for `lsn` by `wait`, and notes the wait if the request is traced.
 pub(super) async fn waiting<T>(lsn: Lsn, wait: impl Future<Output = T>) -> T {
     let Ok(waits) = WAITS.try_with(Rc::clone) else { return wait.await };
     let since_us = waits.clock.monotonic_us();
@@ -171,7 +171,7 @@ fn parent_of(headers: &HeaderMap) -> Option<TraceParent> {
     parse(first.to_str().ok()?.trim())
 }
 
-/// Parses `VERSION-TRACE_ID-SPAN_ID-FLAGS`. Later versions may have more behind it.
+/// Parses `VERSION-TRACE_ID-SPAN_ID-FLAGS`. Later versions may have more fields.
 fn parse(text: &str) -> Option<TraceParent> {
     let mut fields = text.split('-');
     let version: [u8; 1] = digits(fields.next()?)?;
@@ -229,7 +229,8 @@ const OF_DATABASE: [(&str, &str); 19] = [
     ("_view_cleanup", "/{db}/_view_cleanup"),
 ];
 
-/// The route of a path, of which there are few whatever clients send, and the database that it names.
+/// The route of a path, and the database that the path names. The number of routes is small, whatever clients
+/// send.
 fn shape(path: &str) -> (&'static str, Option<String>) {
     let mut segments = path.split('/').filter(|segment| !segment.is_empty());
     let Some(first) = segments.next() else { return ("/", None) };

@@ -1,8 +1,8 @@
 //! JSON in which no object has a member twice.
 //!
-//! `serde_json::Value` keeps the last of two members with one name, other readers the first. Of rights, and
-//! of what another server has signed, both must read the same, so such a text is refused here (RFC 8725 and
-//! RFC 7515 about tokens).
+//! `serde_json::Value` keeps the last of two members with one name, other readers keep the first. A text
+//! about rights, or one that another server has signed, must mean the same to every reader, so this module
+//! refuses such members (RFC 8725 and RFC 7515 about tokens).
 
 use std::fmt;
 
@@ -12,7 +12,7 @@ use serde::{
 };
 use serde_json::{Map, Value};
 
-/// A value that was read from such a text.
+/// A value that was read from a text without duplicate members.
 #[derive(Debug)]
 pub(super) struct Unique(pub(super) Value);
 

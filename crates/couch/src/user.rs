@@ -47,7 +47,7 @@ impl ShownToken {
         ShownToken { text: text.into(), ends_s, judged_by: judged_by.clone() }
     }
 
-    /// Whether it is valid at this time, by the keys of now.
+    /// Whether the token is valid at this time, by the current keys.
     pub(super) fn is_valid(&self, keys: Option<&Arc<Jwt>>, now_s: u64) -> bool {
         keys.is_some_and(|keys| {
             if Arc::ptr_eq(keys, &self.judged_by) {
@@ -97,7 +97,7 @@ impl User {
         User { name: Some(name.into()), roles, is_admin, shown, login_digest: Some(login_digest) }
     }
 
-    /// A user whom another server has authenticated, with the roles that it names.
+    /// A user whom another server has authenticated, with the roles that the other server names.
     pub(super) fn vouched_for(name: String, roles: Vec<String>, shown: Shown) -> User {
         let is_admin = roles.iter().any(|role| role == ADMIN_ROLE);
         User { name: Some(name), roles, is_admin, shown, login_digest: None }

@@ -1,6 +1,7 @@
-//! Requests for documents of the database `_users`: who may make them, and passwords on their way in.
+//! Requests for documents of the database `_users`: the rights that they need, and the replacement of
+//! passwords in written documents.
 //!
-//! What it is not: the rules for such a document, or the user that follows from it (`users`).
+//! The rules for such a document, and the user that it defines, are in `users`.
 //!
 //! Invariants
 //! - No password is stored or returned: it is replaced before the document reaches the database.
@@ -47,9 +48,9 @@ pub(super) fn admit(call: &Call, path: &[&str]) -> Result<(), Failure> {
     };
     match path {
         [id, ..] if name_of(id) == Some(name) => Ok(()),
-        // The document says whose it is; `Editor::check` refuses that of another user.
+        // The document names its user; `Editor::check` refuses the document of another user.
         [] if call.method() == "POST" => Ok(()),
-        // Whether there is such a user is nobody's business.
+        // The reply does not reveal whether there is such a user.
         [id, ..] if name_of(id).is_some() => Err(DocError::Missing.into()),
         [id, ..] if *id == "_design" || id.starts_with(DESIGN_PREFIX) => {
             Err(Failure::Forbidden("Only administrators can view design docs in the users database."))
@@ -58,8 +59,8 @@ pub(super) fn admit(call: &Call, path: &[&str]) -> Result<(), Failure> {
     }
 }
 
-/// The members of another user's document that are for all who have logged in, if any are, and the request
-/// reads just that document.
+/// The public members of another user's document, for a user who is no admin. `None` for all other requests,
+/// and if the settings make no members public. An error if the document has no public member.
 pub(super) async fn public_part(
     call: &Call,
     database: &Arc<Database>,
@@ -111,7 +112,7 @@ pub(super) async fn guard(call: &Call, database: &Database, edit: Edit) -> Resul
     }
 }
 
-/// Replaces the password of a document by what is derived from it.
+/// Replaces the password of a document by the members derived from the password.
 async fn without_password(call: &Call, mut edit: EditRequest) -> Result<EditRequest, Failure> {
     let mut members = members_of(&edit.body)?;
     let password = match members.get("password") {

@@ -8,8 +8,8 @@
 //!
 //! There is one registry of users, in the settings of the data (`engine::users`), for both protocols: no
 //! log-in reads a document. A document of `_users` is the origin of a user's roles and of one of its
-//! passwords: a change of its winning revision is in one record with the change of the user that follows
-//! from it, so a replica, a backup or a restart has both or neither. Rights by the Redis protocol, and
+//! passwords: a change of the document's winning revision and the change of the user that follows from it are
+//! one record, so a replica, a backup or a restart has both or neither. Rights by the Redis protocol, and
 //! passwords of Redis' kind, are changed by ACL SETUSER, which leaves the document as it is. A user need
 //! not have a document, like an admin in the configuration of CouchDB.
 //!
@@ -54,7 +54,7 @@ pub(super) fn name_of(id: &str) -> Option<&str> {
     id.strip_prefix(PREFIX)
 }
 
-/// Who changes the document of a user.
+/// The client that changes the document of a user.
 pub(super) struct Editor {
     pub(super) name: Option<String>,
     pub(super) is_admin: bool,
@@ -142,7 +142,7 @@ fn winner(snapshot: &Snapshot, id: &str) -> Result<Option<Members>, DocError> {
     Ok(Some(serde_json::from_slice(&body).map_err(|_| DocError::bad_request("invalid UTF-8 JSON"))?))
 }
 
-/// What the document of a user declares.
+/// The rights and the password that the document of a user declares.
 struct Declared {
     roles: Vec<String>,
     password: Option<DerivedPassword>,
@@ -240,7 +240,8 @@ pub(super) struct SettingChange {
 /// birth `new_birth`.
 ///
 /// # Errors
-/// A document cannot be read, or there would be too many users or too many bytes of them.
+/// If a document cannot be read, a user would take too many bytes, or there would be too many users or too
+/// many bytes of all users.
 pub(super) fn setting_changes(
     writer: &Writer,
     data: &DataSettings,

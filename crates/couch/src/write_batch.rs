@@ -9,14 +9,14 @@
 //!
 //! What it is: transaction merging. No request waits for a batch to fill: the requests of one wake-up of the
 //! event loop are in it, and those that come meanwhile are in the next.
-//! What it is not: durable when it answers. The reply waits for the position ([`CommitGate`]).
+//! A batch is not durable when it answers: the reply waits for the position ([`CommitGate`]).
 //!
 //! Invariants
 //! - A database is locked from the first read to the reservation in the log: the order of its changes is that
 //!   of the log. Under the lock, files of the database, room in the log for a record and, for users, the slot
 //!   of the settings may be waited for, but no client: [`WriteBatches`] makes a batch without `await`.
-//! - A change of `_users` is in one record with what it means for logging in: the users are settings of the
-//!   data, in a slot that is locked after the database.
+//! - A change of `_users` is in one record with the change of the users who may log in: these users are
+//!   settings of the data, in a slot that is locked after the database.
 //! - A refused change changes nothing and does not affect others of its batch. All changes of a batch fail
 //!   together only if the batch cannot become a record (`BatchFailure`).
 
@@ -280,7 +280,7 @@ impl WriteBatches {
         told.into_iter().for_each(|tell| tell(ended.clone()));
     }
 
-    /// Appends a change of `_users`, with what it means for logging in.
+    /// Appends a change of `_users`, with the change of the users who may log in.
     fn append_users(&self, change: &[u8], writer: Writer) -> Result<Lsn, BatchFailure> {
         let slot = self.lock_settings().map_err(BatchFailure::Refused)?;
         let settings = users::setting_changes(&writer, &slot.data_settings(), self.entropy.random_u64())

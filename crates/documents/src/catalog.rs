@@ -14,7 +14,8 @@
 //!   last deletion.
 //! - Every change of a database up to `saved_lsn` is in the checkpoint that the catalog vouches for, so the
 //!   log is needed only after `saved_lsn`.
-//! - Compaction makes a file of another generation, so its name is not the one in the catalog.
+//! - Compaction makes a file of the next generation, whose name is in the catalog only after the next write
+//!   of the catalog.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -54,7 +55,6 @@ pub(crate) struct Entry {
 /// A checkpoint that is known to be durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Vouched {
-    /// The generation of the file.
     pub(crate) generation: u32,
     /// The position up to which it has all changes.
     pub(crate) lsn: Lsn,

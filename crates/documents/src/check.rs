@@ -15,7 +15,7 @@ use crate::metadata::decode_metadata;
 use crate::rows::{self, DOCUMENTS, FEED, TREES};
 use crate::store_error::StoreError;
 
-/// What a check has counted. Documents and blobs are counted only in files that were read from the start: see
+/// The counts of a check. Documents and blobs are counted only in files that were read from the start: see
 /// [`check_behind`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CheckReport {
@@ -87,7 +87,6 @@ pub fn check_behind(
     Ok(report)
 }
 
-/// The counts of one file.
 #[derive(Default)]
 struct FileCounts {
     documents: u64,

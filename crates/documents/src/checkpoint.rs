@@ -31,8 +31,8 @@ use crate::unnamed::Unnamed;
 
 /// A database with this many bytes in its fresh layer, as estimated, is saved.
 pub const DIRTY_BYTES_MAX: u64 = 8 << 20;
-/// A database whose file has lacked changes for this long is saved; the time is counted from the first call
-/// after the last save that finds such changes.
+/// A database whose file has lacked changes for this long is saved. The time counts from the first call that
+/// has found such changes since the last save.
 pub const DIRTY_AGE_MS_MAX: u64 = 10_000;
 /// A database for which the log must keep this many bytes is saved.
 pub const LOG_BYTES_MAX: u64 = 64 << 20;

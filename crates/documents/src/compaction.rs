@@ -44,8 +44,8 @@ pub const COMPACTION_FILE_BYTES_MIN: u64 = 16 << 20;
 /// A step other than the last ends once it has written this many bytes, or [`STEP_ROWS`] rows.
 const STEP_BYTES: usize = if cfg!(test) { 32 << 10 } else { 1 << 20 };
 const STEP_ROWS: usize = 1024;
-/// The last step, which blocks checkpoints, begins only if they have appended at most this many bytes to the
-/// old file since the state that the new file has: documents, their bodies, and the nodes of the trees.
+/// The last step blocks checkpoints. It begins only if checkpoints have appended at most this many bytes to
+/// the old file (documents, their bodies, nodes of trees) since the state that the new file has.
 const LAST_BYTES_MAX: u64 = if cfg!(test) { 64 << 10 } else { 4 << 20 };
 
 /// A compaction in progress.
@@ -139,8 +139,8 @@ impl Compaction {
         }
     }
 
-    /// Whether only changes that were made since the beginning are missing: the sooner they are copied, the
-    /// fewer come up meanwhile.
+    /// Whether the new file lacks only changes that were made since the compaction began. The sooner these
+    /// are copied, the fewer new ones are made meanwhile.
     pub fn is_catching_up(&self) -> bool {
         matches!(self.stage, Stage::CatchingUp { .. })
     }
@@ -261,8 +261,7 @@ impl Compaction {
         Ok(Step::More)
     }
 
-    /// Whether more was saved since the state that the new file has than may be copied while checkpoints are
-    /// blocked.
+    /// Whether the new file lacks more bytes of `saved` than the last step may copy: see [`LAST_BYTES_MAX`].
     fn is_far_behind(&self, saved: &TreeSnapshot) -> bool {
         saved.file_end() - self.base.file_end() > LAST_BYTES_MAX
     }

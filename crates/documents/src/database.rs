@@ -161,8 +161,7 @@ impl Database {
         self.state.store(Arc::new(state));
     }
 
-    /// What listeners are to be told of a change that leads from the present state, with this update
-    /// sequence, to the next one.
+    /// The notices of a change from the current state, whose update sequence is `since_seq`, to `next`.
     pub(crate) fn news(&self, next: &State, since_seq: u64) -> [Option<Notice>; 2] {
         let (db, update_seq, lsn) = (self.id, next.update_seq, next.last_lsn);
         let is_secured = next.security != self.state().security;

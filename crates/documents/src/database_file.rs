@@ -55,7 +55,6 @@ impl Shelf {
 pub(crate) struct DatabaseFile {
     /// `None` if there is no file yet.
     pub(crate) tree: Option<TreeFile>,
-    /// The generation of the file.
     pub(crate) generation: u32,
     /// The last generation of which a file may exist, maybe of a compaction that has failed; the next
     /// compaction makes the generation after it.

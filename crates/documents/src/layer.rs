@@ -77,7 +77,6 @@ impl Layer {
         self.by_id.put(info);
     }
 
-    /// Removes a document.
     pub(crate) fn remove_document(&mut self, info: &DocInfo) {
         self.leave_feed(info.seq);
         self.bytes += ENTRY_BYTES;

@@ -67,7 +67,7 @@ pub enum QueryError {
     /// `stale` is neither `"ok"` nor false.
     #[error("Invalid value for stale: {0}")]
     InvalidStale(String),
-    /// The request names a partition; no database has any.
+    /// The request names a partition or asks for a partitioned index; no database has partitions.
     #[error("`partition` parameter is not supported on this db")]
     NoPartitions,
     /// An empty name of an index or its design document.

@@ -159,7 +159,6 @@ fn decode_attachment(input: &mut Input<'_>) -> Option<Attachment> {
     Some(Attachment { name, content_type, revpos, digest, length, chunks })
 }
 
-/// The key of a feed row.
 pub(crate) fn feed_key(seq: u64) -> [u8; 8] {
     seq.to_be_bytes()
 }
@@ -185,7 +184,6 @@ pub(crate) fn decode_change(key: &[u8], value: &[u8]) -> Option<ChangeRow> {
     input.is_empty().then_some(ChangeRow { seq, id, deleted, leaves })
 }
 
-/// The key of a `_local` document.
 pub(crate) fn local_key(id: &str) -> Vec<u8> {
     [&[LOCAL_DOC], id.as_bytes()].concat()
 }
@@ -224,7 +222,6 @@ fn decode_local_body<'a>(input: &mut Input<'a>) -> Option<(u64, Result<&'a [u8],
     Some((rev, body))
 }
 
-/// The key of a chunk.
 pub(crate) fn chunk_key((upload, number): ChunkKey) -> Vec<u8> {
     [&[CHUNK][..], &upload.0.to_be_bytes(), &number.to_be_bytes()].concat()
 }
@@ -263,7 +260,7 @@ pub(crate) fn chunk_of_row(key: &[u8], value: &[u8]) -> Option<Pointer> {
 }
 
 impl DocInfo {
-    /// The size of the document's row in bytes, which does not include bodies and attachments.
+    /// The size of the document's row in bytes. Bodies and attachments are stored outside the row.
     pub(crate) fn stored_bytes(&self) -> usize {
         encode_document(self).len()
     }

@@ -146,7 +146,6 @@ impl Store {
     }
 }
 
-/// The files in a catalog.
 pub(crate) fn files_of(catalog: &Catalog) -> BTreeSet<Generation> {
     let file = |entry: &Entry| Some((entry.db, entry.vouched?.generation));
     catalog.databases.iter().filter_map(file).collect()

@@ -16,7 +16,7 @@ pub enum RevStatus {
     Available,
     /// Its content is not stored.
     Missing,
-    /// It deleted the document.
+    /// The revision is a deletion of the document.
     Deleted,
 }
 

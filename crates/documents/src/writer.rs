@@ -72,7 +72,8 @@ pub struct Writer {
     since_seq: u64,
     encoder: UpdateEncoder,
     expected: Expected,
-    /// The documents changed so far, if they are wanted, and whether each was gone meanwhile.
+    /// The documents changed so far, and whether each was deleted or purged meanwhile; `None` if nobody asks
+    /// for them.
     changed: Option<BTreeMap<DocId, bool>>,
     /// Whether this change discards the uploads that nobody continues, if there are any.
     has_tidied: bool,

@@ -31,7 +31,7 @@ pub trait Clock: Send + Sync + 'static {
 #[derive(Clone, Copy, Default, Debug)]
 pub struct RealClock;
 
-/// The origin of all `RealClock`s, so that times of different ones can be compared.
+/// The origin of all `RealClock`s, so that times of different clocks can be compared.
 static MONOTONIC_ORIGIN: OnceLock<Instant> = OnceLock::new();
 
 impl Clock for RealClock {

@@ -70,7 +70,7 @@ fn attachment(name: &str, length: u64, source: Source) -> EditAttachment {
     EditAttachment { name: name.into(), content_type, revpos: 1, digest: Digest([5; 16]), length, source }
 }
 
-/// Operations of one change, without what precedes them.
+/// Operations of one change, without the bytes that precede the operations.
 fn operations(operations: &[Operation]) -> Vec<u8> {
     let db = DbId::new(Lsn::new(1));
     let mut encoder = UpdateEncoder::new(db, 0);

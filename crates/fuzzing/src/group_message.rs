@@ -16,7 +16,8 @@ fn id(number: u64) -> MemberId {
 /// Lets a member receive messages with valid frames. Accepts messages that are all valid as they are.
 ///
 /// # Panics
-/// If a message has two encodings, or the member says or commits what it must not.
+/// If a message has two encodings, if the member sends a message in the name of another member, or if it
+/// commits more than its log.
 pub fn group_message(bytes: &[u8]) -> Outcome {
     let ids = [OWN, OTHERS[0], OTHERS[1]].map(id);
     let batch = |number: u64| Batch { number, epoch: 1, end: Lsn::new(4096 * (number + 1)) };
@@ -59,7 +60,7 @@ pub fn group_message(bytes: &[u8]) -> Outcome {
         member.tick(now_us);
         let actions = member.take_actions();
         assert!(actions.messages.iter().all(|message| message.from == ids[0]));
-        // A leader may say what is committed, but not beyond the log here.
+        // A leader tells the commit position, but it must not exceed the log of this member.
         assert!(member.committed() <= batches[2].end);
     }
     Outcome::accepted_if(are_valid)

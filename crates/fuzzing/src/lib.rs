@@ -1,4 +1,5 @@
-//! What the fuzz targets check: one function for each decoder of bytes that come from disk, network or users.
+//! The checks of the fuzz targets: one function for each decoder of bytes that come from disk, network or
+//! users.
 //!
 //! ```text
 //! fuzz/fuzz_targets/NAME.rs (libFuzzer, nightly) --.
@@ -63,12 +64,12 @@ pub use self::stream_block::stream_block;
 pub use self::tree_node::tree_node;
 pub use self::users::{user_file, user_record, user_rules};
 
-/// What the decoder of a target made of an input.
+/// The verdict of a target's decoder on an input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
-    /// It was valid.
+    /// The input was valid.
     Accepted,
-    /// It was not.
+    /// The input was not valid.
     Refused,
 }
 

@@ -17,8 +17,8 @@ use crate::{Outcome, Seed, content};
 const DIR: &str = "/data";
 const SEGMENT: &str = "/data/log-0000000000000000.seg";
 const HEADER_BYTES: u64 = 4096;
-/// Size of the part behind the header in which the input's bytes are written; the input's place is taken
-/// modulo this.
+/// The bytes of the input are written within this many bytes behind the header: their offset is taken modulo
+/// this.
 const BATCHES_BYTES: u64 = 4 * 4096;
 const RECORDS: u8 = 6;
 

@@ -1,5 +1,5 @@
-//! Arbitrary records, as a replica that is a Redis server gets them: whatever decodes is rendered as whole
-//! commands, each transaction with its end, and a replica that returns gets the bytes that it lacks.
+//! Arbitrary records, as a replica that is a Redis server gets them: every record that decodes is rendered as
+//! whole commands, each transaction with its end, and a replica that returns gets the bytes that it lacks.
 
 use keyspace::Item;
 use lsn::Lsn;
@@ -8,7 +8,7 @@ use wire::{DecodeLimits, Value};
 
 use crate::{Outcome, Seed};
 
-/// Every so many records there is a PING.
+/// A PING follows every this many records.
 const RECORDS_PER_PING: usize = 4;
 
 /// Renders a stream with a record for each item, and one with a single record. Accepts a record that is

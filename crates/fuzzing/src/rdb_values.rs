@@ -2,7 +2,6 @@
 
 use rdb::{Output, StreamHead, StreamNode, Writer};
 
-/// The names of the values.
 pub(crate) const NAMES: [&str; 8] =
     ["string", "long-string", "list", "set", "sorted-set", "hash", "expiring-hash", "stream"];
 

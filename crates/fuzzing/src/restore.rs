@@ -7,7 +7,8 @@ use rdb::Writer;
 
 use crate::{Outcome, Seed, rdb_values};
 
-/// Restores the payload, and the bytes as a payload with a valid footer. Accepts what is restored.
+/// Restores the payload, and the bytes as a payload with a valid footer. A restored payload counts as
+/// accepted.
 ///
 /// # Panics
 /// If a string is longer than the bytes justify.

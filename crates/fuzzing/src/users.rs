@@ -1,5 +1,5 @@
-//! Arbitrary bytes as users: a record, rules, a file of users. No panic, and what is shown of a user reads as
-//! an equal one.
+//! Arbitrary bytes as users: a record, rules, a file of users. No panic, and the text of a user reads as an
+//! equal user.
 
 use std::sync::LazyLock;
 
@@ -27,7 +27,7 @@ fn grammar(all_channels: bool) -> Grammar<'static> {
 /// Decodes the record of a user. Accepts one.
 ///
 /// # Panics
-/// If the user has another record.
+/// If the user is encoded as another record.
 pub fn user_record(bytes: &[u8]) -> Outcome {
     let Ok(user) = User::decode(bytes) else { return Outcome::Refused };
     assert_eq!(user.encode(), bytes, "a user has one encoding");
@@ -40,7 +40,7 @@ pub fn user_record(bytes: &[u8]) -> Outcome {
 /// Applies rules, which line feeds separate, to a new user. Accepts rules that are taken.
 ///
 /// # Panics
-/// If the line of the user reads as another one, or its record does.
+/// If the line or the record of the user reads as another user.
 pub fn user_rules(bytes: &[u8]) -> Outcome {
     let grammar = grammar(false);
     let rules = bytes.split(|byte| *byte == b'\n');
@@ -61,7 +61,7 @@ pub fn user_rules(bytes: &[u8]) -> Outcome {
 /// Reads a file of users. Accepts one without errors.
 ///
 /// # Panics
-/// If the lines of its users read as other ones.
+/// If the lines of its users read as other users.
 pub fn user_file(bytes: &[u8]) -> Outcome {
     let grammar = grammar(true);
     let Ok(users) = parse_file(&grammar, b"file", bytes) else { return Outcome::Refused };

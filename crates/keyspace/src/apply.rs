@@ -3,14 +3,14 @@
 //! What it is: the change that each effect makes to one slot, and the bookkeeping that follows (totals,
 //! expiry index, emptiness).
 //! What it is not: able to fail or to decide. An effect on a value of another type than its own does nothing
-//! and says so, because effects also come from files and the network.
+//! and reports this, because effects also come from files and the network.
 //!
 //! Invariants
 //! - A Move applied to one guard has both keys in its slot; `LockedSlots` applies other Moves to two guards.
 //! - The data after an effect depends on nothing but the effect and the data before it. The access clock
 //!   determines only access stamps; the packed limits and the seed determine only forms in memory.
-//! - A global effect applied to a slot does the slot's share: applied to every slot once, in any order, it is
-//!   done.
+//! - A global effect changes only the slot that it is applied to. It is complete when it was applied to every
+//!   slot once, in any order.
 
 mod fill;
 mod relocate;
@@ -49,8 +49,8 @@ const WRONG_TYPE: Applied = Applied {
 /// The changes that an effect has made.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Applied {
-    /// If `false`, the effect changed nothing and need not be logged. `true` also for some effects that
-    /// happen to put what was there.
+    /// If `false`, the effect changed nothing and need not be logged. It is also `true` after some effects
+    /// that put a value that was there already.
     pub changed: bool,
     /// Elements, members, fields or entries that are new; of a stream also groups, consumers and pending
     /// entries.
@@ -116,8 +116,8 @@ impl Deadlines {
 }
 
 impl SlotGuard<'_> {
-    /// Applies an effect whose key belongs to this slot (both keys, for a Move), or this slot's share of a
-    /// global one. Memory that would take long to free goes to `freed`.
+    /// Applies an effect of this slot (for a Move, both keys are in this slot), or this slot's share of a
+    /// global effect. Memory that would take long to free goes to `freed`.
     ///
     /// # Panics
     /// If the effect is one of another slot.
@@ -500,7 +500,6 @@ impl SlotState {
         (applied, Deadlines { old, new: Due::default() })
     }
 
-    /// Takes an entry out.
     fn remove(&mut self, target: Target<'_>) -> Option<Entry> {
         self.table(target.db)?;
         self.table_mut(target.db).get_mut(&target.hash, target.key).map(Occupied::remove)

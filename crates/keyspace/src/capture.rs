@@ -1,8 +1,8 @@
 //! Capturing: slots on their way into a snapshot, each exactly as it was at one moment, while writers go on.
 //!
 //! What it is: `Capture`, which walks a range of slots and writes their content as a stream of bytes, and
-//! `Loader`, which makes slots of such a stream. The owner of the stream (a snapshot) may cut it into chunks
-//! of any size. What it is not: aware of files, threads or pace.
+//! `Loader`, which fills slots from such a stream. The owner of the stream (a snapshot) may cut it into
+//! chunks of any size. What it is not: aware of files, threads or pace.
 //!
 //! The moment of a slot is when the walk locks it first. The rest of the slot is captured in further steps,
 //! none of which holds the lock for long. An entry that changes before its turn is captured before it changes
@@ -85,7 +85,7 @@ pub struct Capture<'k> {
     lsn: Lsn,
 }
 
-/// A piece of the stream.
+/// A description of one piece of the stream.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Captured {
     /// The slot that the first byte belongs to.
@@ -129,8 +129,8 @@ impl<'k> Capture<'k> {
         self.next
     }
 
-    /// Bytes that the steps since the last call have found copied ahead of the walk: most of them because
-    /// they were about to change.
+    /// Bytes copied ahead of the walk that the steps since the last call have counted. Most of these bytes
+    /// were copied because they were about to change.
     pub fn take_copied_bytes(&mut self) -> u64 {
         std::mem::take(&mut self.copied_bytes)
     }

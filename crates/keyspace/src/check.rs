@@ -1,6 +1,6 @@
 //! The invariants of slots and of the keyspace, checked by walking them.
 //!
-//! What it is: a check for tests, and a tool for a suspected bug. It panics if an invariant is broken.
+//! What it is: a check for tests, for the simulation and for fuzzing. It panics if an invariant is broken.
 //! What it is not: cheap.
 
 use std::sync::atomic::Ordering::Relaxed;

@@ -1,5 +1,4 @@
-//! Effects: the only way data changes, and what log records contain besides messages and changes of
-//! documents.
+//! Effects: the changes of the keyspace, which log records contain besides messages and changes of documents.
 //!
 //! What it is: deterministic changes (after-images or operations on one key, absolute deadlines) and their
 //! compact encoding. Applying the same effects in the same order gives the same data: live, in recovery, on a
@@ -134,14 +133,14 @@ pub enum Effect<'a> {
     /// Puts a library of functions, which replaces a library of the same name, or removes the library with
     /// the name.
     Library {
-        /// Its name.
+        /// The name of the library.
         name: &'a [u8],
         /// The new content of the library; `None` to remove the library.
         content: Option<LibraryContent<'a>>,
     },
     /// Puts or removes a setting that belongs to the data.
     Setting {
-        /// Its name.
+        /// The name of the setting.
         name: &'a [u8],
         /// The value of the setting as text; `None` to remove the setting.
         value: Option<&'a [u8]>,
@@ -271,7 +270,7 @@ pub enum KeyOp<'a> {
     },
     /// Adds an entry to a stream, unless the last id of the stream's head is this id or a higher one.
     StreamAdd {
-        /// Its id.
+        /// The id of the entry.
         id: StreamId,
         /// Fields and values in turn.
         pairs: Items<'a>,
@@ -367,7 +366,7 @@ pub enum GlobalOp {
 /// The content of a library of functions.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LibraryContent<'a> {
-    /// Its source.
+    /// The source of the library.
     pub code: &'a [u8],
     /// Three items for each function: its name; a byte of [flags](crate::FunctionFlags) and a byte that is 1
     /// if the function has a description, else 0; its description.
@@ -501,7 +500,7 @@ pub enum EffectError {
     /// The block of a StreamAddBlock is malformed.
     #[error("effect holds a malformed block of a stream")]
     MalformedBlock,
-    /// A list, set, sorted set or hash without elements: no key holds one.
+    /// A Put of a list, set, sorted set or hash without elements.
     #[error("effect holds an empty collection")]
     EmptyCollection,
 }

@@ -177,7 +177,8 @@ impl Entry {
     }
 
     /// Replaces `removed` bytes at `at` of a packed collection by the concatenation of `inserted`. Keeps
-    /// everything else.
+    /// everything else. Panics if the value is a big collection, or if these bytes are not all in the
+    /// payload.
     pub(crate) fn splice(&mut self, at: usize, removed: usize, inserted: &[&[u8]]) {
         let old = self.as_ref();
         assert!(!old.is_big(), "the payload of a big collection is an address");
@@ -394,8 +395,8 @@ impl Drop for Entry {
     }
 }
 
-/// A borrowed entry, which may have expired. Callers of this crate get it from a locked slot; here it is also
-/// a field or member of a big collection, or an entry that is in no table.
+/// A borrowed entry, which may have expired. Other crates get it from a locked slot. In this crate, it may
+/// also be a field or member of a big collection, or an entry that is in no table.
 #[derive(Clone, Copy)]
 pub struct EntryRef<'a> {
     base: NonNull<u8>,

@@ -84,7 +84,7 @@ pub struct Candidate {
     pub db: DbId,
     /// The key.
     pub key: Vec<u8>,
-    /// Its hash.
+    /// The hash of the key.
     pub hash: KeyHash,
     /// How good a victim the key is, under the policy for which it was sampled; the higher the better.
     pub score: u64,

@@ -79,7 +79,8 @@ impl Keyspace {
         }
     }
 
-    /// Sets the sizes up to which collections stay packed. Edits from now on follow them.
+    /// Sets the sizes up to which collections stay packed. Later edits use these sizes; forms do not change
+    /// until then.
     pub fn set_packed_limits(&self, limits: PackedLimits) {
         self.packed_limits.store(limits);
     }

@@ -3,9 +3,9 @@
 //! What it is: 16 384 hash slots, each with its lock, its tables, its last LSN and its expiry index; entries,
 //! effects, SCAN, expiry, sampling for eviction. `Keyspace::lock` gives a `SlotGuard`: reads are methods of
 //! the guard, and data changes only by an `Effect` that is applied to the guard, or to several guards
-//! together. (Only a `Loader` also puts entries into slots, which are empty before.) What it is not: a
-//! server. No I/O, no clock (`now_ms` is an argument), no randomness but seeds, no commands, no log: the
-//! caller that applies an effect notes the LSN of its record under the same guard.
+//! together. The one exception is a `Loader`, which fills empty slots. What it is not: a server. No I/O, no
+//! clock (`now_ms` is an argument), no randomness but seeds, no commands, no log: the caller that applies an
+//! effect notes the LSN of its record under the same guard.
 //!
 //! Invariants
 //! - An entry is only reachable through the locked slot that its key hashes to.

@@ -92,20 +92,20 @@ impl FunctionFlags {
 /// A function of a library.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Function {
-    /// Its name.
+    /// The name of the function.
     pub name: Box<[u8]>,
-    /// Its description.
+    /// The description of the function.
     pub description: Option<Box<[u8]>>,
-    /// Its declared flags.
+    /// The declared flags of the function.
     pub flags: FunctionFlags,
 }
 
 /// A library.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Library {
-    /// Its name.
+    /// The name of the library.
     pub name: Box<[u8]>,
-    /// Its source, with the line that gives its name.
+    /// The source of the library, with the line that gives its name.
     pub code: Box<[u8]>,
     /// The functions that it registers.
     pub functions: Box<[Function]>,
@@ -234,7 +234,7 @@ impl FromIterator<Arc<Library>> for Libraries {
     }
 }
 
-/// The libraries in force, and the record that made them.
+/// The libraries in force, and an LSN for replies that depend on them.
 #[derive(Clone, Debug)]
 pub struct Published {
     /// A number that rises with every change of the libraries.

@@ -38,7 +38,7 @@ impl<'k> LockedSlots<'k> {
         LockedSlots { guards: SmallVec::new() }
     }
 
-    /// Adds a slot.
+    /// Adds a slot that is not among these.
     pub fn add(&mut self, guard: SlotGuard<'k>) {
         let at = self.guards.partition_point(|other| other.slot() < guard.slot());
         self.guards.insert(at, guard);
@@ -121,17 +121,17 @@ impl<'k> LockedSlots<'k> {
         self.guards.iter().map(SlotGuard::last_lsn).max().unwrap_or(Lsn::ZERO)
     }
 
-    /// See [`SlotGuard::uncounted_keys`].
+    /// The sum of [`SlotGuard::uncounted_keys`] of these slots.
     pub fn uncounted_keys(&self, db: DbId) -> i64 {
         self.guards.iter().map(|guard| guard.uncounted_keys(db)).sum()
     }
 
-    /// The keyspace whose slots these are.
+    /// The keyspace whose slots these are. Panics if no slot is locked.
     pub(crate) fn keyspace(&self) -> &'k Keyspace {
         self.guards.first().expect("no slot is locked").keyspace
     }
 
-    /// The guard of a slot that is among these.
+    /// The guard of a slot. Panics if the slot is not among these.
     pub(crate) fn expect(&self, slot: SlotId) -> &SlotGuard<'k> {
         self.get(slot).expect("the slot is not locked")
     }

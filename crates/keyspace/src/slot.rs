@@ -427,7 +427,7 @@ impl<'k> SlotGuard<'k> {
         }
     }
 
-    /// Updates what other threads see of the expiry heaps: the next deadline, and whether there is an item.
+    /// Shows other threads the next deadline of the expiry heaps, and whether the heaps have an item.
     pub(crate) fn publish_next_expiry(&self) {
         let first = self.first_item().into_iter().chain(self.first_field_item()).min();
         let next_ms = first.map_or(NEVER, |item| item.deadline_ms);

@@ -146,8 +146,8 @@ impl Table {
         }
     }
 
-    /// Puts a word into the first bucket with room, starting at its home. A bucket has room, because the load
-    /// is below 1.
+    /// Puts a word into the first bucket with room, starting at its home. A bucket has room, because the
+    /// table has more places than entries.
     #[inline]
     fn place_word(&mut self, tag: u8, word: Word) {
         let mut index = self.home(position(word.h16(), tag));

@@ -54,8 +54,9 @@ impl Backpressure {
         })
     }
 
-    /// Whether slow subscribers are the only reason to wait. Such a wait may be bounded in time: afterwards
-    /// the publisher goes on while they are still behind. It may not go on while a mailbox is full.
+    /// Whether slow subscribers are the only reason to wait. A wait for subscribers may be bounded in time:
+    /// the publisher then goes on although they are still behind. A publisher may not go on while a mailbox
+    /// is full.
     pub fn is_of_subscribers(&self) -> bool {
         self.full == WorkerSet::default()
     }

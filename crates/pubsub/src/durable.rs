@@ -13,8 +13,9 @@
 //! from the log, and none through the hub, so messages of the two paths need not be merged.
 //!
 //! Invariants
-//! - A reader gets every message of its channels after its position once, in log order. Each reader has one
-//!   position; all readers at the tail share the position of the tail.
+//! - A reader gets every message of its channels after its position once, in log order, or learns that the
+//!   log has lost some ([`ReaderEvent::Lost`]). Each reader has one position; all readers at the tail share
+//!   the position of the tail.
 //! - The bytes handed out to a reader and not yet sent are at most the window plus the content of one piece
 //!   of the log. A reader with more unsent bytes than the window stops at its position, and resumes when half
 //!   of the window is free. It is not disconnected, and no other reader waits for it.
@@ -51,7 +52,7 @@ pub enum Request {
     Subscribe {
         /// The client.
         reader: ReaderId,
-        /// Its worker.
+        /// The worker of the client.
         worker: usize,
         /// The flow control of the client's messages.
         flow: std::sync::Arc<Flow>,
@@ -64,7 +65,7 @@ pub enum Request {
     Unsubscribe {
         /// The client.
         reader: ReaderId,
-        /// Its worker.
+        /// The worker of the client.
         worker: usize,
         /// The channels to end, confirmed in this order.
         channels: Vec<Box<[u8]>>,

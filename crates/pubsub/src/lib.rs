@@ -26,8 +26,9 @@
 //!   client. So no subscriber gets a message that was published on its own worker before it subscribed, and a
 //!   client that unsubscribes has got every message whose publisher had its reply before.
 //! - A presence bit is set and cleared by one worker only.
-//! - Nothing blocks: the caller learns that at least half of an audience is behind, or that a mailbox is full
-//!   ([`Local::take_backpressure`]), and decides whether the publisher waits.
+//! - No call waits for a subscriber or for another worker's delivery: the caller learns that at least half of
+//!   an audience is behind, or that a mailbox is full ([`Local::take_backpressure`]), and decides whether the
+//!   publisher waits.
 
 #![forbid(unsafe_code)]
 

@@ -91,6 +91,9 @@ pub struct Local {
 
 impl Hub {
     /// Makes the local state of a worker. To be called once per worker.
+    ///
+    /// # Panics
+    /// If the hub has no such worker.
     pub fn local(self: &Arc<Self>, worker: usize) -> Local {
         Local::new(self.clone(), worker)
     }
@@ -390,8 +393,8 @@ impl Local {
 
     // ---- backpressure -------------------------------------------------------------------------------------
 
-    /// Sets whether a subscriber is behind, because its connection takes less than is sent to it. See
-    /// [`Backpressure`].
+    /// Sets whether a subscriber is behind, because its connection takes less than is sent to it. One with
+    /// more than `COUNTED_SUBSCRIPTIONS_MAX` subscriptions never is. See [`Backpressure`].
     pub fn set_behind(&mut self, id: SubscriberId, is_behind: bool) {
         let subscriber = self.subscriber_mut(id);
         let is_behind = is_behind && subscriber.subscriptions() <= COUNTED_SUBSCRIPTIONS_MAX;

@@ -6,9 +6,9 @@
 //! ?x[ab]*      else in the list that is always compared
 //! ```
 //!
-//! The index consists of hash tables of affixes. A name is looked up once per affix length in use, so the
-//! cost depends on the variety of the patterns and not on their number. The index is not a trie, because
-//! clients could choose the depth of a trie.
+//! The index consists of hash tables of affixes. A name is looked up once per affix length in use, and
+//! compared with the patterns found there and with the list. The index is not a trie, because clients could
+//! choose the depth of a trie.
 //!
 //! Publishing a message reads an immutable version. Changes go to a working copy that shares unchanged shards
 //! with the published version: the first change of a shard after a version is published copies the shard,

@@ -1,4 +1,4 @@
-//! A topic (a channel, a pattern or a shard channel) as one shared allocation.
+//! A topic (a channel, a shard channel, a durable channel or a pattern) as one shared allocation.
 //!
 //! Invariants
 //! - Two topics are the same only if they are the same allocation, because a name may have a retired topic
@@ -55,7 +55,7 @@ impl Topic {
         self.0.header.header.hash == name.hash && self.name() == name.bytes
     }
 
-    /// Its address in memory, which identifies it.
+    /// The address of the topic in memory, which identifies it.
     pub(crate) fn address(&self) -> usize {
         self.0.ptr().addr()
     }

@@ -9,7 +9,7 @@ pub enum Error {
     /// Reading failed; the source of the bytes has the reason.
     #[error("reading failed")]
     Unreadable,
-    /// An impossible length, encoding or number.
+    /// The bytes of this part are not valid in its encoding, or have a form that is not supported.
     #[error("malformed {0}")]
     Malformed(&'static str),
     /// A string that is longer than [`STRING_BYTES_MAX`](crate::STRING_BYTES_MAX).
@@ -18,7 +18,7 @@ pub enum Error {
     /// A value type unknown to this version.
     #[error("unknown value type {0}")]
     UnknownType(u8),
-    /// A value without elements.
+    /// A list, set, sorted set or hash without elements.
     #[error("an empty collection")]
     Empty,
     /// A duplicate member or field.

@@ -60,7 +60,7 @@ pub enum StreamElement<'a> {
     Head(StreamHead),
     /// A group.
     Group {
-        /// Its name.
+        /// The name of the group.
         name: &'a [u8],
         /// The id of the last delivered entry.
         last_id: StreamId,
@@ -69,9 +69,9 @@ pub enum StreamElement<'a> {
     },
     /// A consumer of the preceding group.
     Consumer {
-        /// Its name.
+        /// The name of the consumer.
         name: &'a [u8],
-        /// Time of its last request, Unix time in milliseconds.
+        /// Time of the consumer's last request, Unix time in milliseconds.
         seen_ms: u64,
         /// Time of the last delivery to the consumer, Unix time in milliseconds; `None` if there was none.
         /// An encoding without it gives `seen_ms`.
@@ -95,29 +95,29 @@ pub struct Stream {
     pub entries: Vec<(StreamId, Vec<Vec<u8>>)>,
     /// Metadata of the entries.
     pub head: StreamHead,
-    /// Its groups.
+    /// The groups of the stream.
     pub groups: Vec<StreamGroup>,
 }
 
 /// A group of a stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StreamGroup {
-    /// Its name.
+    /// The name of the group.
     pub name: Vec<u8>,
     /// The id of the last delivered entry.
     pub last_id: StreamId,
     /// The number of entries ever added up to `last_id`; `None` if unknown.
     pub entries_read: Option<u64>,
-    /// Its consumers.
+    /// The consumers of the group.
     pub consumers: Vec<StreamConsumer>,
 }
 
 /// A consumer of a group.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StreamConsumer {
-    /// Its name.
+    /// The name of the consumer.
     pub name: Vec<u8>,
-    /// Time of its last request, Unix time in milliseconds.
+    /// Time of the consumer's last request, Unix time in milliseconds.
     pub seen_ms: u64,
     /// Time of the last delivery to the consumer, Unix time in milliseconds; `None` if there was none.
     pub active_ms: Option<u64>,

@@ -14,7 +14,7 @@ const DENSE_BYTES: usize = 4;
 /// The maximum bytes of memory of a value in addition to [`PER_BYTE`] for each byte.
 const BESIDE_BYTES: usize = 4096;
 
-/// Runs `work` with a limit of `bytes_max` on the total memory. Memory already in use stays.
+/// Runs `work` with a limit on the total memory: `bytes_max`, or the memory in use now if that is more.
 pub(crate) fn limited<R>(lua: &Lua, bytes_max: usize, work: impl FnOnce() -> Result<R>) -> Result<R> {
     // A limit below the memory in use would make even a garbage collection fail.
     let before = lua.set_memory_limit(bytes_max.max(lua.used_memory()))?;

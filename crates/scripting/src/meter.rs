@@ -35,15 +35,15 @@ pub struct Limits {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Stop {
-    /// It was killed by a user.
+    /// The script was killed by a user.
     Killed = 1,
-    /// It has executed more instructions than are allowed, or a library has taken too long to load.
+    /// The script has executed more instructions than are allowed, or a library has taken too long to load.
     TooLong,
-    /// The host will run it again under other conditions.
+    /// The host will run the script again under other conditions.
     Retry,
-    /// It has reached its deadline, or the host stops it to run it on another thread.
+    /// The script has reached its deadline, or the host stops it to run it on another thread.
     Overtime,
-    /// It kept a replica from applying the log of its leader.
+    /// The script kept a replica from applying the log of its leader.
     HeldReplication,
 }
 

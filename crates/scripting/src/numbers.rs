@@ -55,7 +55,8 @@ pub(crate) fn number_of(value: &Value) -> Option<f64> {
     }
 }
 
-/// A number as an integer reply: its fraction is cut off, and numbers outside of 64 bits become `i64::MIN`.
+/// A number as an integer reply: its fraction is cut off, and NaN and numbers outside of 64 bits become
+/// `i64::MIN`.
 pub(crate) fn to_integer(value: f64) -> i64 {
     const END: f64 = 9_223_372_036_854_775_808.0;
     if (-END..END).contains(&value) { value as i64 } else { i64::MIN }

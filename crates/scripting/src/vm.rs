@@ -44,9 +44,9 @@ const KEPT_FRACTION: usize = 2;
 /// The outcome of a script.
 #[derive(Debug)]
 pub enum Ended {
-    /// It returned.
+    /// The script returned.
     Returned(Returned),
-    /// It raised an error.
+    /// The script raised an error.
     Failed(ScriptError),
     /// The script was stopped.
     Stopped(Stop),
@@ -177,7 +177,7 @@ impl Vm {
         })
     }
 
-    /// The meter that stops its scripts.
+    /// The meter that counts and stops the scripts of this machine.
     pub fn meter(&self) -> &Meter {
         &self.meter
     }
@@ -266,7 +266,7 @@ impl Vm {
         self.settings.reset();
     }
 
-    /// The outcome of a run; `name` is named in errors.
+    /// The outcome of a run. Error texts contain `name`.
     fn end(&mut self, outcome: Result<(bool, Value)>, name: &dyn Display) -> Ended {
         if let Some(stop) = self.meter.stopped() {
             let _ = self.lua.gc_collect();

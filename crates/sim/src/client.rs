@@ -16,7 +16,7 @@ pub struct SimClient {
     pub conversation: Conversation,
     /// The index of the worker that serves it.
     pub worker: usize,
-    /// The reason why the server stopped reading.
+    /// The state of the conversation after its last round.
     pub state: ConversationState,
     /// The model's session after the commands executed so far.
     pub session: ModelSession,

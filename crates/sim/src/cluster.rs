@@ -81,9 +81,9 @@ impl Cluster {
         let order = |id| if id == 0 { Order::Lead } else { Order::Follow(0) };
         let mut durability = |_| if prng.chance(85) { Durability::Strict } else { Durability::Interval };
         let durabilities: Vec<Durability> = (0..options.nodes).map(&mut durability).collect();
-        // Where no acks are required, the judge takes as committed what is durable on the leader's disk. If
-        // that disk syncs in intervals, replicas may have more. Then they too wait for their leader to have
-        // all that they have, before they show their data.
+        // If no acks are required, the judge takes the durable log on the leader's disk as committed. If that
+        // disk syncs in intervals, replicas may have more. Then replicas, too, do not show their data before
+        // their leader has all of it.
         let is_strict = durabilities.iter().all(|durability| *durability == Durability::Strict);
         let awaits_acks = options.acks > 0 || !is_strict;
         let node =
@@ -165,8 +165,8 @@ impl Cluster {
         }
     }
 
-    /// Whether clients begin endless scripts. Not if the run must detect another defect: scripts would hide
-    /// it in some runs.
+    /// Whether clients begin endless scripts. They do not in runs that must detect another defect, which
+    /// scripts could hide.
     fn has_scripts(&self) -> bool {
         use FaultInjection::{EndNoScript, HandOverUnapplied};
         matches!(self.options.fault, None | Some(EndNoScript | HandOverUnapplied))

@@ -141,7 +141,7 @@ impl DocumentWorld {
         Ok(())
     }
 
-    /// Takes a snapshot, with all documents saved: what lies before it is only in files.
+    /// Saves all documents, then takes a snapshot, so that earlier changes of documents are only in files.
     ///
     /// # Errors
     /// If documents cannot be saved.
@@ -425,8 +425,8 @@ fn request_of(edit: &Edit) -> EditRequest {
     EditRequest::new(edit.id.as_str().into(), document, true, |_| None).expect("an edit")
 }
 
-/// Whether a reply refuses a command because the server takes no writes now. It says nothing about the
-/// content then.
+/// Whether a reply refuses a command because the server takes no writes now. Such a reply says nothing about
+/// the content.
 fn is_refusal(value: &Value) -> bool {
     const REFUSALS: [&str; 4] = ["MISCONF", "EXECABORT", "IOERR", "BUSY"];
     matches!(value, Value::Error(text) if REFUSALS.iter().any(|name| text.starts_with(name.as_bytes())))

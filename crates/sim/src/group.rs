@@ -1,4 +1,4 @@
-//! A simulated group: servers with the product's own storage, whose votes decide who leads. One seed decides
+//! A simulated group: servers with the product's own storage, which elect a leader by votes. One seed decides
 //! the whole run.
 //!
 //! ```text
@@ -13,7 +13,8 @@
 //! (`tests/faults`), the machine of the votes also alone (`consensus::simulation`).
 //!
 //! Checked invariants
-//! - What any member knows to be committed is the same log, byte by byte, and never changes ([`Truth`]).
+//! - The part of the log that a member knows to be committed is equal, byte by byte, at all members, and
+//!   never changes ([`Truth`]).
 //! - No member that starts lacks committed batches that it had: those that it knew to be committed, or that a
 //!   leader has counted on. A group often survives such a loss, so the loss itself is judged, not its
 //!   consequences.
@@ -128,7 +129,7 @@ pub struct GroupWorld {
     /// The end of the newest acknowledged write.
     acknowledged: Lsn,
     is_calm: bool,
-    /// Clients only read until then.
+    /// Clients only read until this time.
     quiet_until_us: u64,
     figures: GroupFigures,
 }
@@ -304,7 +305,7 @@ impl GroupWorld {
         }
     }
 
-    /// Has a server act, and carries out what its votes have decided meanwhile.
+    /// Has a server act, and carries out the decisions that its votes have made meanwhile.
     fn act(
         &mut self,
         id: NodeId,
@@ -754,7 +755,7 @@ impl GroupWorld {
         Ok(())
     }
 
-    /// Carries out what the votes of a server have decided, and what follows from that.
+    /// Carries out the decisions of a server's votes, and their consequences.
     fn carry_out(&mut self, id: NodeId) -> Result<(), Failure> {
         let server = &mut self.servers[id];
         let incarnation = server.incarnation;
@@ -797,7 +798,7 @@ impl GroupWorld {
         Ok(())
     }
 
-    /// Notes that a leader counts on other members to have what it knows to be committed.
+    /// Notes that a leader counts on other members to have the log that the leader knows to be committed.
     fn note_counted(&mut self, id: NodeId, committed: Lsn) {
         let Some(running) = &self.servers[id].running else { return };
         // A member that does not lead has no progress of others.
@@ -841,7 +842,8 @@ impl GroupWorld {
         Ok(())
     }
 
-    /// Checks a read at a leader. It saw the state at `gate`; it had to see all writes up to `acknowledged`.
+    /// Checks a read at a leader. The read saw the state at `gate`, and must have seen all writes up to
+    /// `acknowledged`.
     fn check_read(
         &self,
         gate: Lsn,

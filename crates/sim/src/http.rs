@@ -9,11 +9,12 @@
 //! ```
 //!
 //! What it is: the product's HTTP front from request bytes to disk blocks, with sockets that are memory. Each
-//! client owns documents that only it changes, and reads those of all others. So [`Ledger`] knows, whatever
-//! the order in which the front merged the requests, which versions a document may have after a power cut:
-//! none older than one that some reply has shown, none that nobody has sent.
-//! What it is not: a simulation of timers. The event loop's clock is the machine's; waits and heartbeats are
-//! tested in `couch`.
+//! client owns documents that no other client changes, and reads the documents of all clients. So [`Ledger`]
+//! knows, whatever the order in which the front merged the requests, which versions a document may have after
+//! a power cut: those that its owner has sent, from the newest version that a reply has shown or
+//! acknowledged.
+//! What it is not: a simulation of timers. The event loop uses real time; waits and heartbeats are tested in
+//! `couch`.
 //!
 //! Invariants
 //! - One thread runs everything, in an order that the seed decides.

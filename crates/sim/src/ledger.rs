@@ -28,7 +28,8 @@ pub struct Ledger {
 }
 
 impl Ledger {
-    /// The number of popped elements, and how many of them went directly to waiting clients.
+    /// The number of popped elements, and how many of them are known to have gone directly to waiting
+    /// clients.
     pub fn popped(&self) -> (usize, usize) {
         (self.popped.len(), self.passed_on.len())
     }

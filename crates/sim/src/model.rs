@@ -36,7 +36,7 @@ pub struct Executed {
     pub reply: Value,
     /// The newest position of which the reply shows a change.
     pub shows: usize,
-    /// Whether the command was a position of its own.
+    /// Whether the command, or the transaction that it ended, made a new position.
     pub wrote: bool,
 }
 
@@ -52,7 +52,7 @@ pub struct Model {
     changes: Undo,
     /// The last position that changed a key or removed it.
     changed_at: BTreeMap<Key, usize>,
-    /// The last position that changed all keys.
+    /// The last position that counts as a change of all keys.
     all_changed_at: usize,
     /// The last position with a visible change of a key; removing an expired key is not visible.
     touched_at: BTreeMap<Key, usize>,
@@ -153,7 +153,7 @@ impl Model {
         self.changed_at.get(key).copied().unwrap_or(0).max(self.all_changed_at)
     }
 
-    /// The newest position that the reply to a command shows, unless it writes.
+    /// The newest position that the reply to a command shows, unless the command writes.
     fn shown_by(&self, db: DbId, command: &Command) -> usize {
         let key = |key: &Vec<u8>| self.shown_by_key(&(db, key.clone()));
         match command {

@@ -99,7 +99,7 @@ pub enum HashOperation {
 }
 
 impl Operation {
-    /// Whether it only reads.
+    /// Whether the operation only reads.
     pub fn reads(&self) -> bool {
         matches!(
             self,
@@ -110,7 +110,7 @@ impl Operation {
         )
     }
 
-    /// The keys that it accesses in addition to its own.
+    /// The keys that the operation accesses in addition to its own.
     pub(crate) fn other_keys(&self) -> &[Bytes] {
         match self {
             Operation::List(ListOperation::Move(key, ..)) | Operation::Set(SetOperation::Move(key, _)) => {

@@ -256,8 +256,8 @@ impl QueueWorld {
         Ok(())
     }
 
-    /// Takes the signals of a round, and puts them in transit. A signal ends the wait of its client, if that
-    /// waits. Returns the elements popped for waiting clients.
+    /// Takes the signals of a round, and puts them in transit. A signal ends the wait of its client, if the
+    /// client waits. Returns the elements popped for waiting clients.
     fn take_signals(&mut self) -> Result<Vec<Element>, Violation> {
         let mut popped = Vec::new();
         let signalled = std::mem::take(&mut *self.signalled.lock().expect("one thread"));

@@ -18,7 +18,7 @@ use crate::{Recovered, start::DIR};
 
 /// The maximum number of parts.
 const PARTS_MAX: u64 = 3;
-/// Chunks are so small that most steps of clients fall between two of them.
+/// A small limit, so that commands of clients run between the chunks of one snapshot.
 const CHUNK_BYTES_MAX: u64 = 4 << 10;
 
 /// Field order matters: parts must be dropped before the task.
@@ -85,7 +85,7 @@ pub fn confirm(
 /// Takes a whole snapshot at once.
 ///
 /// # Panics
-/// If there is one already at this position.
+/// If a snapshot that begins at this position exists already.
 pub(crate) fn take(disk: &Arc<dyn Disk>, log: &Log, keyspace: &Keyspace) -> Result<SnapshotInfo, Error> {
     let (parts, chunk_bytes_aim, compression) = (2, 4 << 10, Compression::Lz4);
     let plan =

@@ -101,7 +101,7 @@ impl Default for WorldOptions {
 pub struct Recovered {
     /// The recovered keyspace.
     pub keyspace: Arc<Keyspace>,
-    /// Its log.
+    /// The log of the server.
     pub log: Log,
 }
 
@@ -162,7 +162,7 @@ pub(crate) fn recover_documents_with(
     Ok((recovered, documents))
 }
 
-/// As [`recover`], with another starting point than the newest snapshot.
+/// As [`recover`], with this starting point.
 ///
 /// # Errors
 /// As [`recover`].
@@ -185,7 +185,7 @@ fn recover_with(
     let keyspace = Arc::new(Keyspace::new(keyspace::Options { hash_seed: options.seed }));
     keyspace.set_packed_limits(some_limits(options.seed));
     let entropy = SimEntropy::new(options.seed);
-    // The writers of documents over HTTP have an appender of their own.
+    // Writes of documents over HTTP use an appender of their own.
     let appenders_max = WORKERS + usize::from(documents.is_some());
     let source = Source {
         disk,

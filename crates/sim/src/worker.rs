@@ -20,7 +20,7 @@ use crate::Sabotage;
 pub(crate) struct SimWorker {
     pub(crate) executor: Executor,
     tick: Tick<usize>,
-    /// The end of the tick is due: something has happened, or the log has woken the worker.
+    /// Whether the end of a tick is due: a round or an expiry requires it, or the log has woken the worker.
     due: Arc<AtomicBool>,
     sabotage: Option<Sabotage>,
 }

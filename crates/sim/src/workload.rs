@@ -14,7 +14,7 @@ use crate::Command;
 /// The shape of a workload.
 #[derive(Debug, Clone, Copy)]
 pub struct WorkloadOptions {
-    /// The number of keys of strings per database; the keys of counters and collections are others.
+    /// The number of keys of strings per database. Counters and collections have other keys.
     pub keys: u64,
     /// The number of databases in use.
     pub dbs: u8,

@@ -81,8 +81,8 @@ use crate::{
     sync::{AtomicBool, AtomicU64, Ordering},
 };
 
-/// A write or sync that takes longer than this is a stall of the disk: new writes fail
-/// ([`Admission::Stalled`]).
+/// A write or sync that takes longer than this is a stall of the disk: new writes fail while records wait for
+/// it ([`Admission::Stalled`]).
 pub const STALLED_US: u64 = 5_000_000;
 
 /// Whether a write may be executed now. This is determined before the write is executed, so a refusal changes
@@ -181,9 +181,9 @@ struct LogState {
     /// The latest batches, for cursors.
     recent: Recent,
     flush_times: FlushTimes,
-    /// Notified after every write, and whenever cursors must check again. Cursors wait for it, and appenders
-    /// for which the ring has no space; these hold locks (of slots, or of a document database), so admission
-    /// keeps their waits rare.
+    /// Notified after every write, and whenever cursors must check again. Cursors wait for it, and so do
+    /// appenders when the ring is full. Appenders may hold locks (of slots, or of a document database), so
+    /// admission keeps their waits rare.
     progress: (Mutex<()>, Condvar),
     stats: LogStats,
 }
@@ -349,7 +349,7 @@ impl Log {
     }
 
     /// Sets the function that wakes the thread which calls [`Log::prepare_segment`], for commands that wait
-    /// for a segment while nothing is appended. It must not block.
+    /// for a segment while nothing is appended. The function must not block.
     ///
     /// # Panics
     /// If called twice.
@@ -420,7 +420,7 @@ impl Log {
     /// batch there.
     ///
     /// # Errors
-    /// I/O errors.
+    /// If the log cannot be read.
     pub fn boundary_before(&self, position: Lsn) -> Result<Lsn, Error> {
         Ok(match self.batch_at(position)? {
             Some(batch) if batch.end == position => position,
@@ -439,7 +439,7 @@ impl Log {
     /// been applied to memory.
     ///
     /// # Errors
-    /// I/O errors.
+    /// If the log cannot be read.
     pub fn begin_snapshot_at(&self, begin_lsn: Lsn, compression: Compression) -> Result<SnapshotMeta, Error> {
         let epoch = self.batch_ending_at(begin_lsn)?.map_or(0, |batch| batch.epoch);
         Ok(SnapshotMeta { begin_lsn, epoch, ..self.begin_snapshot(compression) })
@@ -474,8 +474,8 @@ impl Log {
     }
 
     /// Notes in the control file that documents are saved in files of their own: from now on a directory
-    /// without those files is incomplete. The first call blocks. A frozen log writes the note when it is
-    /// [adopted](Log::adopt).
+    /// without those files is incomplete. Blocks, unless that is noted already. A frozen log writes the note
+    /// when it is [adopted](Log::adopt).
     ///
     /// # Errors
     /// I/O errors; the next call tries again.
@@ -489,8 +489,8 @@ impl Log {
     }
 
     /// Notes in the control file that the directory has a file with settings set by clients: from now on, a
-    /// directory without that file is incomplete. The first call blocks. A frozen log writes the note when it
-    /// is [adopted](Log::adopt).
+    /// directory without that file is incomplete. Blocks, unless that is noted already. A frozen log writes
+    /// the note when it is [adopted](Log::adopt).
     ///
     /// # Errors
     /// I/O errors; the next call tries again.

@@ -1,4 +1,4 @@
-//! `sheaf bench`: what a server can do on this machine, in about a minute.
+//! `sheaf bench`: measures a server on this machine, in about a minute.
 //!
 //! ```text
 //! a server of its own in a temporary directory, or --url -> each case for its share of the time -> a table
@@ -33,7 +33,7 @@ use crate::{
     migration::address::Address,
 };
 
-/// What to measure, and for how long.
+/// The server to measure, and the duration.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
     /// A running server; without one, a server is started and ended.
@@ -89,10 +89,10 @@ pub enum BenchError {
     Password {
         /// The file.
         path: PathBuf,
-        /// Why it cannot be read: an error of the operating system, or what is wrong with its first line.
+        /// An error of the operating system, or the fault of the first line of the file.
         source: io::Error,
     },
-    /// It was interrupted.
+    /// The run was interrupted.
     #[error("interrupted")]
     Interrupted,
     /// Another operation of the operating system failed.
@@ -100,7 +100,7 @@ pub enum BenchError {
     Os(#[from] io::Error),
 }
 
-/// Measures, and prints a line as each case ends. Closed standard output ends it.
+/// Measures, and prints a line as each case ends. A closed standard output ends the run.
 ///
 /// # Errors
 /// [`BenchError`].

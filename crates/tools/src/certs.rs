@@ -18,14 +18,12 @@ use rcgen::{
 };
 use time::{Duration, OffsetDateTime};
 
-/// The mode of keys.
 const KEY_MODE: u32 = 0o600;
-/// The mode of certificates.
 const CERTIFICATE_MODE: u32 = 0o644;
 /// How long before now certificates become valid: clocks of other machines may be slow.
 const VALID_BEFORE: Duration = Duration::hours(1);
 
-/// What to make.
+/// The certificates to make.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
     /// Where the files go.
@@ -52,12 +50,12 @@ pub enum CertsError {
         /// The cause.
         reason: std::io::Error,
     },
-    /// They cannot be made, for instance because a name is not fit for a certificate.
+    /// The certificates cannot be made, for instance because a name is not fit for a certificate.
     #[error("cannot make a certificate: {0}")]
     Make(#[from] rcgen::Error),
 }
 
-/// Makes the certificates, and prints what they are for.
+/// Makes the certificates, and prints their purposes.
 ///
 /// # Errors
 /// [`CertsError`].
@@ -70,7 +68,7 @@ pub fn run(options: &Options) -> Result<(), CertsError> {
     let failed = |path: &Path| {
         let path = path.to_path_buf();
         move |reason: std::io::Error| match reason.kind() {
-            // It was made after the check above.
+            // The file was made after the check above.
             ErrorKind::AlreadyExists => CertsError::Exists(path),
             _ => CertsError::Write { path, reason },
         }

@@ -30,16 +30,16 @@ use storage::{
 /// A problem found by `sheaf check`.
 #[derive(Debug, thiserror::Error)]
 pub enum CheckError {
-    /// In the log or in a snapshot.
+    /// The log or a snapshot is damaged, or cannot be read.
     #[error(transparent)]
     Storage(#[from] Error),
-    /// In the manifest or the files of a backup.
+    /// The manifest or the files of a backup are not as they must be.
     #[error(transparent)]
     Backup(#[from] ManifestError),
-    /// In the document files as a whole.
+    /// The document files as a whole are damaged, or cannot be read.
     #[error("{0}. {remedy}", remedy = DOCUMENTS_REMEDY)]
     Documents(#[from] StoreError),
-    /// At this number of places in document files, which were printed.
+    /// Document files are damaged at this number of places, which were printed.
     #[error("documents are damaged at {}. {remedy}", places(.0), remedy = DOCUMENTS_REMEDY)]
     DamagedDocuments(u64),
     /// There is no such directory.
@@ -51,10 +51,11 @@ pub enum CheckError {
     /// The directory is not a server's.
     #[error(transparent)]
     Foreign(#[from] Foreign),
-    /// In the settings file of the directory.
+    /// The settings file of the directory is not valid.
     #[error(transparent)]
     Settings(#[from] ConfigError),
-    /// In the replication state, the group membership or the name of the directory, or lost settings.
+    /// The replication state, the group membership or the name of the directory cannot be used, or settings
+    /// are lost.
     #[error(transparent)]
     Roles(#[from] io::Error),
     /// A start would be refused.
@@ -70,9 +71,8 @@ fn places(count: &u64) -> String {
 }
 
 /// Verifies every byte in `dir`, which may be a backup, and whether a server would start there; prints the
-/// findings. The start is rehearsed with the code of a real one, so that all its errors are found; keys are
-/// not kept in memory. While a server is running, its files change between two reads, and the start is not
-/// rehearsed.
+/// findings. The start is rehearsed with the code of a real one, except that keys are not kept in memory.
+/// While a server is running, its files change between two reads, and the start is not rehearsed.
 ///
 /// # Errors
 /// The first problem found. If the log or a snapshot is damaged, and the start is rehearsed and fails, the

@@ -1,6 +1,6 @@
 //! A client of the Redis protocol: one connection, requests out, values in.
 //!
-//! What it is not: a judge of the values, or of silence.
+//! It does not interpret values, and has no timeout except for connecting.
 
 mod stream;
 
@@ -19,7 +19,7 @@ const READ_BYTES: usize = 256 << 10;
 /// From this number on, bytes that were taken are removed from memory before the next read.
 const TAKEN_BYTES_MAX: usize = 1 << 20;
 
-/// The beginning of the answer of TLS to what is not TLS.
+/// The beginning of the answer of a TLS server to other bytes than TLS.
 const TLS_ALERT: u8 = 0x15;
 const TLS_MAJOR: u8 = 3;
 

@@ -1,4 +1,4 @@
-//! Numbers of things in what commands print.
+//! Numbers of things in the output of commands.
 
 /// "1 key", "2 keys".
 pub(crate) fn counted(count: u64, one: &str, many: &str) -> String {

@@ -6,9 +6,9 @@
 //! changes nothing: a file that it writes to measure the disk is removed.
 //!
 //! Invariants
-//! - One line per check; the variables have one only if one of them is no setting. Advice is given only where
-//!   it applies to this server: the server does not fork, so what Redis says of overcommit and huge pages
-//!   mostly does not apply.
+//! - One line per check. The check of the variables has a line only if a variable is no setting. Advice is
+//!   given only where it applies to this server: the server does not fork, so Redis's advice on overcommit
+//!   and huge pages mostly does not apply.
 
 mod judge;
 mod look;
@@ -52,14 +52,14 @@ impl State {
     }
 }
 
-/// What one check has found.
+/// The result of one check.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Finding {
     /// The check.
     pub check: &'static str,
     /// The result.
     pub state: State,
-    /// The figures, what they mean, and what to do.
+    /// The figures, their meaning, and the advice.
     pub text: String,
 }
 

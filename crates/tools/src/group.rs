@@ -6,7 +6,7 @@
 //!    '---- the connection is lost: report, wait, retry
 //! ```
 //!
-//! It is an ordinary client and shows what the server that is asked knows.
+//! The command is an ordinary client, and shows the state of the group that the asked server knows.
 //!
 //! Invariants
 //! - Without `--watch`, a table without a leader is an error of its own ([`GroupError::NoLeader`]), so that
@@ -96,7 +96,7 @@ pub enum GroupError {
     NoLeader {
         /// Host and port.
         address: String,
-        /// Why it knows none, with advice.
+        /// The reason why the server knows none, with advice.
         reason: &'static str,
     },
     /// The password cannot be read.
@@ -104,7 +104,7 @@ pub enum GroupError {
     Password {
         /// The file.
         path: PathBuf,
-        /// Why it cannot be read: an error of the operating system, or what is wrong with its first line.
+        /// An error of the operating system, or the fault of the first line of the file.
         source: io::Error,
     },
     /// Standard output cannot be written, or another operation of the operating system failed.
@@ -112,7 +112,7 @@ pub enum GroupError {
     Os(#[from] io::Error),
 }
 
-/// What else can be asked, if it may answer.
+/// Advice to ask another member, unless the error is one of TLS.
 fn others(reason: &str) -> &'static str {
     match reason.starts_with("TLS") {
         true => "",

@@ -15,7 +15,7 @@ pub enum HealthError {
     /// The certificates for the connection cannot be used.
     #[error(transparent)]
     Certificates(#[from] LoadError),
-    /// It cannot be asked, or its answer does not arrive.
+    /// The server cannot be asked, or its answer does not arrive.
     #[error("no answer from {url}: {reason}")]
     NoAnswer {
         /// What was asked.
@@ -23,7 +23,7 @@ pub enum HealthError {
         /// The error.
         reason: String,
     },
-    /// It answers with another status than 200.
+    /// The server answers with another status than 200.
     #[error("{url} answers {status}: {answer}")]
     Refused {
         /// What was asked.

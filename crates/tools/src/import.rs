@@ -164,7 +164,7 @@ pub enum ImportError {
     /// The disk became full during the import.
     #[error("the disk has no room for the log: {0}")]
     NoRoom(String),
-    /// It failed after it had begun to write.
+    /// The import failed after it had begun to write.
     #[error(
         "{cause}. The import has not finished, and {} is not served before it has: run the same command again when the \
          cause is removed; it starts over", dir.display()
@@ -207,7 +207,7 @@ pub struct Imported {
     pub kept_libraries: u64,
     /// Number of libraries that cannot be imported.
     pub refused_libraries: u64,
-    /// The reason for the first of them.
+    /// The reason for the first refused library.
     pub first_refusal: Option<String>,
     /// Number of records of module data that belong to no key; they were skipped.
     pub module_data: u64,
@@ -227,7 +227,7 @@ impl Imported {
 /// # Errors
 /// [`ImportError`].
 pub fn run(file: &Path, dir: &Path, existing: Existing) -> Result<(), ImportError> {
-    // The same file is the same source, whatever directory the command is run in.
+    // The same file is the same source, in whichever directory the command runs.
     let source = std::path::absolute(file).map_err(ImportError::os("find", file))?;
     run_named(file, (&file.display().to_string(), &source.display().to_string()), dir, existing)
 }

@@ -1,4 +1,5 @@
-//! Commands without a server: they work on a stopped server's directory, or as the client of a running one.
+//! Commands without a server of their own: they work on a data directory, or as the client of a running
+//! server.
 //!
 //! The crate has `sheaf check`, `log`, `import`, `export`, `backup`, `restore`, `tail`, `group`, `health`,
 //! `doctor`, `bench` and `certs`, each as a function that prints its progress and result. The command line is

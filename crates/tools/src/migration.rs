@@ -115,7 +115,7 @@ pub enum MigrationError {
     Password {
         /// The password file.
         path: PathBuf,
-        /// Why it cannot be read: an error of the operating system, or what is wrong with its first line.
+        /// An error of the operating system, or the fault of the first line of the file.
         source: io::Error,
     },
     /// The target has keys.
@@ -142,7 +142,7 @@ pub enum MigrationError {
     NeverSends {
         /// The number of attempts.
         times: u32,
-        /// How the last one ended.
+        /// The error of the last attempt.
         error: PeerError,
     },
     /// The target refuses a key of the source.

@@ -97,7 +97,7 @@ pub enum TailError {
     Password {
         /// The password file.
         path: PathBuf,
-        /// Why it cannot be read: an error of the operating system, or what is wrong with its first line.
+        /// An error of the operating system, or the fault of the first line of the file.
         source: io::Error,
     },
     /// Standard output cannot be written, or another operation of the operating system failed.

@@ -1,11 +1,12 @@
 //! `Difference`: the entries in which two states of one file differ.
 //!
-//! A subtree that both states share is skipped by its pointer, except for some beside changed ones. So the
-//! work is in proportion to the nodes that were written between the two states, not to the size of the tree.
+//! A subtree that both states share is skipped by its pointer, except for some neighbours of changed
+//! subtrees. So the work is in proportion to the nodes that were written between the two states, not to the
+//! size of the tree.
 //!
 //! Invariants
-//! - Each side is a stack of what is still to be compared, the first part at the end: subtrees, and at most
-//!   one leaf that is begun. So its memory is that of a path from the root to a leaf.
+//! - Each side is a stack of the parts that are still to be compared, the first part at the end: subtrees,
+//!   and at most one leaf that is begun. So its memory is that of a path from the root to a leaf.
 
 use std::{cmp::Ordering, sync::Arc};
 
@@ -26,7 +27,7 @@ pub struct Difference {
     new: Side,
 }
 
-/// What of one state is still to be compared.
+/// The rest of one state, still to be compared.
 struct Side {
     snapshot: TreeSnapshot,
     rest: Vec<Part>,
@@ -163,9 +164,9 @@ impl Difference {
     }
 }
 
-/// The side to open: the only one with a subtree, or that whose subtree has the higher level. Of two subtrees
-/// of one level, the newer one is opened: its side may have the older one, too, further on, and then both
-/// sides skip it.
+/// The side to open: the only one with a subtree, or the one whose subtree has the higher level. At equal
+/// levels, the subtree with the higher offset is opened, because it is newer: the older subtree may still
+/// come on that side, and is then skipped on both sides.
 fn turn(old: Option<(u8, Pointer)>, new: Option<(u8, Pointer)>) -> Turn {
     let rank = |(level, pointer): (u8, Pointer)| (level, pointer.offset());
     if old.map(rank) > new.map(rank) { Turn::Old } else { Turn::New }

@@ -118,7 +118,7 @@ impl TreeFile {
     /// valid.
     ///
     /// # Errors
-    /// I/O errors; at `path` is then this file, complete, or what was there before.
+    /// I/O errors; `path` then names either this file, complete, or the former file, if any.
     pub fn put_in_place(mut self, disk: &dyn Disk, path: &Path) -> Result<TreeFile, TreeError> {
         crashsafe::rename_durably(disk, self.path(), path).map_err(TreeError::io("rename", self.path()))?;
         self.snapshot.reader = Arc::new(self.snapshot.reader.renamed(path.to_owned()));

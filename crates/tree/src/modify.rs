@@ -23,8 +23,8 @@ use crate::{
     reader::{FileReader, Leaves},
 };
 
-/// A new node smaller than its target size divided by this is joined with a neighbour, unless more entries
-/// are expected at its end.
+/// A new node smaller than its target size divided by this is joined with a neighbour that does not exceed
+/// the target size, unless more entries are expected at its end.
 const SMALL_SHARE: usize = 4;
 
 /// One operation of a batch.

@@ -15,7 +15,6 @@ pub(crate) enum Leaves {
     Passing,
 }
 
-/// An open file.
 pub(crate) struct FileReader {
     pub(crate) file: Arc<dyn File>,
     pub(crate) path: PathBuf,

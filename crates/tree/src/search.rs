@@ -21,7 +21,6 @@ use crate::{
 /// The maximum size of one read.
 pub(crate) const READ_BYTES: usize = 1 << 20;
 
-/// The result of the search.
 pub(crate) struct SearchResult {
     pub(crate) header: Header,
     /// A newer checkpoint that was skipped because it is damaged.

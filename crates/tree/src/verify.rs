@@ -13,7 +13,7 @@ pub struct Report {
     pub nodes: u64,
     /// Bytes of these nodes.
     pub node_bytes: u64,
-    /// Entries in those of them that are leaves.
+    /// Entries of the leaves among these nodes.
     pub entries: u64,
     /// Number of errors that were reported.
     pub damaged: u64,

@@ -3,8 +3,8 @@
 //! Redis adds in 80-bit floating point and shows 17 digits after the point, so that 0.1 + 0.2 is 0.3 and not
 //! 0.30000000000000004. Here, operands below 10^20 are added exactly, in units of 10^-17. The sums equal the
 //! sums of Redis where 80 bits are enough, and are exact where they are not. Digits of an operand below
-//! 10^-17 are rounded. If an operand is 10^20 or more, or has more than 37 significant digits, both are added
-//! as `f64`.
+//! 10^-17 are rounded. If an operand is 10^20 or more, or has more than 37 significant digits or an exponent
+//! beyond 10,000, both are added as `f64`.
 //!
 //! The result has no exponent, no zeros at the end of its fraction, and no `-0`.
 
@@ -22,7 +22,10 @@ pub enum AddError {
     NotFinite,
 }
 
-/// Appends the sum of two numbers to `out`; on an error it appends nothing.
+/// Appends the sum of two numbers to `out`.
+///
+/// # Errors
+/// [`AddError`]; then nothing is appended.
 pub fn add(left: &[u8], right: &[u8], out: &mut Vec<u8>) -> Result<(), AddError> {
     let (left_float, right_float) = (parse_f64(left), parse_f64(right));
     let sum_float = left_float.ok_or(AddError::NotAFloat)? + right_float.ok_or(AddError::NotAFloat)?;

@@ -110,7 +110,7 @@ pub enum DecodeError {
     /// null.
     #[error("invalid length")]
     InvalidLength,
-    /// An invalid number, boolean or format.
+    /// An invalid number, boolean, null or format.
     #[error("invalid scalar")]
     InvalidScalar,
     /// A line or bulk string that does not end in CR LF.

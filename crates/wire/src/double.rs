@@ -39,7 +39,7 @@ pub fn format_plain(value: f64, out: &mut Vec<u8>) {
     decimal.write_plain(out);
 }
 
-/// Maximum digits after the point of numbers without an exponent.
+/// The maximum number of digits after the point in [`format_plain`] and in the sums of [`crate::decimal`].
 pub const FRACTION_DIGITS_MAX: usize = 17;
 
 /// 2^62: the largest integer that is written with all of its digits, as Redis 8 does. Above it the fewest

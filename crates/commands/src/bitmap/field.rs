@@ -57,8 +57,8 @@ pub(super) fn bitfield(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), C
     let writes = operations.iter().filter(|operation| operation.action != Action::Get).count();
     let patch = KeyOp::SetRange { offset: end, bytes: &[0; BYTES_MAX] }.on(db, key);
     cx.require_room((writes + 1) as u64 * patch.encoded_len() as u64)?;
-    // Nothing fails from here on. As in Redis, the string grows even if no number fits, but the event needs a
-    // number that was stored, and a change.
+    // Nothing fails from here on. As in Redis, the string grows even if no number fits, but the event is
+    // raised only if a number was stored and the string has changed.
     let grows = len < end;
     if grows {
         cx.apply(key, KeyOp::SetRange { offset: end - 1, bytes: &[0] });

@@ -7,8 +7,8 @@ use crate::help;
 
 const ALWAYS: Flags = Flags::PUBSUB.or(Flags::LOADING).or(Flags::STALE);
 const SUBSCRIBING: Flags = ALWAYS.or(Flags::NOSCRIPT).or(Flags::SUBSCRIBER);
-/// Another thread answers these commands, so scripts and transactions cannot contain them. It reads the log,
-/// so they are refused while the server loads.
+/// Another thread answers these commands, so scripts and transactions cannot contain them. That thread reads
+/// the log, so the commands are refused while the server loads.
 const READER: Flags = Flags::PUBSUB.or(Flags::NOSCRIPT).or(Flags::SUBSCRIBER).or(Flags::NO_MULTI);
 
 /// Shared fields of the rows.

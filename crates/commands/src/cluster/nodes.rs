@@ -20,10 +20,10 @@ pub(super) struct Node {
     pub(super) leads: bool,
     pub(super) is_self: bool,
     pub(super) is_down: bool,
-    /// It is a learner, which may still copy the data.
+    /// The node is a learner, which may still copy the data.
     pub(super) learns: bool,
-    /// The end of its durable log; of what it has applied if it is this server, a replica without a group. 0
-    /// if this server does not know.
+    /// The end of the node's durable log; if the node is this server, a replica without a group, the end of
+    /// the applied log. 0 if this server does not know it.
     pub(super) offset: u64,
 }
 

@@ -1,7 +1,7 @@
 //! OBJECT: the representation of a value.
 //!
-//! For strings, ENCODING is the encoding that Redis would have chosen, because tools print it; for
-//! collections, it is Redis' name for the form that they have here. REFCOUNT is 1: nothing is shared.
+//! For strings, ENCODING is the encoding that Redis gives a new string with these bytes, because tools print
+//! it; for collections, it is Redis' name for the form that they have here. REFCOUNT is 1: nothing is shared.
 
 use engine::{CommandError, Context};
 use keyspace::{AccessPolicy, EntryRef, View};

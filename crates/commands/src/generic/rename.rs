@@ -1,6 +1,6 @@
 //! Renaming, copying and moving values: RENAME, RENAMENX, COPY, MOVE.
 //!
-//! A value changes its key in one of two ways. A large one goes by [`Effect::Move`], unless a snapshot
+//! A value changes its key in one of two ways. A large value is moved by [`Effect::Move`], unless a snapshot
 //! forbids it (see `moves_as_it_is`): the size of the record does not depend on the value, nor does the time
 //! for a big collection, but replay must process two slots together. All others are put at the new key and
 //! deleted at the old one, in one record, which replays slot by slot.

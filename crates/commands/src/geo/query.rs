@@ -44,14 +44,14 @@ pub(super) struct Query<'a> {
     pub(super) order: Option<Order>,
     /// The maximum number of results.
     pub(super) count: Option<usize>,
-    /// Stop the search at `count` results, even if others are nearer.
+    /// ANY: the search stops at `count` results, even if others are nearer.
     pub(super) any: bool,
     pub(super) with_distance: bool,
     pub(super) with_hash: bool,
     pub(super) with_place: bool,
-    /// The key that stores the results.
+    /// The key at which the results are stored.
     pub(super) destination: Option<&'a [u8]>,
-    /// Store the distances as scores.
+    /// STOREDIST: the distances are stored as scores.
     pub(super) stores_distances: bool,
 }
 
@@ -182,7 +182,7 @@ impl Draft {
     }
 
     /// Parses the option of the area at the start of `words`. Returns the number of words that it takes; 0 if
-    /// it is no such option, or one that another option excludes.
+    /// it is no such option, lacks a value, or is excluded by another option.
     fn read(&mut self, words: Args<'_>, zset: Option<ZsetView<'_>>) -> Result<usize, CommandError> {
         let is = |name: &[u8]| words.at(0).eq_ignore_ascii_case(name);
         let is_around_place = self.center.is_some() && !self.is_around_member;

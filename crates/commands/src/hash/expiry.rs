@@ -34,8 +34,8 @@ const TWO_EXPIRIES: CommandError =
 /// The latest deadline that these commands give a field, in unix milliseconds: 46 bits, as in Redis.
 const DEADLINE_MS_MAX: u64 = (1 << 46) - 1;
 
-/// Parses `FIELDS count name ...` to the end, with `per_field` arguments per field. Returns what follows the
-/// count.
+/// Parses `FIELDS count name ...` to the end, with `per_field` arguments per field. Returns the arguments
+/// after the count.
 ///
 /// # Errors
 /// [`NO_FIELDS`] if the first word is not FIELDS; `no_number` if the count is not a positive number, or too
@@ -78,7 +78,7 @@ fn live<'u>(cx: &'u Context<'_, '_>, key: &[u8], name: &[u8]) -> Result<Option<H
 }
 
 /// Removes the expired ones among the named fields, so that the effects of the command do not depend on the
-/// time of a replay. `bytes_after` is an upper bound of the bytes of the effects that follow.
+/// time at which they are replayed. `bytes_after` is an upper bound of the bytes of the effects that follow.
 ///
 /// # Errors
 /// Another type at the key, or as [`Context::require_room`]; nothing has changed then.

@@ -5,8 +5,8 @@ use std::ops::Range;
 use engine::{CommandError, Context};
 use keyspace::{KeyOp, Value};
 
-/// The maximum bytes of an effect besides its key and what it writes. Differences are written together if the
-/// equal bytes between them are at most as long as a further effect, which repeats the key.
+/// The maximum bytes of an effect besides its key and the bytes that it writes. Differences are written
+/// together if the equal bytes between them are at most as long as a further effect, which repeats the key.
 const EFFECT_BYTES: usize = 20;
 
 /// A new value of a key, and the effects that store it.

@@ -33,7 +33,7 @@ const DIGEST_BYTES: usize = 16;
 /// The maximum nesting of a kept reply.
 const NESTING_MAX: usize = 1000;
 
-/// Tells commands apart.
+/// A digest that tells commands apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Digest([u8; DIGEST_BYTES]);
 

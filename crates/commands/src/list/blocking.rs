@@ -1,7 +1,7 @@
 //! Waiting for elements: BLPOP, BRPOP, BLMPOP, BLMOVE, BRPOPLPUSH.
 //!
 //! Each command tries its non-blocking form at once. If there is no list, the client waits until one of its
-//! keys holds one, by a push, a RENAME or otherwise (see `engine::blocking`).
+//! keys holds one, by a push, a RENAME or otherwise, or until its timeout (see `engine::blocking`).
 
 use engine::{
     CommandError, Context, Flags, KeyUsage, Keys, Needs, Row,

@@ -46,8 +46,8 @@ const POP: Row = Row {
     ..ROW
 };
 
-/// Shared fields of the rows that move an element. Without the flag COPIES, because the record holds one
-/// element of the list, for which the handler asks for room.
+/// Shared fields of the rows that move an element. The flag COPIES is not needed, because the record holds
+/// one element of the list, for which the handler asks for room.
 const MOVE: Row =
     Row { flags: GROW.or(Flags::BRIEF), keys: Keys::Range { first: 1, last: 2, step: 1 }, ..ROW };
 

@@ -61,7 +61,8 @@ pub(crate) const ROWS: &[Row] = &[
     Row {
         name: "replicaof",
         arity: 3,
-        // BETWEEN_SERVERS: with `REPLICAOF NO ONE`, a leader that hands over tells the replica to lead.
+        // BETWEEN_SERVERS: with `REPLICAOF NO ONE`, a leader that hands the lead over tells the replica to
+        // lead.
         flags: ADMIN.or(Flags::NO_MULTI).or(Flags::BETWEEN_SERVERS).or(Flags::AUDITED),
         since: "5.0.0",
         summary: "Has the server follow another, or lead.",

@@ -46,7 +46,7 @@ pub struct SentinelEvent {
     pub message: String,
 }
 
-/// What the looks so far have found, to be compared with the next one.
+/// The findings of the looks so far, to be compared with the next look.
 #[derive(Default)]
 pub struct SentinelEvents {
     has_looked: bool,

@@ -1,4 +1,4 @@
-//! What Redis Sentinel says about a master, a replica and a sentinel: names and numbers in its order.
+//! The fields of a master, a replica and a sentinel, with the names and in the order of Redis Sentinel.
 //!
 //! Fields without a meaning in a group, such as the number of unanswered pings of a connection, have the
 //! values of an idle, healthy Sentinel.

@@ -212,7 +212,7 @@ impl Fields<'_, '_, '_> {
         self.cx.reply.integer(more as i64 - less as i64);
     }
 
-    /// With two digits after the point: more say nothing.
+    /// Two digits after the point; more digits would mean nothing.
     fn number(&mut self, name: &str, number: f64) {
         self.name(name);
         self.cx.reply.double((number * 100.0).round() / 100.0);

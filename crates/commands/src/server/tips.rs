@@ -1,4 +1,4 @@
-//! The tips of COMMAND INFO: what clients may know of the replies of a command, and where clients of a
+//! The tips of COMMAND INFO: properties of the replies of a command, and the servers to which clients of a
 //! cluster send it.
 //!
 //! For commands that Redis 8.2 has, too, they are the same as there;

@@ -25,7 +25,7 @@ pub(super) struct Options<'a> {
     pub(super) alphabetic: bool,
     /// The values to show for each element; if empty, the element is shown.
     pub(super) gets: SmallVec<[Pattern<'a>; 4]>,
-    /// The index of the key that takes the result.
+    /// The index of the argument that names the key of the result.
     pub(super) store: Option<usize>,
     first_that_reads: Option<&'static str>,
     offset: i64,
@@ -97,8 +97,8 @@ impl<'a> Options<'a> {
         self.by.iter().chain(&self.gets).any(Pattern::reads_keys)
     }
 
-    /// The first option that may read keys which no argument names. A user who may not read all keys is
-    /// refused it. As in Redis, any GET counts.
+    /// The first option that may read keys which no argument names. It is refused to a user who may not read
+    /// all keys. As in Redis, any GET counts as such an option.
     pub(super) fn first_that_reads(&self) -> Option<&'static str> {
         self.first_that_reads
     }

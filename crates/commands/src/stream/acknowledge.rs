@@ -40,8 +40,8 @@ pub(super) fn xackdel(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Co
             pending.push((at, id));
         }
     }
-    // The ids are in two effects: the removal, and the acknowledgement, which has at most the size of a
-    // removal and of the group's name.
+    // The ids are in two effects: the removal, and the acknowledgement, which is at most as large as a
+    // removal and the group's name together.
     let removal_bytes = references.record_bytes_max(stream, key, ids.len());
     cx.require_room(2 * removal_bytes + group.len() as u64)?;
     let acknowledged: Vec<_> = pending.iter().map(|(_, id)| *id).collect();

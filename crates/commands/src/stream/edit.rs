@@ -82,7 +82,7 @@ pub(super) fn write_fates(cx: &mut Context<'_, '_>, fates: &[Fate]) {
     fates.iter().for_each(|&fate| cx.reply.integer(fate as i64));
 }
 
-/// Removes entries as far as references allow, and returns what became of each.
+/// Removes entries as far as references allow, and returns the fate of each.
 pub(super) fn delete_referred(
     cx: &mut Context<'_, '_>,
     key: &[u8],

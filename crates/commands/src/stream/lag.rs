@@ -45,7 +45,7 @@ pub(super) fn lag(
     if entries_added == 0 {
         return Some(0);
     }
-    // The group has read none of the entries that are left, and nothing among them was deleted.
+    // The group has read none of the entries that are left, and no entry among them was deleted.
     if last_id < first.id && max_deleted_id < first.id {
         return Some(stream.len() as i64);
     }
@@ -61,7 +61,7 @@ pub(super) fn read_one(stream: StreamView<'_>, position: &mut GroupPosition, id:
     if id <= position.last_id {
         return;
     }
-    // The counter continues only if the group is within the stream, and nothing from its position on was
+    // The counter continues only if the group is within the stream, and no entry from its position on was
     // deleted.
     let is_gapless = stream.first().is_some_and(|first| position.last_id >= first.id)
         && !has_deleted_from(stream, position.last_id);

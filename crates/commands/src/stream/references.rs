@@ -13,10 +13,10 @@ const EFFECT_BYTES: usize = 64;
 /// The treatment of pending entries when their stream entry is removed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) enum References {
-    /// They stay pending.
+    /// The references stay pending.
     #[default]
     Kept,
-    /// They are removed too.
+    /// The references are removed, too.
     Deleted,
     /// An entry is removed only if all groups have read and acknowledged it.
     Acknowledged,
@@ -74,7 +74,7 @@ impl References {
         }
     }
 
-    /// As trimming does, removes entries without raising the highest deleted id; returns their number.
+    /// Removes entries without raising the highest deleted id, as trimming does, and returns their number.
     pub(super) fn delete_silently(cx: &mut Context<'_, '_>, key: &[u8], ids: &[StreamId]) -> usize {
         let db = cx.db();
         let head = |cx: &Context<'_, '_>| match stream(cx.unit.peek(db, key)) {

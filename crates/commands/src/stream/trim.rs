@@ -28,7 +28,7 @@ enum Threshold {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Trim {
     threshold: Threshold,
-    /// Remove only whole blocks (`~`); no effect with ACKED.
+    /// Only whole blocks are removed (`~`); no effect with ACKED.
     whole_blocks: bool,
     limit: usize,
     references: References,

@@ -11,7 +11,7 @@ use super::string;
 /// The length of a digest in hexadecimal digits.
 const DIGEST_DIGITS: usize = 16;
 
-/// What a string is compared with.
+/// The value or the digest that a string is compared with.
 #[derive(Debug, Clone, Copy)]
 enum Expected<'a> {
     Value(&'a [u8]),
@@ -23,7 +23,7 @@ enum Expected<'a> {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Comparison<'a> {
     expected: Expected<'a>,
-    /// Whether it holds if the string differs, rather than if it is as expected.
+    /// Whether the condition holds if the string differs, rather than if it is as expected.
     holds_if_different: bool,
 }
 

@@ -144,7 +144,8 @@ impl Positions {
 }
 
 /// Advances the row of a prefix of `a` to that of the next prefix, whose last byte occurs in `b` at
-/// `positions`. A bit of a row is CLEAR where this byte of `b` makes the common subsequence longer.
+/// `positions`. A bit of a row is clear if the byte of `b` at its position makes the common subsequence
+/// longer.
 fn advance(row: &mut [u64], positions: &[u64]) {
     let mut carry = false;
     for (word, &occurs) in row.iter_mut().zip(positions) {
@@ -166,9 +167,9 @@ fn common_len(a: &[u8], b: &[u8]) -> usize {
 /// A run of consecutive bytes that is part of the common subsequence.
 #[derive(Debug, PartialEq, Eq)]
 struct Match {
-    /// Its start in `a`.
+    /// The start of the match in `a`.
     a: usize,
-    /// Its start in `b`.
+    /// The start of the match in `b`.
     b: usize,
     len: usize,
 }

@@ -69,7 +69,7 @@ pub(super) fn exec(cx: &mut Context<'_, '_>, _args: Args<'_>) -> Result<(), Comm
 }
 
 /// Runs a transaction with documents. The first command on documents that fails undoes all; the reply is then
-/// one error, which quotes that of the command.
+/// one error, which quotes the error of that command.
 fn run_or_undo(cx: &mut Context<'_, '_>, transaction: &Transaction) -> Result<(), CommandError> {
     let db = cx.session.db;
     cx.unit.begin_undo();
@@ -111,8 +111,8 @@ fn run_queued(cx: &mut Context<'_, '_>, queued: &Queued) -> Result<bool, Command
 }
 
 /// Runs a transaction in which some command may take long, or one with documents. All its scripts together
-/// have the time of one script. When that is over, the transaction is undone and moves to another thread; if
-/// it must stay on this one, its running script is stopped and undone instead.
+/// have the time of one script. When this time is over, the transaction is undone and moves to another
+/// thread; if it must stay on this one, its running script is stopped and undone instead.
 fn run_in_time(
     cx: &mut Context<'_, '_>,
     transaction: &Transaction,

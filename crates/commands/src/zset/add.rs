@@ -20,11 +20,11 @@ pub(crate) type Members<'a> = SmallVec<[(f64, &'a [u8]); 2]>;
 pub(crate) struct AddOptions {
     /// NX: only new members.
     pub(crate) only_new: bool,
-    /// XX: only members that are there.
+    /// XX: only existing members.
     pub(crate) only_old: bool,
-    /// GT: a member that is there gets only a greater score; new members are added all the same.
+    /// GT: an existing member gets only a greater score; new members are added anyway.
     only_greater: bool,
-    /// LT: a member that is there gets only a lesser score; new members are added all the same.
+    /// LT: an existing member gets only a lesser score; new members are added anyway.
     only_less: bool,
     /// CH: changed members count, not only new ones.
     pub(crate) counts_changed: bool,
@@ -138,7 +138,7 @@ pub(crate) fn add_members(
     Ok(())
 }
 
-/// Reduces `members` to those that the options let through, with the scores that they get.
+/// Reduces `members` to the members that the options let through, with the scores that they get.
 fn choose<'a>(
     cx: &mut Context<'_, '_>,
     key: &[u8],

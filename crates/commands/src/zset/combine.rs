@@ -30,11 +30,11 @@ use super::{
 enum Operation {
     Union,
     Intersection,
-    /// The first without the others.
+    /// The members of the first that no other one has.
     Difference,
 }
 
-/// Reads the keys, which the number at `at` counts, and the options. The checks are made in the order in
+/// Reads the keys, whose number is the argument at `at`, and the options. The checks are made in the order in
 /// which Redis makes them: types before options.
 fn prepare<'a>(
     cx: &mut Context<'_, '_>,

@@ -1,4 +1,4 @@
-//! Reading single members: scores, ranks, how many there are.
+//! Reading single members: scores, ranks, and the number of members.
 
 use engine::{CommandError, Context};
 use wire::Args;

@@ -117,7 +117,7 @@ impl<'a> Several<'a> {
 }
 
 /// Pops up to `count` members from the first of these keys that exists and replies as ZMPOP does, with the
-/// key and pairs. Returns whether there was one: if not, there is no reply.
+/// key and pairs. Returns whether one exists; if none does, writes no reply.
 ///
 /// # Errors
 /// If the first existing key holds another type.
@@ -141,7 +141,7 @@ pub(super) fn pop_several<'a>(
 }
 
 /// Pops one member from the first of these keys that exists and replies as BZPOPMIN does, with the key, the
-/// member and its score. Returns whether there was one: if not, there is no reply.
+/// member and its score. Returns whether one exists; if none does, writes no reply.
 ///
 /// # Errors
 /// If the first existing key holds another type.

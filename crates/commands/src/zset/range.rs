@@ -77,7 +77,7 @@ impl<'a> Query<'a> {
         Ok(Query { span: Span::parse(by, min, max)?, is_reverse, limit, with_scores })
     }
 
-    /// The ranks of the members that are wanted.
+    /// The ranks of the members in the range, after the LIMIT.
     fn ranks(&self, zset: ZsetView<'_>) -> Range<usize> {
         let Range { start, end } = self.span.ranks(zset, self.is_reverse);
         let (offset, count) = self.limit;

@@ -62,8 +62,8 @@ fn remove_span(
     Ok(())
 }
 
-/// Removes the members with these ranks, of `len` in all, and notifies that. If no member is left, the key is
-/// deleted as a whole.
+/// Removes the members with these ranks, of `len` in all, and notifies the removal. If no member is left, the
+/// key is deleted as a whole.
 pub(super) fn remove_ranks(
     cx: &mut Context<'_, '_>,
     key: &[u8],

@@ -6,7 +6,7 @@ use wire::{Protocol, ReplyWriter};
 /// The members of a range, in ascending or descending order.
 pub(super) struct Directed<'a> {
     pub(super) range: ZsetRange<'a>,
-    /// From the highest score down.
+    /// Whether the members come from the highest score down.
     pub(super) is_reverse: bool,
 }
 

@@ -3,8 +3,7 @@
 use engine::{CommandError, Context, EventClass};
 use keyspace::{KeyOp, ScoredItemsBuf, Value};
 
-/// Makes members the value of a key, or removes the key if there are none, and replies with how many there
-/// are.
+/// Makes members the value of a key, or removes the key if there are none, and replies with their number.
 pub(crate) fn store(
     cx: &mut Context<'_, '_>,
     key: &[u8],

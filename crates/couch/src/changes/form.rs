@@ -100,7 +100,6 @@ impl Form {
         self.end_row(writer, seq);
     }
 
-    /// Writes a heartbeat.
     pub(in super::super) fn put_heartbeat(self, writer: &mut ChunkWriter) {
         let beat: &[u8] = if self == Form::EventSource { b"event: heartbeat\ndata: \n\n" } else { b"\n" };
         writer.buffer.extend_from_slice(beat);

@@ -1,4 +1,4 @@
-//! The reply of `_explain`: how a query would be answered, and why not otherwise.
+//! The reply of `_explain`: how a query would be answered, and why other indexes are not used.
 //!
 //! The reply has the members of CouchDB's reply, and CouchDB's reasons and ranks for the indexes that are not
 //! used, with one exception: this server always reads the documents, so no index covers a query.

@@ -70,8 +70,8 @@ pub struct IndexHint {
     pub design: String,
     /// The name of the index in it, if given.
     pub name: Option<String>,
-    /// Design document and name as `_explain` shows them: as the client sent them, but if it sent one string
-    /// instead of an array, that is split at its slash and loses its prefix `_design/`.
+    /// Design document and name as `_explain` shows them: as the client sent them. If the client sent one
+    /// string instead of an array, the string is split at its slash and loses its prefix `_design/`.
     pub given: Vec<String>,
 }
 

@@ -8,8 +8,8 @@
 //! its value is the length of that index key, a number as in `codec`. Tree 1 has the indexed values of each
 //! document: the key of a row is the id; its value is the index key of the values. The metadata: format (1
 //! byte), database (u64, little endian), digest of the definition (16 bytes), update sequence (a number). The
-//! position of the tree is that of the last change of the database which the entries can come from; earlier
-//! versions wrote 0.
+//! position of the tree is the position of the newest change of the database that the entries can reflect;
+//! earlier versions wrote 0.
 //!
 //! Changes are collected in memory, up to about [`BATCH_BYTES`], and written in one checkpoint. When most of
 //! a file is not in use any more, its entries are copied to a new file, in steps.
@@ -88,7 +88,6 @@ pub struct IndexSnapshot {
     damage: Damage,
 }
 
-/// An entry of the index.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct IndexEntry {
     /// Its key, as stored in bookmarks.
@@ -255,7 +254,6 @@ impl IndexFile {
 }
 
 impl IndexSnapshot {
-    /// The entries in a range of keys.
     pub(crate) fn entries(&self, keys: &KeyRange, descending: bool) -> IndexEntries {
         let to = keys.to.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
         let direction = if descending { tree::Direction::Backward } else { tree::Direction::Forward };
@@ -354,7 +352,6 @@ impl Damage {
     }
 }
 
-/// The file name of an index.
 pub(super) fn file_name(db: DbId, definition: [u8; 16]) -> String {
     format!("{:016x}-{}{FILE_SUFFIX}", db.get(), hex::encode(definition))
 }
@@ -367,7 +364,8 @@ pub(super) fn db_of_file(name: &str) -> Option<u64> {
 
 const FILE_SUFFIX: &str = ".index";
 
-/// The position of the last change of its database in a file; `None` if the file cannot be read.
+/// The position of the newest change of the database that a file can reflect; `None` if the file cannot be
+/// read.
 pub(super) fn last_lsn_of_file(disk: &dyn Disk, path: &Path, cache: &NodeCache) -> Option<Lsn> {
     let opened = TreeSnapshot::open(disk, path, options(cache), Wanted::default());
     opened.ok().map(|(snapshot, _)| snapshot.applied_lsn())

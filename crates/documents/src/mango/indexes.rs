@@ -90,8 +90,9 @@ pub enum Indexing {
 
 impl Indexes {
     /// Opens the indexes in a directory. `databases` are all databases, each with the position of its last
-    /// change. Files of other databases are removed, and files with changes after that position: a log whose
-    /// records were not all durable may have lost the changes in a crash, and as many others may follow.
+    /// change. Files of other databases are removed, and files with changes after that position: a crash may
+    /// have removed changes from the log that were not durable, and other changes may get their update
+    /// sequences.
     pub fn open(
         disk: Arc<dyn Disk>,
         entropy: Arc<dyn Entropy>,
@@ -117,7 +118,7 @@ impl Indexes {
     }
 
     /// Removes all index files of a directory that is not open, for callers that replace the databases or set
-    /// them back: an index of another history may not be told from one of theirs.
+    /// them back: an index of another history may look like an index of these databases.
     pub fn remove_all(disk: &dyn Disk, dir: &Path) -> Result<(), DocError> {
         let names = match disk.list(dir) {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
@@ -141,8 +142,9 @@ impl Indexes {
         Ok(definitions)
     }
 
-    /// Does one step towards an index that is up to date with a snapshot, which replies must be allowed to
-    /// show. The index counts as being updated until it is up to date, a step fails, or `update` is dropped.
+    /// Does one step towards an index that is up to date with `snapshot`. Replies must be allowed to show the
+    /// snapshot. The index counts as being updated until it is up to date, a step fails, or `update` is
+    /// dropped.
     pub fn step(
         &self,
         update: &IndexUpdate,

@@ -120,7 +120,7 @@ fn end_of_texts(prefix: &str) -> (Value<'static>, bool) {
     (Value::Array(Vec::new()), false)
 }
 
-/// Whether every matching document certainly has the field; `false` for a negation, whatever it demands.
+/// Whether every matching document certainly has the field; `false` for every negation.
 pub(crate) fn requires(selector: &Selector, path: &FieldPath) -> bool {
     match selector {
         Selector::And(all) => all.iter().any(|selector| requires(selector, path)),

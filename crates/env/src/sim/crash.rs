@@ -88,7 +88,6 @@ impl<'a> Lottery<'a> {
         }
     }
 
-    /// The file after the crash.
     pub(super) fn file_after(&mut self, before: &FileImage) -> FileImage {
         let luck = self.luck();
         let mut pages = before.durable.clone();
@@ -119,7 +118,6 @@ impl<'a> Lottery<'a> {
         }
     }
 
-    /// The names after the crash.
     pub(super) fn names_after(
         &mut self,
         durable: &BTreeMap<PathBuf, InodeId>,

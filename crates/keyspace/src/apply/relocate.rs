@@ -1,14 +1,15 @@
-//! Moving an entry to another key: the only effect of two slots.
+//! Moving an entry to another key: the only effect on two keys.
 //!
 //! What it is: the entry is taken out of its table, and put into the table of its new key. A big collection
-//! goes along by its address, so its size does not matter; only if the collection is being captured and goes
-//! to another slot, the capture copies the rest of it first. A string or a packed collection lies in one
-//! allocation with its key: it is copied if the keys differ in length, or if a capture needs the old one.
-//! What it is not: the choice between a Move and a Put; the maker of the effect has chosen.
+//! is moved by its address, so its size does not matter. Only if the collection is being captured and goes to
+//! another slot, the capture first copies the part that it has not captured yet. A string or a packed
+//! collection lies in one allocation with its key: it is copied if the keys differ in length, or if a capture
+//! needs the old entry.
+//! What it is not: the choice between a Move and a Put. The maker of the effect has chosen.
 //!
 //! Invariants
-//! - Both slots are locked all the while. The bookkeeping of the source is as for a removed entry, the
-//!   bookkeeping of the destination as for a new or replaced entry.
+//! - Both slots stay locked until the entry is at its new key. The bookkeeping of the source is as for a
+//!   removed entry, the bookkeeping of the destination as for a new or replaced entry.
 
 use crate::apply::{Applied, Deadlines, Due, Target};
 use crate::capture::Impact;
@@ -65,7 +66,7 @@ impl SlotGuard<'_> {
         applied
     }
 
-    /// The entry at the source, taken out, with the key of the destination.
+    /// Takes the entry out of the source and gives it the key of the destination; `None` if there is none.
     fn take_entry(&mut self, source: Target<'_>, to_key: &[u8], freed: &mut Freed) -> Option<Entry> {
         let mut taken = None;
         self.change(source, Impact::Keep, |state, source| {
@@ -82,7 +83,8 @@ impl SlotGuard<'_> {
 }
 
 impl SlotState {
-    /// Takes an entry out and gives it another key. A collection that is being captured is lifted.
+    /// Takes an entry out and gives it another key. If it is a collection that is being captured, the capture
+    /// notes that it moves (`lift`).
     fn take(&mut self, source: Target<'_>, to_key: &[u8], freed: &mut Freed) -> Option<Entry> {
         let entry = self.remove(source)?;
         match self.capture_mut() {

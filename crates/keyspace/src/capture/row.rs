@@ -17,7 +17,7 @@ const EXPIRING: u8 = 0x80;
 /// Bytes of the shortest row.
 pub(super) const BYTES_MIN: usize = 5;
 
-/// An entry that is not big.
+/// An entry in the form of a row: the payload is a string, or the packed form of a collection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Row<'a> {
     pub(super) db: DbId,
@@ -80,7 +80,7 @@ impl<'a> Row<'a> {
         verify(self.value_type, self.payload, limits)
     }
 
-    /// An entry with the payload as it is, which was verified.
+    /// An entry with this payload, which must have been verified.
     #[inline]
     pub(super) fn entry(&self, stamp: crate::access::AccessStamp) -> Entry {
         Entry::packed(self.value_type, self.key, self.payload, self.expire_at_ms, stamp)

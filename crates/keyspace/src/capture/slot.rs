@@ -14,9 +14,9 @@
 //!   it was when the capture began, unless it was captured or noted.
 //! - The stream has the names of keys and the numbers of databases as they were when the capture began, even
 //!   if a value has another key or database since.
-//! - A large value that is being captured is at a key of this slot, or it, or its rest, is kept here. Only
-//!   three changes copy it, or its rest, at once: a Move of a big collection to another slot, a Move of a
-//!   long string, and an edit of a long string.
+//! - A large value that is being captured is either at a key of this slot or kept by the capture. Only three
+//!   changes make the capture copy all or the rest of such a value at once: a Move of a big collection to
+//!   another slot, a Move of a long string, and an edit of a long string.
 
 use std::collections::{HashSet, VecDeque};
 
@@ -53,12 +53,12 @@ pub(crate) struct SlotCapture {
 #[derive(Default)]
 pub(super) struct Garbage(Vec<Table>, Vec<LargeValue>);
 
-/// What a change does to the value of an entry that is there.
+/// How a change treats the entry that is at the key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Impact {
-    /// It changes the value where it lies.
+    /// The value is changed in place.
     Edit,
-    /// It takes the whole entry away, puts another one in its place, or changes nothing but its deadline.
+    /// The entry is removed or replaced as a whole, or nothing but its deadline changes.
     Keep,
 }
 
@@ -119,7 +119,7 @@ enum Progress {
     Collection { is_new: bool },
 }
 
-/// Some members of a collection.
+/// A part of a collection, on its way into the stream.
 pub(super) struct MapPart {
     origin: Origin,
     is_new: bool,
@@ -301,7 +301,7 @@ impl SlotCapture {
         }
     }
 
-    /// Whether the entry, which was at its key until now, is captured step by step.
+    /// Whether the capture still reads this entry, which has just been taken from its key.
     pub(crate) fn needs(&self, db: DbId, entry: &Entry) -> bool {
         let is_it = |value: &LargeValue| value.is_at(db, entry.as_ref().key());
         entry.is_being_captured() || is_long_string(entry.as_ref()) && self.large.iter().any(is_it)
@@ -363,7 +363,7 @@ impl SlotCapture {
         }
     }
 
-    /// Gives the capture up before it is complete. Collections are then as if it had never begun.
+    /// Gives the capture up before it is complete. Collections are then as if the capture had never begun.
     pub(super) fn abandon(&self, guard: &mut SlotGuard<'_>) {
         for value in self.large.iter().filter(|value| value.is_at_its_key()) {
             let hash = guard.keyspace.hash(&value.key);

@@ -34,7 +34,7 @@ pub(crate) const EMPTY: [u8; HEADER_LEN] = [0; HEADER_LEN];
 /// The maximum number of elements of a packed list.
 pub(crate) const LEN_MAX: usize = u16::MAX as usize;
 
-/// The maximum bytes in which the length of an encoding is written.
+/// The maximum number of bytes that the length of an encoding takes.
 pub(crate) const BACK_LEN_MAX: usize = 5;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -71,7 +71,7 @@ impl<'a> Item<'a> {
     }
 }
 
-/// Bytes in which the length of an encoding is written.
+/// The number of bytes that the length of an encoding takes.
 #[inline]
 fn back_len(encoded_len: usize) -> usize {
     (encoded_len | 1).ilog2() as usize / 7 + 1

@@ -296,7 +296,7 @@ pub(crate) fn decode(packed: &[u8]) -> (Element<'_>, usize) {
 
 /// The integer at the start of `packed`, which must have the form with a width (`INT_16` to `INT_64`). It is
 /// assembled in registers. If its bytes were copied together, they would be read again before they have left
-/// the processor's store buffer, which takes longer than all else.
+/// the processor's store buffer, which takes longer than the rest of the decoding.
 #[inline]
 fn wide_integer(packed: &[u8]) -> i64 {
     match *packed {

@@ -145,7 +145,7 @@ impl<'a> HashView<'a> {
 }
 
 pub(super) fn fill(entry: &mut Entry, pairs: Items<'_>, rules: &Rules) {
-    // In a new hash, only a field that is named twice replaces a value.
+    // There is little to free: in a new hash, only a field that is named twice replaces a value.
     put(entry, pairs, false, rules, &mut Freed::new());
 }
 

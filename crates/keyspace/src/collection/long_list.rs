@@ -7,8 +7,8 @@
 //!
 //! Invariants
 //! - No chunk is empty. A chunk with more than one element is at most `BODY_BYTES_MAX` long.
-//! - Chunks other than the first and the last have no spare room, except where an edit in the middle left
-//!   some. A removal in the middle and a split merge neighbours that are short together.
+//! - Chunks other than the first and the last have no room beyond their size class, except where an edit in
+//!   the middle left some. A removal in the middle and a split merge neighbours that are short together.
 //! - `len` and `buffer_bytes` are sums over the chunks.
 //! - Removing elements at an end frees whole chunks only below `LAZY_BYTES_MIN`. More are returned as a list
 //!   of their own.
@@ -75,7 +75,7 @@ impl LongList {
         self.len
     }
 
-    /// Bytes of memory that the elements occupy.
+    /// Bytes of memory behind this structure: all buffers and the deque.
     #[inline]
     pub(crate) fn bytes(&self) -> usize {
         self.buffer_bytes + self.chunks.capacity() * size_of::<Buffer>()
@@ -153,7 +153,8 @@ impl LongList {
         self.push_chunk(end, item);
     }
 
-    /// Adds a chunk with one element. Its memory is an eighth of the bytes of the list, within limits.
+    /// Adds a chunk with one element. It gets an eighth of the bytes of the list as memory, within limits,
+    /// and at least what the element needs.
     #[cold]
     fn push_chunk(&mut self, end: End, item: &Item<'_>) {
         let at = match end {

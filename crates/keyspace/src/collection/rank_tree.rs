@@ -2,10 +2,10 @@
 //!
 //! What it is: a B+tree of (score, member), ordered by score and then by the bytes of the member, in which
 //! every inner node knows how many items lie below each child. So one walk from the root to a leaf finds the
-//! rank of an item, or the item of a rank. Items with neighbouring ranks lie side by side in memory. What it
-//! is not: a set. Members are small copies (in production: addresses of entries); the tree neither owns nor
-//! frees them and does not find an item by its member alone. The owner of the tree keeps the members alive
-//! and unchanged, looks up their scores, and inserts an item only if it is absent.
+//! rank of an item, or the item of a rank. Most items with neighbouring ranks lie side by side in memory.
+//! What it is not: a set. Members are small copies (in production: addresses of entries); the tree neither
+//! owns nor frees them and does not find an item by its member alone. The owner of the tree keeps the members
+//! alive and unchanged, looks up their scores, and inserts an item only if it is absent.
 //!
 //! A search takes a score and a member and returns a rank; nodes are changed by rank. A search compares all
 //! scores of a node, without a branch: the processor then loads the cache lines of the node together, while

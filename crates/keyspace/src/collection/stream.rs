@@ -5,7 +5,7 @@
 //! commands on streams; nor ever a part of its entry: even a short stream is a structure of its own.
 //!
 //! ```text
-//! Stream: head | BTreeMap: id -> Block (up to 100 entries, 4 KiB) | BTreeMap: name -> Group
+//! Stream: head | BTreeMap: id -> Block (packed entries)        | BTreeMap: name -> Group
 //!                                                               position | consumers | PendingMap: id -> Run
 //! ```
 //!

@@ -14,12 +14,12 @@ use super::set::integers;
 use super::zset;
 use crate::value::ValueType;
 
-/// The form of a verified payload under the present limits, which may not be those under which it was packed.
+/// Whether a verified payload fits the limits in force. They may differ from those under which it was packed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Fit {
-    /// It stays as it is.
+    /// The payload stays as it is.
     Packed,
-    /// It exceeds a limit, so the collection becomes big.
+    /// The payload exceeds a limit, so the collection becomes big.
     Big,
 }
 
@@ -66,7 +66,7 @@ impl Measured {
 
 /// One verified element of a payload, with all that belongs to it.
 struct Step {
-    /// Its length in the payload, in bytes.
+    /// The length of the element in the payload, in bytes.
     len: usize,
     /// The bytes of the string in it; of an integer or an empty string, the bytes of the encoding.
     string_bytes: usize,

@@ -190,7 +190,7 @@ impl Encode for Value<'_> {
     }
 }
 
-/// Part of an effect.
+/// A part of an effect, which writes its own encoding.
 pub(super) trait Encode {
     fn write(&self, out: &mut impl Writer);
 }

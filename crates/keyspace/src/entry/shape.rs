@@ -48,7 +48,7 @@ impl Shape {
 
     /// The shape after the value has grown to `value_len` bytes (it never gets shorter) or `expiring` has
     /// changed. Values of the wide form keep their room. When it is used up, they get a quarter more than
-    /// they need, so that of many small steps few copy the value.
+    /// they need, so that only a few of many small steps copy the value.
     pub(crate) fn grown(&self, value_len: usize, expiring: bool) -> Self {
         let tight = Shape::tight(self.key_len, value_len, expiring);
         let wide = Shape { wide: true, ..tight };

@@ -1,5 +1,4 @@
-//! The invariants of a table, checked by walking it. For tests and for looking at a suspected bug in a live
-//! server.
+//! The invariants of a table, checked by walking it, for tests.
 
 use super::{Table, len_max};
 use crate::hash::KeyHash;

@@ -1,4 +1,5 @@
-//! Walking a table: everything, in the order of positions, at random, or all entries with one position.
+//! Walks over a table: over all of it, in the order of positions, at random, or over all entries with one
+//! position.
 //!
 //! What it is: the read-only iterations. What it is not: lookup by key (see the parent module).
 

@@ -38,7 +38,7 @@ pub(super) struct FanOut {
     spare: Delivering,
 }
 
-/// A batch that is being delivered, and how far.
+/// A batch that is being delivered, and its progress.
 #[derive(Debug, Default)]
 pub(super) struct Delivering {
     pub(super) batch: Batch,
@@ -63,7 +63,8 @@ impl FanOut {
         self.block_bytes.get()
     }
 
-    /// Delivers to the members that `whom` selects. Returns whether any member was not selected.
+    /// Delivers to the members that `whom` selects. Returns whether a member whose client is connected was
+    /// not selected.
     fn deliver(
         &mut self,
         members: &[SubscriberId],

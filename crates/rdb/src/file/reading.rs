@@ -30,7 +30,7 @@ pub struct Key<'a> {
     pub expire_at_ms: Option<u64>,
 }
 
-/// Data in the file that is not passed to the visitor.
+/// Data that is skipped, and reported to the visitor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PassedOver {
     /// Data that a module has stored outside the keys.
@@ -45,8 +45,8 @@ pub trait Visitor {
     /// Begins the value of this key.
     fn begin(&mut self, key: &Key<'_>) -> Result<(), Self::Error>;
 
-    /// Receives the next element of the value. It is never called for an empty collection, which old versions
-    /// could write.
+    /// Receives the next element of the value. Not called for an empty collection, which old versions could
+    /// write.
     fn element(&mut self, element: Element<'_>) -> Result<(), Self::Error>;
 
     /// Ends the value.

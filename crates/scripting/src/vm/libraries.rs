@@ -60,9 +60,9 @@ pub struct LibraryId(u64);
 pub struct Registered {
     /// The name by which it is called.
     pub name: Vec<u8>,
-    /// Its description, if given.
+    /// The description of the function, if given.
     pub description: Option<Vec<u8>>,
-    /// Its flags, such as `no-writes`.
+    /// The flags of the function, such as `no-writes`.
     pub flags: Vec<&'static str>,
 }
 

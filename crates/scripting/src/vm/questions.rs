@@ -33,8 +33,8 @@ const INSTRUCTIONS_PER_QUESTION_OF_COROUTINES: u32 = 256;
 const SHORT_US: u64 = 100;
 
 /// The maximum product of the number of instructions between two questions and the bytes by which the memory
-/// in use has grown in a run: 4096 instructions up to 512 KiB, 128 with 16 MiB. Otherwise a script that has
-/// made a large table by quick instructions would then execute thousands of slow ones without a question.
+/// in use has grown in a run: 4096 instructions up to 512 KiB, 128 with 16 MiB. Without this bound, a script
+/// that has made a large table by quick instructions could execute thousands of slow ones without a question.
 const INSTRUCTIONS_TIMES_BYTES_MAX: usize = 1 << 31;
 
 /// The number of instructions until the next question. It doubles when they have taken a short time, becomes

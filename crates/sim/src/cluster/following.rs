@@ -76,7 +76,7 @@ pub(super) struct Following {
 pub(super) struct Around<'a> {
     pub(super) id: ReplicaId,
     pub(super) number: NodeId,
-    /// The server that it follows, if any.
+    /// The server that this replica follows, if any.
     pub(super) leader: Option<NodeId>,
     pub(super) network: &'a mut Network,
     pub(super) member: &'a mut Member,
@@ -331,7 +331,7 @@ impl Following {
     }
 }
 
-/// Keeps an epoch before anything is acknowledged in it.
+/// Makes an epoch durable before anything is acknowledged in it.
 fn saw_epoch(log: &Log, epoch: u32, member: &mut Member) -> Result<(), Failure> {
     log.note_epoch(epoch)?;
     member.change(|role| ((), role.saw_epoch(epoch)))
@@ -344,7 +344,7 @@ struct LogIntake<'l> {
     member: &'l mut Member,
 }
 
-/// Why a log takes nothing more in.
+/// The reason why a log accepts no more batches.
 enum IntakeError {
     /// The disk is full, for now.
     NoRoom,

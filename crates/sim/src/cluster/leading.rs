@@ -143,7 +143,7 @@ impl Leading {
         })
     }
 
-    /// Is given these settings at its start.
+    /// Gives the server these settings, as at its start.
     pub(super) fn give(&mut self, settings: Vec<(&'static str, String)>) {
         self.owed = OwedSettings::new(settings, &self.keyspace.data_settings());
     }

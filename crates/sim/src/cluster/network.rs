@@ -63,7 +63,6 @@ struct Conn {
     has_left: [bool; 2],
 }
 
-/// The simulated network.
 pub(crate) struct Network {
     nodes: usize,
     conns: BTreeMap<ConnId, Conn>,

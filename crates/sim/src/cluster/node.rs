@@ -91,8 +91,8 @@ pub(super) struct Node {
     pub(super) incarnation: u64,
     /// Whether a disk fault is injected: failures are then expected.
     pub(super) is_troubled: bool,
-    /// Whether the operator may count on the server to have what it has acknowledged: not from the loss of
-    /// its disk until it has caught up.
+    /// Whether the operator may count on the server to have all data that it has acknowledged. This is false
+    /// from the loss of its disk until it has caught up.
     pub(super) is_witness: bool,
     /// The number of the newest data directory; each full copy makes one.
     home: u64,
@@ -219,13 +219,13 @@ impl Node {
         Ok(())
     }
 
-    /// Whether it leads and may take writes: it is not fenced, and does not hand over.
+    /// Whether the server leads and takes writes: it is not fenced, and does not hand over.
     pub(super) fn takes_writes(&self) -> bool {
         let is_open = self.member.as_ref().is_some_and(|member| !member.role().is_read_only());
         is_open && matches!(self.role, Role::Leader(_))
     }
 
-    /// Whether clients are shown what it has applied.
+    /// Whether clients see the applied data of this server.
     pub(super) fn shows(&self) -> bool {
         self.member.as_ref().is_some_and(|member| member.role().unconfirmed() == Lsn::ZERO)
     }

@@ -6,13 +6,13 @@
 //!    '---------------------------------------'
 //! ```
 //!
-//! This is no consensus: a single operator remembers all epochs. If no replica is required for commits, it
-//! waits for the leader to return: another leader would lose acknowledged writes.
+//! This is no consensus: a single operator remembers all epochs. If no replica is required for commits, the
+//! operator waits for the leader to return, because another leader would lose acknowledged writes.
 //!
 //! Invariants
 //! - With n servers and k acks, n - k servers besides the leader are held before any of them is promoted, so
-//!   that every set of k replicas includes one of them. A server that has lost its disk does not count until
-//!   it has caught up.
+//!   that every set of k replicas includes a held server. A server that has lost its disk does not count
+//!   until it has caught up.
 //! - The newest log is decided by the epoch of its last batch, then by its end.
 //! - Orders reach the old leader later, or when it returns.
 
@@ -31,7 +31,6 @@ use super::{
 /// The longest wait of a promotion for a script that holds up the applier.
 const PROMOTION_SECONDS_MAX: u64 = 3;
 
-/// The state of the operator.
 #[derive(Debug, Default)]
 pub(super) struct Operator {
     /// The held servers, one of which will be the new leader.
@@ -228,7 +227,7 @@ impl Cluster {
     }
 }
 
-/// A leader that was fenced is to lead again.
+/// The promotion of a leader that was fenced and is to lead again.
 struct Reinstating<'l> {
     log: &'l Log,
     member: &'l mut Member,

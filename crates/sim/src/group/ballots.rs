@@ -1,4 +1,4 @@
-//! The judge of ballots: what members have said to each other, and may not take back.
+//! The judge of ballots: remembers the messages of members, which no later message may contradict.
 //!
 //! Checked invariants
 //! - A member gives one vote in a term, also after crashes.

@@ -1,5 +1,5 @@
-//! What an operator does, and what the leader does about its members: it founds the group, adds, promotes and
-//! removes members, and hands the lead over.
+//! The work of an operator and of the leader on the members of the group: founding the group, adding,
+//! promoting and removing members, and handing over the lead.
 
 use consensus::{Member, MemberId, Members, TICK_US};
 use lsn::Lsn;
@@ -192,7 +192,6 @@ impl GroupWorld {
         }
     }
 
-    /// Has a leader remove a member.
     fn remove(&mut self, leader: NodeId, gone: MemberId) -> Result<(), String> {
         self.act(leader, |world, id| {
             world

@@ -1,4 +1,4 @@
-//! What goes wrong in a simulated group.
+//! The faults of a simulated group.
 
 use consensus::{ELECTION_US, MemberId, Members};
 use env::sim::{CrashMode, FaultKind, FaultPlan};
@@ -88,7 +88,7 @@ impl GroupWorld {
         Ok(())
     }
 
-    /// The power of the whole site fails: any server may lose what it has not synced.
+    /// The power of the whole site fails: any server may lose its unsynced data.
     pub(super) fn fail_power(&mut self) {
         self.figures.power_failures += 1;
         for id in 0..SERVERS {

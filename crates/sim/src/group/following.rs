@@ -37,7 +37,7 @@ enum Connection {
     Copying(Box<Copying>),
 }
 
-/// What a step requires of the server.
+/// The action that a step requires of the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Next {
     Stay,
@@ -186,8 +186,9 @@ impl Following {
         self.connection = Connection::Away { until_ms: now_ms + self.backoff.wait_ms(prng.next_u64()) };
     }
 
-    /// The leader to follow, with the link by which the votes know it (without one, this server is no member
-    /// yet); `None` as long as no leader is known, or the votes know another one than they named last.
+    /// The leader to follow, with its link in the votes (without a link, this server is no member yet);
+    /// `None` as long as no leader is known, or if the votes know another leader than the one that they named
+    /// last.
     fn to_follow(&self, around: &Around<'_>) -> Option<(NodeId, Option<Link>)> {
         around.standing.role().leader()?;
         let known = around.votes.link().ok()?;
@@ -304,8 +305,8 @@ impl Following {
             }
         }
         if lacks_accepted {
-            // The votes have accepted batches that the log has not taken. After a restart they begin with
-            // what is in the log.
+            // The votes have accepted batches that the log has not taken. After a restart, the votes begin
+            // with the content of the log.
             return Ok(Next::Restart);
         }
         if has_ended {
@@ -322,7 +323,7 @@ impl Following {
         Ok(Next::Stay)
     }
 
-    /// Lets clients see all data here, once the leader has committed all of it.
+    /// Lets clients see the data of this member, once the leader has committed all of it.
     fn confirm(&mut self, around: &mut Around<'_>, committed: Lsn) -> Result<(), Failure> {
         let confirmed = around.standing.change(around.member_dir, |role| role.confirm(committed))?;
         self.is_up |= confirmed != Confirmed::NotYet;
@@ -382,7 +383,7 @@ fn found_equal(around: &Around<'_>, link: Option<Link>) -> Result<(), String> {
     around.votes.accept(link, &[], Lsn::ZERO)
 }
 
-/// Keeps an epoch before anything is acknowledged in it.
+/// Makes an epoch durable before anything is acknowledged in it.
 fn saw_epoch(around: &mut Around<'_>, epoch: u32) -> Result<(), Failure> {
     around.log.note_epoch(epoch)?;
     around.standing.change(around.member_dir, |role| ((), role.saw_epoch(epoch)))
@@ -401,7 +402,7 @@ struct LogIntake<'l> {
     fault: Option<GroupFault>,
 }
 
-/// Why a log takes nothing more in.
+/// The reason why a log accepts no more batches.
 enum IntakeError {
     /// The votes do not accept the batches, the log does not continue, or the disk is full: the connection
     /// ends.

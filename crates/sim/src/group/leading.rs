@@ -1,5 +1,5 @@
-//! A member that leads: takes writes and reads of clients, and answers when what they saw is committed,
-//! within the lease.
+//! A member that leads: executes writes and reads of clients. Each reply leaves within the lease, once all
+//! data that the reply shows is committed.
 
 use keyspace::{AccessClock, DbId, Effect, Freed, Keyspace, LIBRARIES_SLOT, slot_of};
 use lsn::Lsn;
@@ -11,7 +11,7 @@ use crate::cluster::{
     writes::{self, KEYS, NUMBER_KEY},
 };
 
-/// A reply that waits.
+/// A reply that waits for a commit.
 pub(super) enum Reply {
     /// The reply to the write with this number.
     Write { lsn: Lsn, number: u64 },
@@ -59,7 +59,7 @@ impl Leading {
         [self.appender, self.recorder]
     }
 
-    /// Executes a write if the log admits it.
+    /// Executes a write if the log has room for it.
     pub(super) fn write(
         &mut self,
         log: &Log,

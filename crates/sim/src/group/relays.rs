@@ -27,7 +27,7 @@ enum Served {
     Shipping { relay: Box<Relay>, source: Tail, session: Session, replica: ReplicaId },
 }
 
-/// Why a connection is closed.
+/// The reason why a connection is closed.
 enum End {
     Closed,
     Failed(Failure),
@@ -53,12 +53,12 @@ pub(super) struct Relays {
     by_position: bool,
 }
 
-/// What a step of the relays uses.
+/// The surroundings that a step of the relays uses.
 pub(super) struct Around<'a> {
     pub(super) number: NodeId,
     pub(super) network: &'a mut Network,
     pub(super) log: &'a Log,
-    /// The position that this server tells its followers to be committed.
+    /// The commit position that this server sends to its followers.
     pub(super) commit: Lsn,
     /// The time of this server.
     pub(super) now_ms: u64,

@@ -1,4 +1,4 @@
-//! One server of a simulated group: its disk, its clock, and what runs while it is up.
+//! One server of a simulated group: its disk, its clock, and its process while it is up.
 //!
 //! ```text
 //! Down --start--> Following --elected--> Promoted --votes.open--> Leading
@@ -7,8 +7,8 @@
 //!   '-- crash of the process or the machine
 //! ```
 //!
-//! The parts are the server's own: storage, recovery, `membership` with `consensus`, and the machines of
-//! `replication`. Only threads, sockets and time are simulated.
+//! The parts are those of the product: storage, recovery, `membership` with `consensus`, and the machines of
+//! `replication`. Only the disk, threads, sockets, time and randomness are simulated.
 
 use std::{
     path::{Path, PathBuf},
@@ -35,12 +35,13 @@ use super::{
 };
 use crate::cluster::{network::NodeId, node::Failure, truth::Witness};
 
-/// The directory of `group.json` and `replication.json`, apart from the data, which a copy replaces.
+/// The directory of `group.json` and `replication.json`. It is outside the data directory, which a full copy
+/// replaces.
 pub(super) const MEMBER_DIR: &str = "/member";
 /// The name of the group.
 const NAME: &str = "simulated";
 
-/// What the votes have decided, until the world carries it out.
+/// The decisions of the votes that the world has not carried out yet.
 #[derive(Default)]
 pub(super) struct Decided {
     pub(super) messages: Vec<Message>,
@@ -48,7 +49,7 @@ pub(super) struct Decided {
     pub(super) leaderships: Vec<Leadership>,
 }
 
-/// What a server does at the moment.
+/// The present activity of a server.
 pub(super) enum Part {
     Following(Box<Following>),
     /// The server was elected in this term, and its epoch has begun; it takes no writes yet.
@@ -63,7 +64,7 @@ pub(super) struct Running {
     pub(super) keyspace: Arc<Keyspace>,
     pub(super) votes: Arc<Votes>,
     pub(super) known: Known,
-    /// Whether it is a member, which takes part in votes; otherwise it asks to join.
+    /// Whether the server is a member; otherwise it asks to join.
     pub(super) is_member: bool,
     pub(super) decided: Arc<Mutex<Decided>>,
     /// Reads the log, to tell the votes which batches are durable.
@@ -76,7 +77,7 @@ pub(super) struct Running {
     /// The appenders with which the server has led, while it does not lead.
     pub(super) appenders: Option<[Appender; 2]>,
     pub(super) has_led: bool,
-    /// Whether the server leads no more, and will restart once a leader is known, or after a while.
+    /// Whether the server was deposed, and will restart once a leader is known, or after a while.
     pub(super) is_deposed: bool,
     pub(super) knows_leader: bool,
     /// Leaderships that the thread "group-role" has not seen yet.
@@ -86,7 +87,6 @@ pub(super) struct Running {
     pub(super) ticks: u64,
 }
 
-/// A simulated server.
 pub(super) struct Server {
     pub(super) number: NodeId,
     pub(super) disk: Arc<SimDisk>,
@@ -181,7 +181,6 @@ impl Server {
         Server::dir((0..=self.home).rev().find(is_whole).unwrap_or(0))
     }
 
-    /// Starts the process.
     pub(super) fn start(&mut self, fault: Option<GroupFault>, ballots: &Ballots) -> Result<(), Failure> {
         self.incarnation += 1;
         let seed = self.prng.next_u64();
@@ -296,7 +295,7 @@ impl Server {
         Ok(())
     }
 
-    /// Collects what the votes decide. After the machine has stopped, nothing is collected.
+    /// Collects the decisions of the votes. After the machine has stopped, nothing is collected.
     fn reports(&self, decided: &Arc<Mutex<Decided>>) -> Reports {
         let on = |act: fn(&mut Decided, Said<'_>)| {
             let (disk, decided) = (self.disk.clone(), decided.clone());
@@ -346,7 +345,7 @@ impl Server {
         }
     }
 
-    /// Loses all data on its disk; it is to join anew.
+    /// The server loses all data on its disk, and has to join anew.
     pub(super) fn lose_disk(&mut self) {
         self.running = None;
         self.disk = SimDisk::new(SimDiskOptions { seed: self.prng.next_u64(), ..SimDiskOptions::default() });
@@ -355,7 +354,7 @@ impl Server {
         (self.diverged_at, self.copies_anew) = (None, false);
     }
 
-    /// Goes on with an older copy of its disk.
+    /// The server crashes, and will start with an older copy of its disk.
     pub(super) fn go_back_to(&mut self, older: Arc<SimDisk>) {
         self.disk = older;
         self.crash(CrashMode::KeepAll);
@@ -426,7 +425,7 @@ impl Running {
         matches!(self.part, Part::Leading(_)) && !self.standing.role().is_read_only()
     }
 
-    /// Whether a follower shows clients what it has applied.
+    /// Whether clients see the data that this server has applied as a follower.
     pub(super) fn shows_as_follower(&self) -> bool {
         matches!(self.part, Part::Following(_))
             && self.is_member

@@ -10,7 +10,7 @@ use super::{
 
 /// The time within which a group without faults must come to rest.
 const REST_US: u64 = 60_000_000;
-/// The time between two checks whether it has.
+/// The time between two checks whether the group has come to rest.
 const LOOK_US: u64 = 100_000;
 
 impl GroupWorld {
@@ -60,7 +60,7 @@ impl GroupWorld {
         leaders.next().filter(|_| leaders.next().is_none())
     }
 
-    /// Whether a leader has committed everything, and all members have it.
+    /// Whether a leader has committed its whole log, and all members have it, apply it and show it.
     fn has_settled(&self) -> bool {
         let Some(leader) = self.only_leader() else { return false };
         let Some(running) = &leader.running else { return false };

@@ -21,7 +21,6 @@ struct Pending {
     floors: BTreeMap<Document, usize>,
 }
 
-/// A simulated HTTP client.
 pub(super) struct HttpClient {
     owner: usize,
     stream: DuplexStream,
@@ -231,7 +230,8 @@ impl HttpClient {
         }
     }
 
-    /// A feed has every document that was acknowledged or shown when it was asked for.
+    /// Checks that a feed has every document that had been acknowledged or shown when the client asked for
+    /// the feed.
     fn changes(
         &self,
         body: &Value,

@@ -1,7 +1,7 @@
-//! The possible contents of every document: all versions that its owner has sent, and the oldest that it may
-//! have, because some reply has shown it or acknowledged it.
+//! The possible contents of every document: all versions that its owner has sent, and the newest of them that
+//! a reply has shown or acknowledged. The document can have no older version.
 //!
-//! The number of a version is the generation of its revision: each change makes the next one.
+//! The number of a version is the generation of its revision, which every change increments.
 
 use std::collections::BTreeMap;
 
@@ -25,14 +25,14 @@ impl Document {
     }
 }
 
-/// The versions of one document that are known.
+/// The known versions of one document.
 #[derive(Debug, Default)]
 pub(super) struct Known {
     /// The versions that were sent, from the first on; `None` is a deletion.
     sent: Vec<Option<Value>>,
     /// The revision of the newest version that was acknowledged.
     rev: Option<String>,
-    /// The oldest version that the document may have; 0: none at all.
+    /// The oldest version that the document may have; 0 if the document need not exist.
     floor: usize,
 }
 
@@ -95,7 +95,7 @@ impl Ledger {
         Ok(())
     }
 
-    /// The oldest versions that replies to requests that are sent now may show.
+    /// For each document, the oldest version that the reply to a request sent now may show.
     pub(super) fn floors(&self) -> BTreeMap<Document, usize> {
         self.documents.iter().map(|(document, known)| (*document, known.floor)).collect()
     }
@@ -132,8 +132,8 @@ impl Ledger {
         may_be_absent.then_some(()).ok_or_else(lost)
     }
 
-    /// Checks what a disk holds. `in_flight`: the documents of each change without a reply, which happened as
-    /// a whole or not at all.
+    /// Checks the documents on a disk. `in_flight`: the documents of each change without a reply; such a
+    /// change must have happened as a whole or not at all.
     pub(super) fn judge(
         &self,
         held: Option<&BTreeMap<String, Held>>,

@@ -15,7 +15,7 @@ pub(super) struct Reply {
 /// Takes a whole reply from the beginning of `received`; `None` if its end has not arrived.
 ///
 /// # Errors
-/// If it is no reply.
+/// If the bytes are no reply.
 pub(super) fn take(received: &mut Vec<u8>) -> Result<Option<Reply>, Violation> {
     let Some(end) = memchr::memmem::find(received, b"\r\n\r\n") else { return Ok(None) };
     let wrong = |what: &str| Violation::Protocol(format!("{what}: {}", received.escape_ascii()));

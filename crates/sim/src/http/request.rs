@@ -8,7 +8,6 @@ use super::{
     ledger::{Document, Ledger},
 };
 
-/// A request of a client.
 #[derive(Debug)]
 pub(super) enum Request {
     CreateDatabase,
@@ -25,7 +24,7 @@ pub(super) enum Request {
 }
 
 impl Request {
-    /// The documents that it changes.
+    /// The documents that the request changes.
     pub(super) fn changed(&self) -> Vec<Document> {
         match self {
             Request::Put(document, _) => vec![*document],

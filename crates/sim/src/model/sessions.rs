@@ -1,6 +1,6 @@
 //! The model of a client session: its database, its transaction, its watched keys.
 //!
-//! A transaction is one position: it exists as a whole or not at all.
+//! A transaction makes at most one position: its changes happen all or not at all.
 
 use std::collections::BTreeMap;
 
@@ -40,7 +40,7 @@ impl Default for ModelSession {
 }
 
 impl ModelSession {
-    /// Whether the server refuses the command while the log takes no writes.
+    /// Whether the server may refuse the command because the log takes no writes.
     pub fn may_be_refused(&self, command: &Command) -> bool {
         match (command, &self.queue) {
             (Command::Exec, Some(queue)) => queue.commands.iter().any(Command::may_write),

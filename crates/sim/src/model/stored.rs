@@ -69,7 +69,7 @@ pub enum Stored {
 }
 
 impl Stored {
-    /// Whether it is an empty collection, which is not stored.
+    /// Whether the value is an empty collection, which is not stored.
     pub(super) fn is_empty(&self) -> bool {
         match self {
             Stored::String(_) => false,

@@ -4,7 +4,6 @@ use wire::Value;
 
 use crate::{Violation, command::request, ledger::Element, oracle::is_refusal};
 
-/// A request of a client.
 #[derive(Debug, Clone)]
 pub(super) enum Request {
     Push { at_head: bool, queue: u64, elements: Vec<Element> },
@@ -62,7 +61,6 @@ pub(super) enum Fact {
     Nothing,
 }
 
-/// The fact that a reply states.
 pub(super) fn fact(request: Request, reply: &Value) -> Result<Fact, Violation> {
     let popped = |value: &Value| match value {
         Value::Bulk(bytes) => number(bytes).map(Fact::Popped),
@@ -87,7 +85,6 @@ pub(super) fn fact(request: Request, reply: &Value) -> Result<Fact, Violation> {
     fact.ok_or_else(|| unexpected(&request, reply))
 }
 
-/// The violation of an invalid reply.
 pub(super) fn unexpected(request: &Request, reply: &Value) -> Violation {
     Violation::Protocol(format!("{request:?} replied {reply:?}"))
 }

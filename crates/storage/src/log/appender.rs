@@ -25,7 +25,7 @@ use crate::{Error, sync::Ordering};
 /// The longest time that an appender waits for ring space before it checks again. This is only a safeguard,
 /// because every flush wakes the appender.
 const RING_WAIT_MS: u64 = 100;
-/// The pause between two attempts to make a segment on a full disk.
+/// The longest pause between two attempts to make a segment on a full disk.
 const NO_ROOM_WAIT: Duration = Duration::from_millis(100);
 
 /// The right to append, one per thread.
@@ -257,10 +257,10 @@ impl Appender {
         }
     }
 
-    /// Sets the listener. It is called when what was last requested has come: see [`Appender::wait_for`],
-    /// [`Appender::wait_for_movement`] and [`Appender::wait_for_room`]. It is also called, without a request,
-    /// when the log gains or lacks room or is poisoned. It runs on the thread that has caused the change, so
-    /// it must not block.
+    /// Sets the listener. The log calls it for the last request of [`Appender::wait_for`],
+    /// [`Appender::wait_for_movement`] and [`Appender::wait_for_room`]. The log also calls it, without a
+    /// request, when the log gains or lacks room or is poisoned. The listener runs on the thread that has
+    /// caused the change, so it must not block.
     ///
     /// # Panics
     /// If called twice.

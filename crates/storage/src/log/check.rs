@@ -35,8 +35,8 @@ pub struct CheckReport {
 /// every batch, and may end the check.
 ///
 /// # Errors
-/// [`Error::Corrupt`] and [`Error::Inconsistent`] for damage, [`Error::Io`] if files cannot be read,
-/// [`Error::Ended`] if `progress` ended the check.
+/// [`Error::Corrupt`] and [`Error::Inconsistent`] for damage, or if there is no log; [`Error::Io`] if files
+/// cannot be read; [`Error::Ended`] if `progress` ended the check.
 pub fn check(
     disk: Arc<dyn Disk>,
     dir: &Path,

@@ -72,7 +72,7 @@ pub struct Control {
     pub has_settings: bool,
 }
 
-/// What is known of the predecessor of the first batch of a log.
+/// The known properties of the predecessor of the first batch of a log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Start {
     /// The reign before the first batch; 0 if there was none, or if it is unknown.

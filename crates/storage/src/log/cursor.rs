@@ -182,7 +182,7 @@ impl From<Footer> for BatchInfo {
 pub struct LogCursor {
     shared: Arc<LogState>,
     position: Lsn,
-    /// What is known of the predecessor of the next batch.
+    /// The known properties of the predecessor of the next batch.
     before: Predecessor,
     /// Bytes of segment files from `position` on.
     window: Vec<u8>,
@@ -202,8 +202,8 @@ impl Log {
         }
     }
 
-    /// Whether the log has any record for which `counts` is true, or its beginning was forgotten. Reads up to
-    /// the first record that counts.
+    /// Whether `counts` is true for any record that may leave the server, or the beginning of the log was
+    /// forgotten. Reads up to the first record that counts.
     ///
     /// # Errors
     /// If the log cannot be read.

@@ -1,4 +1,5 @@
-//! When the latest batches were written, for those who explain why a reply has waited. Kept only on request.
+//! When the latest batches were written, so that a trace can tell why a reply has waited. Kept only on
+//! request.
 //!
 //! Invariants
 //! - The time of a batch is known before anybody is told that the batch is committed.
@@ -11,7 +12,7 @@ use parking_lot::Mutex;
 use super::Log;
 use crate::sync::{AtomicBool, Ordering};
 
-/// The batches whose times are kept: those of some 0.1 s on a fast disk.
+/// The maximum number of batches whose times are kept: about 0.1 s on a fast disk.
 const BATCHES_KEPT: usize = 1024;
 
 /// When a batch was written.

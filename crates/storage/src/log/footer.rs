@@ -27,14 +27,15 @@
 //!   damage like a checksum that does not match.
 //! - The first batch continues the seed of its log ([`seed_of`]); if the log starts later, the control file
 //!   has the predecessor of its first batch.
-//! - A footer vouches for the log before its `durable_lsn`: damage there is corruption; damage after the last
-//!   vouched position is an interrupted write. A footer occupies the last bytes of a block, so that batches
-//!   after a damaged place can be found.
+//! - A footer vouches for the log before its `durable_lsn` (in a mirrored epoch for less, see
+//!   [`Footer::vouches_for`]): damage there is corruption; damage after the last vouched position is an
+//!   interrupted write. A footer occupies the last bytes of a block, so that batches after a damaged place
+//!   can be found.
 //! - The time at which a batch was closed never decreases along the log, even if the machine's clock is set
 //!   back, so that "up to this time" is a prefix of the log.
-//! - A reign is one leader's time from its start or promotion on. It is greater than the previous reign by a
-//!   random number (at most [`REIGN_STEP_MAX`]), so two leaders that begin at the same position have
-//!   different reigns, even if their epochs are equal.
+//! - A reign is one leader's time from its start or promotion on. Its number is greater than that of the
+//!   previous reign by a random step (at most [`REIGN_STEP_MAX`]), so two leaders that begin at the same
+//!   position almost certainly have different reigns, even if their epochs are equal.
 //!
 //! Batches of the earlier format can be read. Their chain values cover only their footers, and later batches
 //! are chained to these values.
@@ -177,8 +178,8 @@ impl Footer {
     }
 }
 
-/// What is known of the last batch, or, before the first one, of the beginning of the log. The next batch is
-/// checked against it.
+/// The known properties of the last batch or, before the first batch, of the beginning of the log. The next
+/// batch is checked against them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Predecessor {
     pub(crate) epoch: u32,

@@ -23,8 +23,8 @@
 //! - The epoch of a promoted mirror is durable before the first append. It is higher than every epoch that
 //!   the mirror has seen. Unless the votes of a group give the epoch, it is also higher than every epoch that
 //!   the source can reach by restarting: a promotion takes a large step ([`PROMOTION_STEP`]), a start a small
-//!   one. Two mirrors promoted from the same source get the same epoch: their reigns and chains distinguish
-//!   them.
+//!   one. Two mirrors promoted from the same source can get the same epoch: their reigns and chains
+//!   distinguish them.
 
 #![allow(unsafe_code)]
 
@@ -56,7 +56,7 @@ pub enum MirrorError {
     /// The batches do not continue the log.
     #[error("the bytes at lsn {position} do not continue the log: {reason}")]
     Invalid {
-        /// The first wrong byte.
+        /// The start of the record or batch that does not continue the log.
         position: Lsn,
         /// The reason.
         reason: String,

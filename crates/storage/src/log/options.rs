@@ -46,7 +46,7 @@ impl Durability {
     }
 }
 
-/// What a log is opened with. Only the durability can change while it is open.
+/// The options with which a log is opened. Only the durability can change while the log is open.
 #[derive(Debug, Clone, Copy)]
 pub struct LogOptions {
     /// When the log is synced. Can be changed while running.
@@ -58,8 +58,8 @@ pub struct LogOptions {
     pub ring_bytes: u64,
     /// The maximum number of appenders.
     pub appenders_max: usize,
-    /// New writes wait while more bytes than this are unwritten. Bounds the batch, and with it the duration
-    /// of one flush. At most half the ring.
+    /// New writes wait while more bytes than this are unwritten, which keeps flushes short. At most half the
+    /// ring.
     pub unwritten_bytes_max: u64,
 }
 

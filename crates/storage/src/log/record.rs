@@ -28,8 +28,9 @@
 //! - `lsn` binds a record to its position: stale bytes in a recycled segment are never taken for new records.
 //! - Epochs never decrease along the log: each start as a leader begins a higher epoch, so stale parts of an
 //!   unfinished batch of an earlier run cannot continue the log of a newer run.
-//! - A payload larger than [`PAYLOAD_BYTES_MAX`] is split: `Part` records, each starting with the u64 chain
-//!   id, and one `Last` record (chain id, rest), whose LSN is the LSN of the whole record. The chain id is
+//! - A payload larger than [`PAYLOAD_BYTES_MAX`] or a quarter of the ring is split: `Part` records, each
+//!   starting with the u64 chain id, and one `Last` record (chain id, rest), whose LSN is the LSN of the
+//!   whole record. The chain id is
 //!   the position at which the first part starts. Other records may lie between the parts. A chain without
 //!   its `Last` is ignored. The last piece has the full length, because the position of the n-th message of a
 //!   durable channel in a split record is the start of the last piece plus n, and must lie within the record.

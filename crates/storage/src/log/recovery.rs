@@ -9,7 +9,8 @@
 //! ([`Recovery::read_until`]). A log that continues the state of another log is created with
 //! [`Recovery::create_behind`].
 //!
-//! The log on disk does not change before [`Recovery::finish`], so a server that fails to start does no harm.
+//! An existing log does not change on disk before [`Recovery::finish`], so a server that fails to start does
+//! no harm.
 //! The steps of `finish` have this order, and each of the first three is durable before the next, so that
 //! recovery gives the same result after a crash anywhere:
 //! 1. the torn tail, if any, is copied to `torn-<lsn>.bin` and overwritten with zeros, up to
@@ -452,7 +453,8 @@ impl Recovery {
         open((disk, clock, dir), options, (control, reign), flusher, (end, prepared_end), segments)
     }
 
-    /// Copies the pieces of the unfinished batch to a file for inspection, and overwrites them with zeros.
+    /// Copies the torn tail, at most [`TORN_BYTES_MAX`] of it, to a file for inspection, and overwrites it
+    /// with zeros.
     fn cut_torn_tail(&self, tail: &Tail, torn_end: Lsn) -> Result<(), Error> {
         let torn_end = torn_end.min(tail.end.advance(TORN_BYTES_MAX)).min(self.reader.segments_end());
         let mut torn = Vec::new();

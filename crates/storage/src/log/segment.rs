@@ -64,7 +64,6 @@ pub(crate) fn list(disk: &dyn Disk, dir: &Path) -> Result<Vec<Lsn>, Error> {
     Ok(starts)
 }
 
-/// An open segment.
 #[derive(Clone)]
 pub(crate) struct Segment {
     pub(crate) start: Lsn,

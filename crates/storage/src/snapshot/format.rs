@@ -52,7 +52,6 @@ pub const CHUNK_RAW_BYTES_AIM: usize = 64 << 10;
 pub(crate) const PAGE_BYTES: usize = BLOCK_BYTES;
 /// The version of manifests and parts.
 pub(crate) const VERSION: u32 = 1;
-/// Size of a chunk header.
 pub(crate) const CHUNK_HEADER_BYTES: usize = 40;
 /// Size of an index entry: a chunk header without its checksum.
 pub(crate) const INDEX_ENTRY_BYTES: usize = 36;
@@ -84,7 +83,6 @@ pub struct ChunkInfo {
     pub continues: bool,
 }
 
-/// The header of a chunk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ChunkHeader {
     pub(crate) info: ChunkInfo,
@@ -165,7 +163,6 @@ pub(crate) fn padded_bytes(stored_len: usize) -> usize {
     stored_len.next_multiple_of(CHUNK_ALIGNMENT)
 }
 
-/// The header page of a part.
 pub(crate) fn header_page(log_id: &[u8; 16], begin_lsn: Lsn, part: u32) -> Page {
     let mut page = [0; PAGE_BYTES];
     page[0..8].copy_from_slice(HEADER_MAGIC);

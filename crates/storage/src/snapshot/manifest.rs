@@ -4,7 +4,7 @@
 //! snap-<begin_lsn, 16 hex digits>.manifest             all numbers little-endian
 //!   0  8 bytes  magic "SHEAFSNP"
 //!   8  u32      format version, 1
-//!  12  u32      epoch of the run that wrote it
+//!  12  u32      epoch: see `SnapshotMeta`
 //!  16  16 bytes log id
 //!  32  u64      begin_lsn
 //!  40  u64      end_lsn
@@ -192,12 +192,10 @@ fn damaged(path: PathBuf, begin_lsn: Lsn, reason: String) -> Error {
     SnapshotDamage { path, offset: 0, begin_lsn, slots: None, reason }.into()
 }
 
-/// The file name of a manifest.
 pub(super) fn manifest_name(begin_lsn: Lsn) -> String {
     format!("snap-{:016x}.manifest", begin_lsn.get())
 }
 
-/// The file name of a part.
 pub(super) fn part_name(begin_lsn: Lsn, part: u32) -> String {
     format!("snap-{:016x}.{part}.part", begin_lsn.get())
 }

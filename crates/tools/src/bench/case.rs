@@ -54,10 +54,10 @@ pub(super) struct Measured {
     pub(super) latencies: Latencies,
 }
 
-/// What the server says about itself before the cases.
+/// The properties of the server that it tells before the cases.
 pub(super) struct Server {
     pub(super) holds_keys: bool,
-    /// As its setting has it; servers of Redis have none.
+    /// The value of its setting `durability`; `None` if it has none, as Redis, or does not tell it.
     pub(super) durability: Option<String>,
 }
 
@@ -91,7 +91,7 @@ impl Load {
         Ok(Server { holds_keys: keyspace.lines().any(|line| line.starts_with("db")), durability })
     }
 
-    /// Runs a case until so many microseconds are over.
+    /// Runs a case for `us` microseconds.
     pub(super) async fn run(&self, case: &'static Case, us: u64) -> Result<Measured, BenchError> {
         let mut clients = Vec::new();
         for _ in 0..case.clients {

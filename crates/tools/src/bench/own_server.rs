@@ -22,7 +22,7 @@ pub(super) struct OwnServer {
 }
 
 impl OwnServer {
-    /// Starts it, and waits until it is ready.
+    /// Starts the server, and waits until it is ready.
     pub(super) fn start(parent: &Path) -> Result<OwnServer, BenchError> {
         let dir = parent.join(format!("sheaf-bench-{:016x}", RealEntropy.random_u64()));
         let refused = |reason: String| BenchError::OwnServer { dir: dir.clone(), reason };
@@ -60,7 +60,8 @@ impl OwnServer {
     }
 
     fn stop(&mut self) {
-        // Its data is of no use: it need not end in order. If it has ended already, there is nothing to kill.
+        // The server's data is of no use, so the server need not end in order. If it has ended already, there
+        // is nothing to kill.
         let _ = self.child.kill();
         let _ = self.child.wait();
         let _ = self.reader.take().map(JoinHandle::join);

@@ -18,7 +18,7 @@ pub(crate) enum Stream {
     Tls(Box<tls::Stream>),
 }
 
-/// Whether what stands for a host is the path of a Unix socket: no name of a host has a slash.
+/// Whether `host` is the path of a Unix socket: no host name has a slash.
 pub(crate) fn is_path(host: &str) -> bool {
     host.contains('/')
 }
@@ -42,7 +42,7 @@ impl Stream {
         Ok(Stream::Tls(Box::new(tls::Stream::new(socket, session))))
     }
 
-    /// Sends all of this.
+    /// Sends all of `bytes`.
     pub(super) async fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
         match self {
             Stream::Plain(socket) => socket.write_all(bytes).await,
@@ -54,7 +54,7 @@ impl Stream {
         }
     }
 
-    /// Appends what has arrived, once something has. Returns how many bytes.
+    /// Waits for bytes and appends them to `buffer`. Returns their number; 0 at the end of the stream.
     pub(super) async fn read_buf(&mut self, buffer: &mut Vec<u8>) -> io::Result<usize> {
         match self {
             Stream::Plain(socket) => socket.read_buf(buffer).await,
@@ -104,7 +104,7 @@ impl Stream {
     }
 }
 
-/// What a poll says at this moment; `WouldBlock` if it would wait.
+/// The result of a poll at this moment; `WouldBlock` if it is pending.
 fn now<T>(poll: impl FnOnce(&mut Context<'_>) -> Poll<io::Result<T>>) -> io::Result<T> {
     match poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(result) => result,

@@ -151,7 +151,7 @@ pub(super) fn syncs(mut latencies_us: Vec<u64>, is_in_memory: bool) -> Finding {
     }
 }
 
-/// What a directory needs in addition to what it has.
+/// The room that a directory needs in addition to its present files.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Growth {
     /// Bytes of the newest snapshot: the next one is written beside those that are kept.
@@ -165,8 +165,8 @@ pub(super) struct Growth {
 }
 
 impl Growth {
-    /// Bytes that must be free: for the next snapshot, the log until that is complete, two segments ahead,
-    /// and a compaction.
+    /// Bytes that must be free: for the next snapshot, the log until the snapshot is complete, two segments
+    /// ahead, and a compaction.
     fn needed(self) -> u64 {
         let log = self.snapshot.max(self.snapshot_log);
         [log, self.documents, self.segment, self.segment]

@@ -1,8 +1,8 @@
 //! The look at the machine and the directory: figures for [`super::judge`].
 //!
 //! Invariants
-//! - What cannot be seen is a finding of its own ([`State::Unseen`], or a note if the kernel does not say);
-//!   no check keeps the others from running.
+//! - A figure that cannot be seen is a finding of its own ([`State::Unseen`], or a note if the kernel does
+//!   not say); no check keeps the others from running.
 
 use std::path::{Path, PathBuf};
 
@@ -47,7 +47,7 @@ pub(super) fn all(options: &Options) -> Vec<Finding> {
     findings
 }
 
-/// The checks of the directory, its disk and the limits: what they must hold is in the settings.
+/// The checks that need the settings: of the directory, its disk and the limits.
 fn with_settings(options: &Options, settings: &Settings) -> Vec<Finding> {
     let dir = options.dir.clone().unwrap_or_else(|| PathBuf::from(settings.text(Key::Dir)));
     let mut findings = vec![directory(&dir, options.config.as_deref(), settings)];
@@ -65,7 +65,7 @@ fn with_settings(options: &Options, settings: &Settings) -> Vec<Finding> {
 /// The settings that a server would have here.
 ///
 /// # Errors
-/// Why it would refuse them.
+/// The reason why a server would refuse them.
 fn settings(options: &Options) -> Result<(Settings, Finding), Finding> {
     let of_variable = |name: &'static str| {
         let value = std::env::var(variable(name)).ok()?;
@@ -179,7 +179,7 @@ fn disk(place: &Path, dir: &Path, settings: &Settings) -> [Finding; 3] {
     ]
 }
 
-/// What the data and the settings will need.
+/// The room that the data and the settings will need.
 fn growth(dir: &Path, settings: &Settings) -> Result<Growth, storage::Error> {
     // A server that runs here may remove a file of documents meanwhile: it counts as having no bytes.
     let newest = if dir.is_dir() { storage::snapshot::list(&RealDisk, dir)? } else { Vec::new() };

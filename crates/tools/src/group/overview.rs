@@ -49,7 +49,7 @@ impl Overview {
 }
 
 impl Overview {
-    /// Why the server that is asked knows no leader, if so.
+    /// The reason why the asked server knows no leader; only for a server that knows none.
     pub(super) fn why_no_leader(&self) -> &'static str {
         match self.state.as_deref() {
             Some("removed") => "it was removed from it. Ask a member of the group",

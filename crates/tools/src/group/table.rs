@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use super::overview::{Member, Overview};
 
-/// Shown for what the server does not know.
+/// Shown for a value that the server does not know.
 const UNKNOWN: &str = "-";
 
 /// The columns: their titles, and whether they hold numbers, which stand on the right.

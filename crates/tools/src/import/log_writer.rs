@@ -8,7 +8,6 @@ use super::ImportError;
 /// A record is appended at the first boundary at which it has this many bytes.
 const RECORD_BYTES: usize = 512 << 10;
 
-/// Receives effects.
 pub(super) trait EffectSink {
     fn put(&mut self, effect: &Effect<'_>);
 

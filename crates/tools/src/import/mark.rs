@@ -45,7 +45,6 @@ impl Mark {
         self.source.as_deref().filter(|found| *found != format!("{source:?}"))
     }
 
-    /// The text of the marker.
     pub(super) fn text(&self) -> String {
         let before = match self.before {
             Before::Nothing => NOTHING,

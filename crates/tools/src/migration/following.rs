@@ -35,7 +35,6 @@ pub(super) enum End {
     },
 }
 
-/// The state of following.
 struct Following {
     stream: Stream,
     watch: Watch,

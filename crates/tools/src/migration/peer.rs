@@ -34,7 +34,7 @@ pub enum PeerError {
         /// Why, in words.
         reason: String,
     },
-    /// It replies with an error.
+    /// The server replies with an error.
     #[error("the {role} {address} refuses {command}: {}", with_advice(text, advice(command, text)))]
     Refused {
         /// `source` or `target`.
@@ -46,7 +46,7 @@ pub enum PeerError {
         /// The error reply.
         text: String,
     },
-    /// It is a Sheaf, whose offsets do not tell how far a copy is.
+    /// The source is a Sheaf, whose offsets do not tell how far a copy is.
     #[error(
         "the source {address} is a Sheaf: have another follow it (--replica-of), or move with sheaf backup"
     )]

@@ -58,7 +58,7 @@ impl Source {
         Ok((source, synchronized))
     }
 
-    /// Refuses a source that is a Sheaf, unless it does not tell what it is (INFO may be forbidden).
+    /// Refuses a source that is a Sheaf, except if the source does not tell (INFO may be forbidden).
     async fn refuse_sheaf(&mut self) -> Result<(), PeerError> {
         match self.peer.ask(&["INFO", "server"]).await {
             Ok(Value::Bulk(info)) if is_sheaf(&String::from_utf8_lossy(&info)) => Err(self.peer.sheaf()),

@@ -32,7 +32,6 @@ impl Status {
         }
     }
 
-    /// Prints a note.
     pub(super) fn note(&mut self, text: &str) {
         self.clear();
         // A failure cannot be reported anywhere.

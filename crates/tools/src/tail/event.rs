@@ -6,7 +6,7 @@ use wire::Value;
 
 use super::TailError;
 
-/// What a received value says.
+/// The meaning of a received value.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Event<'v> {
     Message(Message<'v>),

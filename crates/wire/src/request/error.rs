@@ -1,5 +1,5 @@
-//! Malformed requests. After each of them the connection is closed, because the start of the next request is
-//! unknown.
+//! Malformed requests. After each of these errors the connection is closed, because the start of the next
+//! request is unknown.
 
 /// Why a request was refused. `Display` gives Redis' text without the prefix `ERR Protocol error: `.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -10,7 +10,7 @@ pub enum ProtocolError {
     /// The number after `$` is malformed, negative or larger than a bulk string may be.
     #[error("invalid bulk length")]
     InvalidBulkLength,
-    /// A request has something other than a bulk string, with this first byte.
+    /// The request has this byte where the `$` of a bulk string must be.
     #[error("expected '$', got '{}'", printable(*.0) as char)]
     ExpectedBulk(u8),
     /// An inline command whose line is too long.

@@ -1,8 +1,8 @@
 //! Inline commands: one line of words, as typed by a person.
 //!
-//! Words are separated by spaces. A double-quoted part may have the escapes `\n \r \t \b \a \xHH` and `\`
-//! before any other byte; a single-quoted part only `\'`. A quote may begin within a word, but must end at
-//! the end of the word.
+//! Words are separated by spaces, tabs or line ends. A double-quoted part may have the escapes `\n \r \t \b
+//! \a \xHH` and `\` before any other byte; a single-quoted part only `\'`. A quote may begin within a word,
+//! but must end at the end of the word.
 //!
 //! Invariant: no line after a line of HTTP becomes a command. Any web page can make a browser send such
 //! lines.
@@ -17,7 +17,7 @@ const HTTP_METHODS: [&[u8]; 8] =
     [b"GET", b"HEAD", b"PUT", b"DELETE", b"OPTIONS", b"PATCH", b"TRACE", b"CONNECT"];
 
 /// Whether a line is HTTP: it begins with `POST` or `Host:`, as in Redis, or is another request line. A web
-/// page controls the headers and the body that follow such a line.
+/// page can control the headers and the body after such a line, so no command is read from them.
 pub(super) fn is_http(line: &[u8]) -> bool {
     let mut words = line.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
     let Some(first) = words.next() else { return false };

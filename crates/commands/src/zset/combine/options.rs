@@ -18,14 +18,14 @@ pub(super) struct Options {
     pub(super) limit: usize,
 }
 
-/// Which options a command has.
+/// The forms of a command, which have different options.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Form {
-    /// It replies with members.
+    /// The command replies with members.
     Shows,
-    /// It stores them.
+    /// The command stores them.
     Stores,
-    /// It counts them.
+    /// The command counts them.
     Counts,
 }
 

@@ -1,7 +1,8 @@
 //! Hashing of fields: 64 seeded bits.
 //!
 //! What it is: the hash function of one map, as strong as `hash::KeyHasher`, but its hashes contain no slot.
-//! What it is not: stored anywhere.
+//! What it is not: part of a snapshot or of the log. Hashes of the same field differ between maps of
+//! different seeds.
 
 use rapidhash::v3::{RapidSecrets, rapidhash_v3_seeded};
 

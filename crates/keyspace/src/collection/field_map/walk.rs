@@ -1,4 +1,4 @@
-//! Walking a map: everything, bit by bit while it changes, or at random.
+//! Walks over a map: over all of it at once, in parts between which it may change, or at random.
 //!
 //! What it is: the read-only iterations.
 //! What it is not: lookup by field (see the parent module).

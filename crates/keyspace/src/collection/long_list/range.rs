@@ -33,7 +33,7 @@ impl<'a> Range<'a> {
         Matches { range: self, element: Encoded::of(element) }
     }
 
-    /// Takes something from the front of the first chunk that has elements left.
+    /// Applies `take` to the front of the first chunk that has elements left.
     #[inline]
     fn take_first<T>(&mut self, take: impl Fn(&mut Iter<'a>) -> Option<T>) -> Option<T> {
         self.len = self.len.checked_sub(1)?;
@@ -48,7 +48,7 @@ impl<'a> Range<'a> {
         }
     }
 
-    /// Takes something from the back of the last chunk that has elements left.
+    /// Applies `take` to the back of the last chunk that has elements left.
     #[inline]
     fn take_last<T>(&mut self, take: impl Fn(&mut Iter<'a>) -> Option<T>) -> Option<T> {
         self.len = self.len.checked_sub(1)?;

@@ -15,7 +15,8 @@ use super::Item;
 /// bytes.
 pub(super) const LEN_MAX: usize = 63;
 
-/// The minimum length of a node. A shorter node merges with a neighbour, or gets items of it.
+/// The minimum length of a node. A shorter node merges with a neighbour, or gets items or children of it, if
+/// it has a neighbour.
 pub(super) const LEN_MIN: usize = LEN_MAX / 2;
 
 /// The minimum room of a neighbour, in items, for a full node to move items to it. If no neighbour has this

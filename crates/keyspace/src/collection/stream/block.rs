@@ -364,7 +364,7 @@ pub(super) struct Entries<'a> {
 }
 
 impl<'a> Entries<'a> {
-    /// The entries of no block.
+    /// No entries.
     pub(super) const NONE: Entries<'static> =
         Entries { names: Names { base: StreamId::ZERO, left: 0, rest: &[] }, rest: &[] };
 

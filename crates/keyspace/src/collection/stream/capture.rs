@@ -1,9 +1,10 @@
 //! Capturing a stream while it changes, in bounded steps.
 //!
-//! What it is: the head, the groups and the consumers are copied at once when the capture begins, which takes
-//! about as long as an XINFO of them. Then a walk copies block after block and, group after group, run after
-//! run of pending entries. A block or run that is about to change before its turn is copied then; if it
-//! leaves the stream, it is kept. What it is not: aware of where the copies go (see `crate::capture`).
+//! What it is: the head, the groups and the consumers are copied at once when the capture begins, in time
+//! proportional to the number of groups and consumers. Then a walk copies block after block and, group after
+//! group, run after run of pending entries. A block or run that is about to change before its turn is copied
+//! then. A block that leaves the stream before its turn is kept. What it is not: aware of where the copies go
+//! (see `crate::capture`).
 //!
 //! Invariants
 //! - Blocks and runs carry the number of the capture that has them. Blocks and runs that are made during a
@@ -144,8 +145,8 @@ impl Stream {
         behind.next().map(|(name, _)| Cursor::Pending(name.clone(), StreamId::ZERO))
     }
 
-    /// Bytes of the copies that wait for the next step: of what was about to change and, before the first
-    /// step, of the head and the groups.
+    /// Bytes of the copies that wait for the next step: of blocks and runs that were about to change and,
+    /// before the first step, of the head and the groups.
     pub(crate) fn captured_ahead_bytes(&self) -> usize {
         self.capture.as_ref().map_or(0, |capture| capture.image.size_bytes())
     }

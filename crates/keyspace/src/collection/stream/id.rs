@@ -20,7 +20,7 @@ impl StreamId {
     /// The highest id.
     pub const MAX: StreamId = StreamId { ms: u64::MAX, seq: u64::MAX };
 
-    /// An id.
+    /// The id that clients write as `ms-seq`.
     pub const fn new(ms: u64, seq: u64) -> Self {
         StreamId { ms, seq }
     }

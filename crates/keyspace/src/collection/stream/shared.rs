@@ -86,7 +86,7 @@ impl SharedEntries {
 }
 
 /// Whether the first `count` entries may take so much memory that sharing them is quicker than reading them.
-/// It looks at few blocks.
+/// Reads no further than the block that decides.
 pub(super) fn is_long<'a>(blocks: impl Iterator<Item = &'a Block>, count: usize) -> bool {
     let (mut bytes, mut entries) = (0, 0);
     for (at, block) in blocks.enumerate() {

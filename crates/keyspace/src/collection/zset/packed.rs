@@ -224,7 +224,7 @@ impl EncodedScore {
     }
 }
 
-/// The integer with exactly these bits as a double, if there is one.
+/// The integer whose double has exactly these bits, if there is one.
 #[inline]
 fn exact_integer(score: f64) -> Option<i64> {
     let integer = score as i64;

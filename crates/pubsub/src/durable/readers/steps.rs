@@ -120,8 +120,8 @@ impl Readers {
         self.messages += messages;
         let end = match read {
             Read::UpTo(end) => end.min(tail.unwrap_or(end)),
-            // The first reader that catches up starts the tail at its position. An existing tail lies beyond
-            // the readable log, and the reader joins it once it can read up to there.
+            // If there is no tail, the reader starts one at its position. A tail that exists lies beyond the
+            // readable log here; the reader joins it once it can read up to there.
             Read::Nothing => return self.join_or_wait(id, tail.or(Some(at))),
             Read::Forgotten(oldest) => {
                 self.lose(id, oldest);
@@ -172,7 +172,7 @@ impl Readers {
         let lost: Vec<Box<[u8]>> = lost.map(|(channel, _)| channel.clone()).collect();
         reader.behind = Some(oldest.lsn.max(reader.behind.unwrap_or(oldest.lsn)));
         let worker = reader.worker;
-        // What was handed out before the log was lost may have filled the window.
+        // The bytes that were handed out before may have filled the window.
         self.line_up(id);
         for channel in lost {
             self.end(id, &channel);
