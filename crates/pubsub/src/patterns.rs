@@ -50,11 +50,9 @@ impl Patterns {
     pub(crate) fn add(&self, pattern: &Topic) {
         let mut working = self.working.lock();
         working.version.change(pattern, |patterns| {
-            let is_new = !patterns.iter().any(|known| known.is(pattern));
-            if is_new {
+            if !patterns.iter().any(|known| known.is(pattern)) {
                 patterns.push(pattern.clone());
             }
-            is_new
         });
         working.changed = true;
     }
@@ -63,8 +61,9 @@ impl Patterns {
     pub(crate) fn remove(&self, pattern: &Topic) {
         let mut working = self.working.lock();
         working.version.change(pattern, |patterns| {
-            let position = patterns.iter().position(|known| known.is(pattern));
-            position.map(|position| patterns.swap_remove(position)).is_some()
+            if let Some(position) = patterns.iter().position(|known| known.is(pattern)) {
+                patterns.swap_remove(position);
+            }
         });
         working.changed = true;
     }
@@ -96,9 +95,8 @@ struct Version {
 }
 
 impl Version {
-    /// Edits the list of patterns that have the same affix as this pattern. `edit` returns whether it has
-    /// changed the list.
-    fn change(&mut self, pattern: &Topic, edit: impl FnOnce(&mut Vec<Topic>) -> bool) {
+    /// Edits the list of patterns that have the same affix as this pattern.
+    fn change(&mut self, pattern: &Topic, edit: impl FnOnce(&mut Vec<Topic>)) {
         let prefix = glob::literal_prefix(pattern.name());
         let suffix = literal_suffix(pattern.name());
         if !prefix.is_empty() {
@@ -141,7 +139,7 @@ impl Default for Affixes {
 }
 
 impl Affixes {
-    fn change(&mut self, affix: &[u8], edit: impl FnOnce(&mut Vec<Topic>) -> bool) {
+    fn change(&mut self, affix: &[u8], edit: impl FnOnce(&mut Vec<Topic>)) {
         let shard = Arc::make_mut(&mut self.shards[shard_of(affix)]);
         let patterns = shard.entry(affix.into()).or_default();
         let before = patterns.len();
