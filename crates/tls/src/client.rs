@@ -20,7 +20,8 @@ pub struct ClientFiles {
     pub certificate: Option<PathBuf>,
     /// The key of that certificate (`--key`).
     pub key: Option<PathBuf>,
-    /// The name that the server's certificate must have (`--sni`); `None` for the host of the connection.
+    /// The name that the server's certificate must have, unless everybody is trusted (`--sni`); `None` for
+    /// the host of the connection.
     pub server_name: Option<String>,
     /// Trust every server (`--insecure`): the connection is encrypted, but may be to the wrong server.
     pub trusts_everybody: bool,
@@ -41,7 +42,8 @@ impl ClientFiles {
     /// Reads the files.
     ///
     /// # Errors
-    /// A file is missing or wrong, no authority is known, or only one of certificate and key is given.
+    /// A file is missing or wrong, no authority is known and not everybody is trusted, or only one of
+    /// certificate and key is given.
     pub fn read(&self) -> Result<ClientIdentity, LoadError> {
         let authorities = match &self.authorities {
             Some(path) => Named { name: "--cacert", path }.certificates()?,

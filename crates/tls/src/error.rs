@@ -18,7 +18,7 @@ pub enum LoadError {
         /// The reason of the OS.
         reason: String,
     },
-    /// The file is not what it should be.
+    /// The file or directory can be read, but not used.
     #[error("{name} {path}: {reason}")]
     Unusable {
         /// The setting or flag that names it.

@@ -18,8 +18,8 @@
 //! - Nothing that a peer sends makes a call panic. A peer that breaks the protocol gets an alert, and its
 //!   [`Session`] is of no more use.
 //! - What a session keeps in memory is bounded: a record or a message of the handshake that has not arrived
-//!   whole, the plain bytes that one [`Session::read_from`] leaves, and [`UNSENT_BYTES_MAX`] of records that
-//!   were not written.
+//!   whole, the plain bytes that one [`Session::read_from`] leaves, and about [`UNSENT_BYTES_MAX`] of
+//!   unwritten records.
 
 #![forbid(unsafe_code)]
 

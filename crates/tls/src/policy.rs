@@ -9,11 +9,11 @@ use crate::LoadError;
 /// Whether clients show certificates (`tls-auth-clients`, `http-tls-auth-clients`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ClientCertificates {
-    /// They must, and an authority must have signed them.
+    /// Clients must show one that an authority has signed.
     Required,
-    /// They may; one that is shown must be valid.
+    /// Clients may show one, which must then be valid.
     Optional,
-    /// They are not asked.
+    /// Clients are not asked for one.
     Unasked,
 }
 
