@@ -1,7 +1,8 @@
 //! A user as texts: the line of ACL LIST and of a file, and the fields of ACL GETUSER.
 //!
 //! After `user NAME`, the line is a list of rules: applied to a new user, they give a user that is equal but
-//! for its birth. As in Redis 8, `sanitize-payload` or `skip-sanitize-payload` is always shown.
+//! for its birth. Rules about commands or categories that this version does not know are refused, however. As
+//! in Redis 8, `sanitize-payload` or `skip-sanitize-payload` is always shown.
 
 use crate::grammar::ROLE;
 use crate::role_text::text_of_role;

@@ -77,7 +77,7 @@ impl Rights {
         })
     }
 
-    /// Whether a command without keys, channels and a first argument is permitted.
+    /// Whether a command is permitted without keys, channels or a first argument.
     pub fn allow(&self, command: CommandId) -> bool {
         self.judge(&Call { command, first_arg: None, keys: &[], channels: &[] }).is_ok()
     }

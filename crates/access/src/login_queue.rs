@@ -1,4 +1,4 @@
-//! The logins of one address that wait for their turn, in the order in which they came.
+//! The logins that wait for their turn at one gate of an address, in the order in which they came.
 //!
 //! ```text
 //! ask -> its turn | after a pause, and ask again | too many wait
@@ -9,13 +9,13 @@
 //! place.
 //!
 //! Invariants
-//! - At most [`WAITING_MAX`] logins of each protocol wait, so clients of one leave places for those of the
-//!   other.
+//! - At most [`WAITING_MAX`] logins of each protocol wait, so clients of one protocol leave places for those
+//!   of the other.
 //! - While the clock does not step back, a login that asks in time is passed by no other one.
 
 use std::mem;
 
-/// The maximum number of logins of an address that wait, for each protocol.
+/// The maximum number of logins that wait at one gate, for each protocol.
 pub const WAITING_MAX: usize = 16;
 
 /// The longest pause after which a login asks again.
@@ -30,9 +30,9 @@ const LOST_MS: u64 = 2_000;
 /// A login that waits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Waiter {
-    /// That of the client with this number, on the Redis port.
+    /// The login of the client with this number, by the Redis protocol.
     Client(u64),
-    /// The one with this number over HTTP.
+    /// The login with this number over HTTP.
     Http(u64),
 }
 

@@ -1,6 +1,7 @@
 //! Why rules are refused, with the exact texts of Redis.
 //!
-//! No text shows a password: in a word that adds or removes one (`>`, `<`), it is replaced. Hashes are shown.
+//! No text shows a password: in a word that adds or removes one (`>`, `<`), the password is replaced. Hashes
+//! are shown.
 
 use crate::words::up_to_null;
 
