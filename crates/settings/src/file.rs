@@ -33,7 +33,7 @@ pub(super) struct Line {
     pub(super) place: String,
 }
 
-/// Reads the values of a file, in order. They may be texts, integers or booleans.
+/// Reads the values of a file, in order. They may be texts, numbers or booleans.
 ///
 /// # Errors
 /// If the file cannot be read, or is no such table. The error names the file, and the line if known.

@@ -1,8 +1,8 @@
 //! Settings of Redis and Valkey that have no meaning here.
 //!
 //! Tools read and set them. CONFIG SET and a file of Redis give them values, which are forgotten when the
-//! server stops. No file of TOML, flag or variable sets them: [`instead_of`](super::instead_of) tells people
-//! what to use.
+//! server stops. No file of TOML, flag or variable sets them; for some, [`instead_of`](super::instead_of)
+//! tells people what to use.
 //!
 //! Invariants
 //! - A name here is neither that of a setting nor a further one ([`ALIASES`](super::ALIASES)).
@@ -45,11 +45,11 @@ enum InertKind {
     Words(&'static [&'static str]),
     /// Any text.
     Text,
-    /// The name of a file or, with the word, of a directory: not empty, not a path.
+    /// The name of a file or directory, as the word says: not a path, and not empty, except for `dbfilename`.
     NameOf(&'static str),
     /// Letters, digits and these; with the reason for a refusal.
     Letters(&'static str, &'static str),
-    /// Empty, or an address of the family with this number.
+    /// Empty, or an address of this version of IP.
     Address(u8),
     /// This many numbers from -2000 to 2000.
     Scores(usize),
@@ -89,7 +89,7 @@ const fn renamed(
     InertSetting { name, alias, kind, default, mutable: true }
 }
 
-/// All of them, by topic.
+/// All settings without a meaning, by topic.
 pub static INERT: &[InertSetting] = &[
     // The process.
     mutable("hz", Clamped(1, 500), "10"),

@@ -220,8 +220,8 @@ impl Lasting {
     }
 
     /// Stores settings changed by clients for the next start. With a configuration file it stores nothing:
-    /// the client must ask for CONFIG REWRITE. `mark` is to note that the directory has the file of such
-    /// settings; it is called once the file exists, before the new values are in it.
+    /// the client must ask for CONFIG REWRITE. `mark` must note that the directory has the file of such
+    /// settings; it is called when the file exists, before the new values are in it.
     ///
     /// # Errors
     /// All old values or all new ones are then stored.

@@ -17,7 +17,7 @@ const FILES: [(Key, Key, &str); 3] = [
 /// Maximum bytes read of a file.
 const FILE_BYTES_MAX: u64 = 64 << 10;
 
-/// Returns the first line of a file. It may be a pipe, which has no length and no positions.
+/// Returns the first line of a file. The file may be a pipe, which has no length and no positions.
 ///
 /// # Errors
 /// If it cannot be opened or read, or the line is empty or not UTF-8.

@@ -28,7 +28,7 @@ use super::{
 /// How deep files may include each other: one that includes itself is an error, not an endless loop.
 const INCLUDE_DEPTH_MAX: usize = 16;
 
-/// How many files are read before no line may include another one.
+/// After more files than this, no line may include another one.
 const FILES_MAX: usize = 1024;
 
 /// The ending of the names of such files.
