@@ -1,5 +1,4 @@
-//! Which directories may become a data directory: with a mistyped name, no log must be created among foreign
-//! files.
+//! Which directories may become a data directory: a mistyped name must not create a log among foreign files.
 
 use std::{
     ffi::OsStr,
@@ -67,7 +66,7 @@ pub enum Foreign {
     },
 }
 
-/// Who was denied, after such an error.
+/// Names the user of this process if the OS has denied permission.
 fn whose(source: &io::Error) -> String {
     match source.kind() {
         io::ErrorKind::PermissionDenied => {

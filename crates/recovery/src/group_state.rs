@@ -17,10 +17,10 @@
 //!   may name another group and another member instead.
 //! - A member runs the durability `strict` or `commit`.
 //! - The term and the vote are on disk before any message of that term leaves.
-//! - Members are on disk before they come into force.
+//! - A change of the members is on disk before it comes into force.
 //! - A new directory gets a new member id: the votes of a lost disk are never given twice.
-//! - A witness stays one, because its directory has a log and no data. It has its list of the members here,
-//!   because the part of the log that holds the list may be forgotten.
+//! - A witness that has joined stays one, because its directory has a log and no data. Its list of the
+//!   members is here, because the part of the log that holds the list may be forgotten.
 //! - On a full disk, this file gets the room of the reserve, if the member has it ([`env::reserve`]).
 //! - A backup has no such file: a restored directory is no member.
 //! - A modified file is refused: the checksum covers all other fields.

@@ -13,7 +13,8 @@
 //! Invariants
 //! - Effects of one slot are applied in log order, and the slot records the LSN of the last one.
 //! - A record that does not decode is an error with its LSN, and so is one whose effect meets a value of
-//!   another type. A recovery then fails as a whole; a follower applies nothing after the record, and stops.
+//!   another type. An ordinary recovery then fails as a whole; a follower applies nothing after the record,
+//!   and stops.
 
 mod live;
 pub(crate) mod settings;

@@ -15,7 +15,8 @@
 //! - If data is lost, nothing on disk changes before the operator has confirmed, except that the report is
 //!   written and leftovers of interrupted writes are removed. A crash before the control file is replaced
 //!   leaves a directory that an ordinary start refuses: as before, or because the snapshot of memory is of
-//!   another log. So the snapshot comes before the documents: saving them may end what made the start refuse.
+//!   another log. So the snapshot comes before the documents: saving them may remove the reason of the
+//!   refusal.
 //! - A damaged chunk of a snapshot loses all keys of the slots in its run. The log's effects on these keys
 //!   are applied only to keys that the log creates again, not to those whose earlier state is lost.
 //! - A confirmed recovery begins a new log. Messages of durable channels are in the old one alone, so all of
@@ -310,8 +311,8 @@ impl Slots<'_> {
     }
 }
 
-/// Whether an effect on a key still has its logged meaning, given whether the key is there. The effect itself
-/// tells if it meets a value of another type.
+/// Whether an effect on a key still has its logged meaning, given whether the key is there. Applying the
+/// effect tells whether it meets a value of another type.
 fn is_applicable(effect: &Effect<'_>, is_there: bool, is_lost: bool) -> bool {
     let Effect::Key { op, .. } = effect else { return true };
     match op {

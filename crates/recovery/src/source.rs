@@ -1,4 +1,4 @@
-//! What a recovery reads: the directory, and where in it to begin.
+//! The input of a recovery: the directory, and the point at which to begin.
 
 use std::{path::Path, sync::Arc};
 
