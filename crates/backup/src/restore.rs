@@ -7,13 +7,13 @@
 //!   -> a new log that starts there -> a snapshot of the state -> durable -> remove the mark
 //! ```
 //!
-//! The files are not copied as they are. The new directory has a log with its own identity: the writes of its
-//! server form another history than those of the old server after the target.
+//! Log and snapshots are not copied as they are. The new directory has a log with its own identity: the
+//! writes of its server form another history than those of the old server after the target.
 //!
 //! Invariants
 //! - The source is only read; it may be on a read-only file system.
-//! - A target that cannot be met exactly is refused, with the restorable range. Damage is refused, never
-//!   skipped.
+//! - A target outside of the restorable range is refused, and the error names the range. Damage is refused,
+//!   never skipped.
 //! - An unfinished restore is not served: the mark is there before the source is read, which can take long. A
 //!   refused restore leaves no mark.
 
