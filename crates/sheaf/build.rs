@@ -1,5 +1,5 @@
-//! Gives the binary its version and commit: that of `SHEAF_COMMIT`, which packages set, else that of the
-//! repository, else none.
+//! Gives the binary its version and its commit: the value of `SHEAF_COMMIT`, which packages set, else the
+//! commit of the repository, else none.
 
 use std::process::Command;
 

@@ -139,8 +139,8 @@ pub enum ExportSource {
     Server(Source),
 }
 
-/// The arguments as texts. Variables that are settings are looked at, too: clap does not name the one that it
-/// refuses.
+/// The arguments as texts. The values of variables `SHEAF_*` are checked, too: clap does not name the one
+/// that it refuses.
 fn texts(arguments: impl IntoIterator<Item = impl Into<OsString>>) -> Result<Vec<String>, UsageError> {
     let is_setting = |name: &OsString| name.as_encoded_bytes().starts_with(b"SHEAF_");
     let refused = std::env::vars_os().find(|(name, value)| is_setting(name) && value.to_str().is_none());

@@ -107,7 +107,7 @@ fn tell(error: &dyn std::error::Error) {
 fn end_at_a_panic() {
     let print = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
-        // The last lines of the log come first.
+        // Log lines that are not written yet come first.
         logging::flush();
         print(panic);
         std::process::abort();

@@ -14,7 +14,7 @@ use settings::{Kind, OPTIONS};
 
 use super::Task;
 
-/// Everybody reads the pages.
+/// Everybody may read the pages.
 const PAGE_MODE: u32 = 0o644;
 /// The synopsis of a command that takes settings, in roff.
 const SERVE_SYNOPSIS: &[u8] = b".SH SYNOPSIS\n\\fBsheaf\\fR [\\fBserve\\fR] [\\fB\\-\\-SETTING\\fR VALUE]...\n.br\n\\fBsheaf\\fR COMMAND\n";
@@ -100,7 +100,7 @@ pub fn man(dir: &Path) -> io::Result<()> {
 
 /// The pages, with their file names.
 fn pages() -> io::Result<Vec<(String, Vec<u8>)>> {
-    // The pages leave out the help of arguments that the short help does not show.
+    // The generator leaves out the help of arguments that the short help hides, so none is hidden here.
     let mut root = shown_whole(super::command()).disable_help_subcommand(true);
     root.build();
     std::iter::once(&root).chain(root.get_subcommands()).map(page).collect()

@@ -54,12 +54,12 @@ const FIRST_EXAMPLES: usize = 3;
 const RULE: &str = "Each setting can also be given as a variable (--http-port as SHEAF_HTTP_PORT), and as a line of the \
                     file of --config (http-port = 8080).";
 
-/// What follows the options in `-h`.
+/// The text after the options in `-h`.
 pub(super) fn short_end() -> String {
     format!("{}\n\n`--help` has every setting, and more examples.", examples(FIRST_EXAMPLES))
 }
 
-/// What follows the options in `--help`.
+/// The text after the options in `--help`.
 pub(super) fn long_end() -> String {
     format!(
         "{RULE} A flag wins over a variable, a variable over the file. BYTES take kb, mb and gb (1024), k, m and g \

@@ -9,7 +9,7 @@ use settings::{ConfigError, OPTIONS, instead_of};
 /// Why a command line was refused; the message says how to correct it.
 #[derive(Debug, thiserror::Error)]
 pub enum UsageError {
-    /// A setting.
+    /// A setting is wrong, or a file of settings cannot be read.
     #[error("{0}{answer}", answer = answer_to(.0))]
     Setting(#[from] ConfigError),
     /// No position of the log is in the range.
