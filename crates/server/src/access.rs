@@ -1,9 +1,9 @@
 //! Passwords, and the admission of connections, for the Redis port and the HTTP port.
 //!
 //! Users belong to the data (`engine::users`) and are the same for both protocols. Over HTTP, `admin-user`
-//! with `admin-password` is one more, and an admin; each user who may run all commands of administrators is
-//! an admin, too. Protected mode serves only clients on this machine while `default` needs no password. Over
-//! HTTP it does so only while `default` may also do everything and `admin-password` is not set.
+//! with `admin-password` is one more user, and an admin; each user who may run all commands of administrators
+//! is an admin, too. Protected mode serves only clients on this machine while `default` needs no password.
+//! Over HTTP it does so only while `default` may also do everything and `admin-password` is not set.
 
 use std::{
     net::{IpAddr, SocketAddr},

@@ -42,8 +42,8 @@ pub(crate) struct Config {
     /// The files of settings, shared by all incarnations within the process. Locked during every change.
     files: Arc<Mutex<Lasting>>,
     data: Mutex<DataSettingsState>,
-    /// Appends the records that are made outside of commands: settings given at the start, facts about the
-    /// group, users of a file, the audit.
+    /// Appends the records that are made outside of commands: given settings, facts about the group, users of
+    /// a file, the audit.
     recorder: Mutex<Option<Appender>>,
     debug_access: DebugAccess,
     /// Holds the settings of the data.
@@ -153,7 +153,7 @@ impl engine::SettingsInForce for Config {
         let matches = |name: &str| wire::glob::matches_ignore_case(pattern, name.as_bytes());
         let shown = |(name, value): (&'static str, String)| match name {
             "maxclients" => (name, self.hot.clients_max().to_string()),
-            // REPLICAOF, FAILOVER and votes change it too.
+            // REPLICAOF, FAILOVER and votes change the role, too.
             "replica-of" | "replicaof" | "slaveof" => (name, self.node.shown_replica_of(&value)),
             _ if is_hidden(&settings, name) => (name, String::new()),
             _ => (name, value),

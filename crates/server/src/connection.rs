@@ -7,7 +7,7 @@
 //! Invariants
 //! - The task sleeps only if one of these will wake it: the socket (readable, or writable after it refused
 //!   bytes), the worker (for example because the log has moved, or a blocked command is answered), or a timer
-//!   (DEBUG SLEEP, the deadline of a blocked or held command).
+//!   (DEBUG SLEEP, a login that waits, the deadline of a blocked or held command).
 //! - While the conversation is interrupted the socket is not read: the client feels back-pressure. A client
 //!   that feels it and does not read its replies gets more room, and then is disconnected (`unread`). A
 //!   blocked command, which may wait for ever, and one that CLIENT PAUSE holds, are the exceptions: a bounded
@@ -418,8 +418,8 @@ impl Connection {
         self.conversation.borrow().is_away()
     }
 
-    /// Sends the sendable bytes, as far as the socket accepts them. A paused conversation (DEBUG SLEEP) sends
-    /// nothing: its last reply is due when the pause ends. Returns whether bytes may leave now.
+    /// Sends the sendable bytes, as far as the socket accepts them. A paused conversation (DEBUG SLEEP, a
+    /// login that waits) sends nothing before its pause ends. Returns whether bytes may leave now.
     pub(crate) fn send(&self) -> bool {
         if self.state.get() == ConversationState::Paused && !self.resumable.get() {
             return false;

@@ -34,7 +34,7 @@ const OF_SESSIONS: [Key; 7] = [
     Key::HttpTlsAuthClients,
     Key::TlsProtocols,
 ];
-/// How long before the server's certificate expires the warning is logged.
+/// A certificate that expires within this time is warned of.
 const EXPIRES_SOON_S: i64 = 7 * 24 * 3600;
 
 /// What INFO and metrics show of encrypted connections.
@@ -44,7 +44,7 @@ pub(crate) struct EncryptionFigures {
     pub(crate) handshakes: AtomicU64,
     /// Handshakes that failed or took too long.
     pub(crate) failed: AtomicU64,
-    /// Handshakes that go on.
+    /// Handshakes in progress.
     pub(crate) unfinished: AtomicU64,
     /// Times that files were read again and put in force.
     pub(crate) reloads: AtomicU64,
@@ -154,7 +154,7 @@ impl Encryption {
         self.report(self.doors.iter().filter_map(|(_, acceptor)| acceptor.reload(always)));
     }
 
-    /// Logs what came of reading the files again, in one line for all doors.
+    /// Logs the outcome of reading the files again, in one line for all doors.
     fn report(&self, outcomes: impl Iterator<Item = Result<(), LoadError>>) {
         match outcomes.reduce(Result::and) {
             None => {}

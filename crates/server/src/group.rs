@@ -118,9 +118,9 @@ pub(crate) struct GroupFigures {
 
 /// The part that this server plays in its group, before the threads of the group begin.
 pub(crate) enum Prepared {
-    /// It belongs to no group, or no more.
+    /// It belongs to no group, or to no group any more.
     Nothing,
-    /// It asks to be added, or, if it has to copy everything anew, who leads.
+    /// It asks to be added; or it only asks who leads, because it has to copy everything anew.
     Joins,
     /// It takes part in votes.
     Member {
@@ -162,8 +162,8 @@ impl Group {
     /// votes must know all of the log.
     ///
     /// # Errors
-    /// If this server cannot join the group, if its address is not known, if the log cannot be read, or if
-    /// `group.json` cannot be written.
+    /// If this server cannot join the group, if it has no port or known address for the other members, if the
+    /// log cannot be read, or if `group.json` cannot be written.
     pub(crate) fn prepare(
         &self,
         log: &Log,

@@ -10,7 +10,7 @@
 //! is kept in memory for a replica.
 //!
 //! Invariants
-//! - Only what is committed is sent.
+//! - Only committed changes are sent.
 //! - A slow replica takes no memory but its socket's buffer and one piece of the log. If the log that it
 //!   needs is no longer kept, it is disconnected, and gets a full sync.
 //! - A connection gets threads once it has a place, of which there are few: many that ask for a file and
@@ -230,7 +230,8 @@ impl Serving<'_> {
         let resumed = self.node.redis.sessions.lock().resume(&known.id, known.has_bytes, own);
         let Some((ticket, feed)) = resumed else { return Ok(None) };
         if feed.lsn() < self.log.start_lsn() {
-            // A copy of the stream was made for this connection; nobody has heard of it.
+            // Unless the replica knows the stream, it was made for this connection, and nobody has heard of
+            // it.
             match ticket.id.to_string().as_bytes() == &*known.id {
                 true => self.node.redis.sessions.lock().leave(ticket, self.node.now_ms()),
                 false => self.node.forget_stream(ticket),

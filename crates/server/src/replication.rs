@@ -122,7 +122,7 @@ pub(crate) struct Node {
     clock: Arc<dyn Clock>,
     entropy: Arc<dyn Entropy + Send + Sync>,
     pub(crate) traces: Arc<Traces>,
-    /// Files that say what this server is, and that are being written.
+    /// The writes in flight of files that say what this server is.
     writes: Arc<StateWrites>,
     /// `replication.json`: the part of the role that must survive a restart. Held while the role changes, so
     /// also while the file is written: nothing that clients ask for waits for it.
@@ -158,7 +158,7 @@ pub(crate) struct Node {
     stale_reads: AtomicBool,
     /// The leader of the group: its link, as the votes know it, and its address.
     named: Mutex<Option<(Option<consensus::Link>, Address)>>,
-    /// Whether this leader writes nothing at the moment, because no majority takes its log.
+    /// Whether this leader refuses writes, because no majority takes its log.
     lacks_commits: AtomicBool,
     /// This server has led its group, and has not stepped down since.
     has_led: AtomicBool,
@@ -502,8 +502,8 @@ impl Node {
         leader::serve(self, (socket, from), words, user);
     }
 
-    /// Disconnects replicas whose user may not be one any more. Not the members of a group: without them, no
-    /// majority could take the record that gives the right back.
+    /// Disconnects replicas whose user may not replicate any more. Members of a group stay connected: without
+    /// them, no majority could take the record that gives the right back.
     pub(crate) fn review_replicas(&self, users: &UserSet, [replicate, psync]: [CommandId; 2]) {
         let may = |user: &[u8], command| users.get(user).is_some_and(|user| user.rights.allow(command));
         if self.votes().is_none() {

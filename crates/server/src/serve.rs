@@ -282,7 +282,7 @@ fn warn_of_open_door(
     redis_tls: &[std::net::TcpListener],
 ) {
     let is_open = |address: &SocketAddr| !address.ip().to_canonical().is_loopback();
-    // Who shows a certificate that an authority has signed is no stranger.
+    // A client that shows a certificate of a trusted authority is no stranger.
     let asks = settings.text(Key::TlsAuthClients) == "yes";
     let open: Vec<String> = redis
         .iter()

@@ -7,7 +7,7 @@ use env::HeldDisk;
 /// Each of these is set once: most when the server starts, the others soon after.
 pub(crate) struct StartupInfo {
     pub(crate) dir: PathBuf,
-    /// Changes in the directory go through this.
+    /// The disk with the locked directory: changes fail once the lock is lost.
     pub(crate) disk: HeldDisk,
     pub(crate) workers: usize,
     /// Whether consecutive commands on one key may be merged (`log-merge`).

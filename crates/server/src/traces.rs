@@ -35,9 +35,9 @@ use storage::Log;
 use self::export::Exporter;
 pub(crate) use self::job::Job;
 
-/// The share that stands for all.
+/// The share that stands for all, in millionths.
 const WHOLE: u64 = 1_000_000;
-/// By so much may the wall clock and the monotonic one drift apart before spans follow the wall clock again.
+/// The drift between the wall clock and the monotonic one above which spans follow the wall clock again.
 const DRIFT_US_MAX: u64 = 2_000;
 
 /// The traces of a process.
@@ -61,7 +61,7 @@ struct Place {
     parent_id: Option<SpanId>,
 }
 
-/// What spans have become of.
+/// What has become of the spans.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct TraceFigures {
     /// Spans that the collector has taken.
@@ -165,8 +165,8 @@ impl Traces {
         Place { span_id, parent_id: Some(place.span_id), ..place }
     }
 
-    /// The origin of the monotonic clock by the wall clock: the same for all spans until the wall clock is
-    /// set.
+    /// The origin of the monotonic clock by the wall clock: the same for all spans until the clocks have
+    /// drifted apart by more than [`DRIFT_US_MAX`].
     fn origin_us(&self) -> u64 {
         let now_us = (self.clock.unix_ms() * 1000).saturating_sub(self.clock.monotonic_us());
         let kept_us = self.origin_us.load(Relaxed);

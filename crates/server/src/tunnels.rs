@@ -33,7 +33,7 @@ pub(crate) struct Tunnels(mpsc::UnboundedSender<Order>);
 enum Order {
     /// Carry this connection to the other end of `near`.
     Carry { stream: TcpStream, session: Box<Session>, near: UnixStream },
-    /// Shake hands first, and say what came of it.
+    /// Shake hands first, and report the outcome.
     Begin {
         stream: TcpStream,
         session: Box<Session>,

@@ -52,7 +52,7 @@ pub(crate) struct Sessions {
     /// CPU-time pace of all bodies together.
     pub(super) pace: Pace,
     open: Mutex<Vec<Arc<Session>>>,
-    /// Gets a span of each session, if there is one.
+    /// Gets a span of each session; `None`: no spans are made.
     traces: Option<Arc<Traces>>,
     places: Arc<Semaphore>,
 }

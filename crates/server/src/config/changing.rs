@@ -2,7 +2,7 @@
 //! read again.
 //!
 //! Invariants
-//! - Changes of settings and of their files hold the lock of `files`: no change undoes another one unseen.
+//! - Changes of settings and of their files hold the lock of `files`: there is one change at a time.
 //! - A lasting change is on disk before it is in force, so that an OK means both. A failed one changes
 //!   nothing.
 
@@ -124,8 +124,8 @@ impl Config {
         Ok((changed, keys))
     }
 
-    /// Shows the segment size of the directory's log. Warns of another size in a file, a variable or a flag,
-    /// which has no effect.
+    /// Gives the setting the segment size of the directory's log. Warns of another size in a file, a variable
+    /// or a flag, which has no effect.
     pub(crate) fn adopt_segment_bytes(&self, log: &Log) {
         let lasting = self.files.lock();
         let (mut changed, actual) = (self.current().clone(), log.segment_bytes());

@@ -3,7 +3,7 @@
 //! Invariants
 //! - A plain socket costs one branch for each call, and nothing else.
 //! - An encrypted socket keeps the bytes that it has accepted in records of its session: they have left only
-//!   when [`Socket::flush`] has succeeded. At most [`tls::UNSENT_BYTES_MAX`] are kept.
+//!   when [`Socket::flush`] has succeeded. About [`tls::UNSENT_BYTES_MAX`] are kept at most.
 //! - Records of replies leave in `write` and `flush` alone, whose caller has asked whether replies may leave
 //!   (the lease of a leader may have ended since they were encrypted): neither a read nor the end sends them.
 
@@ -37,7 +37,7 @@ pub(crate) struct Encrypted {
     sent_bytes: Cell<u64>,
 }
 
-/// What another server has taken over.
+/// A connection that another server has taken over.
 pub(crate) struct Taken {
     pub(crate) socket: std::net::TcpStream,
     pub(crate) session: Option<Box<Session>>,
@@ -108,7 +108,7 @@ impl Socket {
         }
     }
 
-    /// Writes what was accepted and has not left.
+    /// Writes the accepted bytes that have not left yet.
     ///
     /// # Errors
     /// Those of the socket; `WouldBlock` if anything is left.

@@ -4,8 +4,8 @@
 //! `documents` does the compaction itself, in steps.
 //!
 //! Invariants
-//! - It takes at most [`CPU_PERCENT`] of the processors' time, because it rests between two steps. It does
-//!   not rest while a client waits for a requested compaction, or while it catches up with writers.
+//! - It rests between two steps, so that it takes at most [`CPU_PERCENT`] of the processors' time, except
+//!   while a client waits for a requested compaction, or while it catches up with writers.
 //! - An interrupted compaction changes nothing.
 
 use std::{

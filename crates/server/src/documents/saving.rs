@@ -11,8 +11,9 @@
 //!
 //! Invariants
 //! - One save at a time.
-//! - What a forced recovery has left is not saved before the operator confirms it; the confirmation saves it.
-//! - Files hold only what is committed, so they fit a log that has lost its uncommitted tail.
+//! - After a forced recovery nothing is saved before the operator confirms it; the confirmation saves
+//!   everything.
+//! - Files hold only committed changes, so they fit a log that has lost its uncommitted tail.
 //! - The log before a snapshot's begin is given up only if documents are saved up to there: recovery begins
 //!   at a snapshot for keys and documents alike.
 //! - A failed save is retried for ever, less and less often: the disk may have room again. Until then its

@@ -166,8 +166,8 @@ impl Group {
     }
 
     /// Ends writes, waits until another voter has everything, and has it elected. `begins` is called before
-    /// the election: once that has begun, no reply leaves. All of that before the election ends after
-    /// `timeout_ms`, if that is given; then this server leads on.
+    /// the election: once that has begun, no reply leaves. If `timeout_ms` is given and over before the
+    /// election begins, this server leads on.
     pub(super) fn hand_over(
         &self,
         votes: &Votes,

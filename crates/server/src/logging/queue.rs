@@ -24,7 +24,7 @@ use parking_lot::{Condvar, Mutex};
 /// Bytes of lines that wait to be written, at most.
 const QUEUED_BYTES_MAX: usize = 1 << 20;
 
-/// What the thread that writes does next.
+/// The next work of the thread that writes.
 pub(super) enum Work {
     /// Open the file of this name; for an empty one, there is none any more.
     Reopen(String),

@@ -55,7 +55,7 @@ impl Serving<'_> {
         let begun = self.copy(ticket, &info);
         self.pinned_from.set(None);
         if !matches!(begun, Ok(Some(_))) {
-            // It has nothing of the stream with which it could return.
+            // The replica has nothing of the stream with which it could return.
             self.node.forget_stream(ticket);
         }
         begun
@@ -77,7 +77,7 @@ impl Serving<'_> {
         }
         self.node.hold_log(ticket.id, info.begin_lsn);
         if self.claim.replica.takes_eof {
-            // Whatever follows the mark at once, the replica takes for the file.
+            // The replica would take bytes that follow the mark at once for a part of the file.
             while !replica.has_acked.load(SeqCst) {
                 self.check()?;
                 self.node.hold_log(ticket.id, info.begin_lsn);
@@ -195,7 +195,8 @@ impl Serving<'_> {
         out: impl io::Write,
     ) -> Result<(Loaded, bool), String> {
         let wants = &self.claim.replica;
-        // What has expired by now may not have expired when the log changed it: the log says when it goes.
+        // A key that has expired by now may have been alive when the log changed it: the log says when it is
+        // removed.
         let live_at_ms = if wants.wants_rdb_only { now_ms } else { 0 };
         let parts = Parts { live_at_ms, keys: wants.wants_keys, functions: wants.wants_functions };
         let mut file = ReplicaFile::begin(out, now_ms, parts);

@@ -59,7 +59,8 @@ impl Serving<'_> {
                         self.note(ticket, feed.checkpoint())?;
                     }
                     self.note_sent(&feed);
-                    // A cursor waits for the log; what is not committed yet is looked for.
+                    // The cursor waits for new log; the commit of log that is there is checked again and
+                    // again.
                     if cursor.wait(SLEEP) && self.log.showable_lsn() <= cursor.position() {
                         thread::park_timeout(COMMIT_PERIOD);
                     }
@@ -99,8 +100,8 @@ impl Serving<'_> {
         Ok(())
     }
 
-    /// Sends the bytes, and notes before how far they go. While the stream completes what the file lacks, a
-    /// replica cannot return to it.
+    /// Notes how far the bytes go, and sends them. While the stream completes what the file lacks, a replica
+    /// cannot return to it.
     fn send(
         &self,
         ticket: Ticket,

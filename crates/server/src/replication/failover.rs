@@ -125,7 +125,8 @@ pub(super) fn begin(node: &Arc<Node>, failover: Failover) -> Result<(), String> 
     begun.unwrap_or_else(|| {
         Err("ERR FAILOVER is not possible while the role of this server changes.".into())
     })?;
-    // Not before this call is accepted: the replica of an earlier one may yet prove that it has not led.
+    // This is forgotten only once the call is accepted: the replica of an earlier call may still prove that
+    // it has not led.
     *node.unanswered.lock() = None;
     let thread = std::thread::Builder::new().name("failover".into());
     let running = node.clone();

@@ -39,12 +39,12 @@ pub(crate) struct RedisReplicas {
     /// The places that are taken.
     places: AtomicUsize,
     stopping: AtomicBool,
-    /// The log that is kept for one replica at most, and how long it is after the replica has left.
+    /// The log that is kept for one replica at most, and how long it is kept after the replica has left.
     retained_bytes_max: AtomicU64,
     away_ms_max: AtomicU64,
     /// The period of pings while nothing else is sent.
     ping_ms: AtomicU64,
-    /// What has been logged of replicas.
+    /// The events of replicas that were logged lately.
     logged: Mutex<Repeated>,
 }
 
@@ -83,7 +83,7 @@ pub(crate) struct RedisReplica {
     pub(crate) heard_ms: AtomicU64,
     /// Its connection has ended.
     pub(crate) is_closed: AtomicBool,
-    /// What it has done that has ended the connection.
+    /// The fault of the replica that has ended the connection.
     pub(crate) fault: OnceLock<String>,
     /// The thread that serves it.
     pub(crate) thread: Thread,
@@ -199,7 +199,7 @@ impl Node {
         self.leader.leading.lock().hold(ReplicaId::new(stream.first_bytes()), position);
     }
 
-    /// Has what is kept for replicas take effect at once.
+    /// Pins the log that replicas need now, instead of within a second.
     pub(crate) fn keep_log_now(&self) {
         if let Some(log) = self.log() {
             self.leader.keep_log(log, self.now_ms());

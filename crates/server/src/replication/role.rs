@@ -1,7 +1,7 @@
 //! Changes of this server's role. Those that must outlive this incarnation are in `replication.json` before
 //! they have an effect that others see; only a fence is in force at once, since it takes rights alone.
 //!
-//! Changes wait for each other, and for the disk. What only looks at the role waits for neither.
+//! Changes wait for each other, and for the disk. Readers of the role wait for neither.
 
 use std::sync::{Arc, atomic::Ordering::SeqCst};
 

@@ -7,7 +7,7 @@
 //! Invariants
 //! - [`Exporter::add`] waits for nothing but the lock of the queue, which is held for moments.
 //! - The queue and a batch have limits. While the collector is away one batch is kept and the queue fills up.
-//! - The log says once that spans are not delivered, and once that they are again.
+//! - One log line says that spans are not delivered, and one that they are again.
 
 use std::{
     collections::VecDeque,

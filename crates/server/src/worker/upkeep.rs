@@ -1,5 +1,4 @@
-//! What a worker does by the clock: expiry, deadlines of blocked and held commands, idle clients, clients
-//! that receive too slowly, and unused memory.
+//! The periodic work of a worker: expiry, eviction, deadlines, the limits of clients, and unused memory.
 
 use std::{cmp::Reverse, rc::Rc, time::Duration};
 
