@@ -24,7 +24,7 @@ fn main() {
     }
 }
 
-/// What git prints; `None` without git or outside a repository.
+/// The output of git; `None` without git or outside a repository.
 fn git(arguments: &[&str]) -> Option<String> {
     let ran = Command::new("git").args(arguments).output().ok().filter(|ran| ran.status.success())?;
     let text = String::from_utf8(ran.stdout).ok()?.trim().to_owned();

@@ -46,7 +46,7 @@ pub enum Prf {
 impl Prf {
     const ALL: [Prf; 4] = [Prf::Sha1, Prf::Sha256, Prf::Sha384, Prf::Sha512];
 
-    /// Its name in CouchDB's field `pbkdf2_prf`.
+    /// The name of the function in CouchDB's field `pbkdf2_prf`.
     pub const fn name(self) -> &'static str {
         match self {
             Prf::Sha1 => "sha",

@@ -13,11 +13,11 @@ use crate::words::push_spaced;
 /// The fields of ACL GETUSER.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UserDescription {
-    /// Its properties, such as `on` and `nopass`.
+    /// The properties of the user, such as `on` and `nopass`.
     pub flags: Vec<&'static str>,
     /// The hashes of its passwords, in hexadecimal digits, and the text of a derived one.
     pub passwords: Vec<String>,
-    /// Its roles.
+    /// The roles of the user.
     pub roles: Vec<Box<[u8]>>,
     /// The description of the root selector.
     pub root: SelectorDescription,
@@ -47,7 +47,7 @@ impl SelectorDescription {
 }
 
 impl User {
-    /// Its description for ACL GETUSER.
+    /// The description of the user for ACL GETUSER.
     pub fn describe(&self) -> UserDescription {
         UserDescription {
             flags: self.flags().collect(),

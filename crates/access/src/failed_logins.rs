@@ -144,7 +144,7 @@ fn network_of(address: IpAddr) -> IpAddr {
     }
 }
 
-/// What a line of the log says about failed logins.
+/// The content of a log line about failed logins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FailedLoginLine {
     /// The failures of this address that are not forgotten, at the gate that has the most.
@@ -220,7 +220,7 @@ impl FailedLogins {
         Some((gate, pacing))
     }
 
-    /// An attempt has failed. Returns what is to be logged, if anything is.
+    /// An attempt has failed. Returns the content of a log line if one is due.
     pub fn failed(&mut self, address: IpAddr, user: &[u8], now_ms: u64) -> Option<FailedLoginLine> {
         let network = network_of(address);
         if self.entries.len() >= ADDRESSES_MAX && !self.entries.contains_key(&network) {

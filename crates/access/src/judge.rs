@@ -40,9 +40,9 @@ pub struct Call<'l, 'a> {
     pub command: CommandId,
     /// The argument after the name of the command.
     pub first_arg: Option<&'a [u8]>,
-    /// Its keys, in the order of its arguments.
+    /// The keys of the call, in the order of its arguments.
     pub keys: &'l [KeyUse<'a>],
-    /// Its channels, in the order of its arguments.
+    /// The channels of the call, in the order of its arguments.
     pub channels: &'l [ChannelUse<'a>],
 }
 

@@ -17,8 +17,8 @@
 //! - Either all rules of a list are applied, or none.
 //! - [`User::line`] is a text that [`Grammar`] reads as a user that is equal but for its birth, if it knows
 //!   all commands and categories in the text.
-//! - One selector must allow all of a call: command, keys and channels. What no selector allows is denied,
-//!   except the commands that every client may run ([`Command::is_for_all`]).
+//! - One selector must allow all of a call: command, keys and channels. A call that no selector allows is
+//!   denied, except calls of commands that every client may run ([`Command::is_for_all`]).
 //! - Passwords exist only as hashes: SHA-256, as Redis keeps them, and at most one that was derived (PBKDF2),
 //!   as documents of `_users` keep it. No error and no rendering shows a password.
 //! - Decoding arbitrary bytes never panics; a user has exactly one encoding.

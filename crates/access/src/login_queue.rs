@@ -4,9 +4,9 @@
 //! ask -> its turn | after a pause, and ask again | too many wait
 //! ```
 //!
-//! It has no clock, and nobody tells it of clients that disconnect. Each login that waits asks again after a
-//! short pause: one that is late is passed by those behind it, and one that does not come back loses its
-//! place.
+//! The queue has no clock, and does not learn of clients that disconnect. Each login that waits asks again
+//! after a short pause: one that is late is passed by those behind it, and one that does not come back loses
+//! its place.
 //!
 //! Invariants
 //! - At most [`WAITING_MAX`] logins of each protocol wait, so clients of one protocol leave places for those
@@ -39,9 +39,9 @@ pub enum Waiter {
 /// Whether an attempt may be made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Turn {
-    /// It may.
+    /// The attempt may be made.
     Now,
-    /// It has a place in the queue, and asks again after this time.
+    /// The login has a place in the queue, and must ask again after this time.
     Later {
         /// Milliseconds.
         pause_ms: u64,

@@ -7,7 +7,7 @@
 use crate::rule_error::RuleError;
 use crate::words::{is_word, push_spaced};
 
-/// How a call uses a key, or what a pattern permits.
+/// The use of a key by a call, or the uses that a pattern permits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct KeyAccess(u8);
 

@@ -125,7 +125,7 @@ pub enum RestoreError {
         /// The I/O error.
         source: io::Error,
     },
-    /// It failed after it had begun to write.
+    /// The restore has failed after it had begun to write.
     #[error(
         "{cause}. The restore has not finished, and {} is not served: remove it when the cause is removed, and run the same \
          command again", dir.display()

@@ -45,7 +45,7 @@ const OF_FILE_SYSTEM: &str = "lost+found";
 /// Why a directory is refused as a data directory.
 #[derive(Debug, thiserror::Error)]
 pub enum Foreign {
-    /// It holds files that do not belong to a data directory.
+    /// The directory holds files that do not belong to a data directory.
     #[error(
         "{} is not empty and not a data directory (it holds {name:?}): name the directory of a server. A new server needs one that is \
          empty or does not exist yet (--dir)", dir.display()
@@ -56,7 +56,7 @@ pub enum Foreign {
         /// The first foreign name in it.
         name: String,
     },
-    /// It cannot be read.
+    /// The directory cannot be read.
     #[error("cannot read {} as the data directory: {source}{}", dir.display(), whose(source))]
     Unreadable {
         /// The directory.
@@ -106,7 +106,7 @@ pub fn refuse_foreign(dir: &Path, config_file: Option<&Path>) -> Result<(), Fore
 /// reported by recovery.
 ///
 /// # Errors
-/// `InvalidData`, with what to do.
+/// `InvalidData`, with the remedy in its text.
 pub fn refuse_lost_settings(disk: &dyn Disk, dir: &Path) -> io::Result<()> {
     let has_settings = matches!(Control::load(disk, dir), Ok(Some(control)) if control.has_settings);
     let path = dir.join(SETTINGS_FILE);

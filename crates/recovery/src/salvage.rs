@@ -355,8 +355,8 @@ pub enum ConfirmError {
     Documents(#[from] StoreError),
 }
 
-/// The last step: saves the documents, which nobody else does while the log is frozen; makes the log that of
-/// the directory, with this snapshot of memory; and lets it take writes.
+/// The last step: saves the documents, which are saved nowhere else while the log is frozen; makes the log
+/// that of the directory, with this snapshot of memory; and lets it take writes.
 ///
 /// # Errors
 /// [`ConfirmError`]; the call may be repeated.
@@ -387,7 +387,8 @@ pub fn confirm(
 /// Saves all documents up to the beginning of the frozen log, which has none of their changes.
 fn save(documents: &Documents, log: &Log) -> Result<(), ConfirmError> {
     let due = Due { now_ms: 0, upto: log.appended_lsn(), everything: true };
-    // After a failed attempt, the first pass saves what that attempt has frozen, and the second one the rest.
+    // After a failed attempt, the first pass saves the changes that the attempt has frozen, and the second
+    // one the rest.
     for _ in 0..2 {
         documents.checkpoint(&due, &mut |_| true)?;
     }

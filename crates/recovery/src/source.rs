@@ -28,7 +28,7 @@ pub struct Source<'a> {
     pub disk: Arc<dyn Disk>,
     /// The data directory.
     pub dir: &'a Path,
-    /// The options of the log afterwards.
+    /// The options with which the log is then opened for writing.
     pub options: LogOptions,
     /// The clock. Entries that have expired meanwhile are kept, invisible, until a delete is logged.
     pub clock: Arc<dyn Clock>,

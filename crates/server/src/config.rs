@@ -127,7 +127,7 @@ impl engine::SettingsInForce for Config {
     }
 
     fn event_classes(&self) -> EventClass {
-        // While nobody subscribes to events, none are noted, and they cost no more than this check.
+        // Without a subscriber to events, no event is noted, and events cost no more than this check.
         if self.hub.hears_of_keys() { self.hot.event_classes() } else { EventClass::NONE }
     }
 

@@ -483,7 +483,7 @@ impl Connection {
         true
     }
 
-    /// Sends what was withheld. If the socket refuses it, the task waits for the socket.
+    /// Sends the withheld replies. If the socket refuses bytes, the task waits for the socket.
     pub(crate) fn send_withheld(&self) {
         if self.send() && self.refused.get() {
             self.wake();
@@ -590,7 +590,7 @@ impl Connection {
         executor.may_listen(&self.conversation.borrow().session, host)
     }
 
-    /// Its place among the connections.
+    /// The kind of place that the connection has.
     pub(crate) fn place(&self) -> Place {
         self.conversation.borrow().session.place
     }

@@ -37,7 +37,7 @@ const OF_SESSIONS: [Key; 7] = [
 /// A certificate that expires within this time is warned of.
 const EXPIRES_SOON_S: i64 = 7 * 24 * 3600;
 
-/// What INFO and metrics show of encrypted connections.
+/// The figures of encrypted connections for INFO and metrics.
 #[derive(Debug, Default)]
 pub(crate) struct EncryptionFigures {
     /// Handshakes that succeeded.

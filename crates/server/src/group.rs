@@ -118,11 +118,11 @@ pub(crate) struct GroupFigures {
 
 /// The part that this server plays in its group, before the threads of the group begin.
 pub(crate) enum Prepared {
-    /// It belongs to no group, or to no group any more.
+    /// This server belongs to no group, or to no group any more.
     Nothing,
-    /// It asks to be added; or it only asks who leads, because it has to copy everything anew.
+    /// This server asks to be added; or it only asks for the leader, because it has to copy everything anew.
     Joins,
-    /// It takes part in votes.
+    /// This server takes part in votes.
     Member {
         /// The leaderships that the votes decide.
         leaderships: mpsc::Receiver<Option<Leadership>>,

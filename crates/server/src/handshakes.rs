@@ -80,7 +80,7 @@ pub(crate) struct Handshakes {
     next: RoundRobin,
 }
 
-/// What the threads share.
+/// The state that the threads share.
 struct Shared {
     encryption: Arc<Encryption>,
     clock: Arc<dyn Clock>,

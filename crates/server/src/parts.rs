@@ -77,7 +77,7 @@ pub(crate) struct Parts {
     pub(crate) scripts: Arc<Scripts>,
     pub(crate) observer: Arc<Observer>,
     pub(crate) counters: Counters,
-    /// What the HTTP port has served.
+    /// The counters of the HTTP port.
     pub(crate) traffic: Arc<couch::Traffic>,
     /// The log of requests over HTTP.
     pub(crate) access_log: Arc<AccessLog>,

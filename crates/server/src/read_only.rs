@@ -37,10 +37,10 @@ impl Reporter {
 pub(crate) enum ReadOnly {
     /// The server follows a leader. This is not a fault.
     Replica,
-    /// The server follows a leader and shows nothing: it does not know what of its data is committed, is far
-    /// behind, or has copied nothing yet.
+    /// The server follows a leader and shows nothing: it does not know which of its data are committed, is
+    /// far behind, or has copied nothing yet.
     ShowsNothing,
-    /// The server follows others that follow each other: nobody leads.
+    /// The server follows others that follow each other: no server leads.
     Ring,
     /// The server recovers its data.
     Loading,

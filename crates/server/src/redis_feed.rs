@@ -64,14 +64,14 @@ pub(crate) struct Feeding {
     pub(crate) clients: Arc<Clients>,
 }
 
-/// One replica, and what serves it.
+/// One replica, and the parts of the server that serve it.
 struct Serving<'a> {
     node: &'a Node,
     snapshots: &'a Snapshots,
     log: &'a Log,
     replica: &'a RedisReplica,
     claim: &'a RedisClaim,
-    /// What CLIENT LIST shows of it.
+    /// The entry of the replica in CLIENT LIST.
     client: &'a Client,
     /// The position from which its file pins the log.
     pinned_from: Cell<Option<Lsn>>,

@@ -110,7 +110,7 @@ struct ReplicationSettings {
     files: ClientFiles,
 }
 
-/// Waits until the workers, the long units and the threads of HTTP have ended what they run now; for long
+/// Waits for the end of the present work of the workers, the long units and the threads of HTTP; for long
 /// units only until the argument returns true. Returns whether all have ended.
 type RoundsEnd = Box<dyn Fn(&dyn Fn() -> bool) -> bool + Send + Sync>;
 
@@ -122,7 +122,7 @@ pub(crate) struct Node {
     clock: Arc<dyn Clock>,
     entropy: Arc<dyn Entropy + Send + Sync>,
     pub(crate) traces: Arc<Traces>,
-    /// The writes in flight of files that say what this server is.
+    /// The writes in flight of the files about the role of this server.
     writes: Arc<StateWrites>,
     /// `replication.json`: the part of the role that must survive a restart. Held while the role changes, so
     /// also while the file is written: nothing that clients ask for waits for it.
@@ -656,7 +656,7 @@ fn membership(
                 standing.remember(&remembered);
             }
             // The order matters: after a crash between the two steps, the server starts as a member, whose
-            // votes decide whom it follows.
+            // leader the votes choose.
             standing.set_member(false);
             standing.store(&RealDisk, dir)?;
             group_state::leave(&RealDisk, dir)?;

@@ -16,7 +16,8 @@ pub(crate) struct StartupInfo {
     pub(crate) run_id: String,
     /// The commit of the binary; empty if it is not known.
     pub(crate) commit: &'static str,
-    /// What the process held beside the data when it began to serve: the program, its threads and buffers.
+    /// The memory of the process beside the data when it began to serve: the program, its threads and
+    /// buffers.
     pub(crate) beside_data_bytes: OnceLock<u64>,
     /// Set as soon as the server listens: the plain port, or, if there is none, that of TLS.
     pub(crate) redis_port: OnceLock<u16>,

@@ -7,12 +7,14 @@
 //! log: when was the batch written? -----------+
 //! ```
 //!
-//! This module chooses what is traced and gives ids; `spans` makes spans of what the other crates tell, and
-//! `export` delivers them. Traces belong to the process: they go on while it restarts within itself.
+//! This module chooses the requests and commands to trace, and gives ids; `spans` makes spans of the reports
+//! of the other crates, and `export` delivers them. Traces belong to the process: they go on while it
+//! restarts within itself.
 //!
 //! Invariants
 //! - Without `otel-endpoint` there is neither a queue nor a thread, and nothing is asked of anybody.
-//! - Nobody who serves clients waits for a collector: what the queue cannot take is dropped and counted.
+//! - No thread that serves clients waits for a collector: spans that the queue cannot take are dropped and
+//!   counted.
 
 mod export;
 mod job;
@@ -135,7 +137,7 @@ impl Traces {
         self.exporter.as_ref().map_or(TraceFigures { sent: 0, dropped: 0 }, Exporter::figures)
     }
 
-    /// Delivers what is in the queue, for about a second at most.
+    /// Delivers the spans in the queue, for about a second at most.
     pub(crate) fn close(&self) {
         self.exporter.iter().for_each(Exporter::close);
     }

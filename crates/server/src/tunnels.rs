@@ -10,8 +10,8 @@
 //!
 //! Invariants
 //! - A tunnel ends as a whole: when either end closes, both do.
-//! - It keeps no more than a piece for each direction, the records of one write, and what the kernel buffers.
-//!   While one side takes nothing, the other side soon cannot send.
+//! - A tunnel keeps no more than a piece for each direction, the records of one write, and the buffers of the
+//!   kernel. While one side takes nothing, the other side soon cannot send.
 
 use std::{io, net::TcpStream, os::unix::net::UnixStream, thread, time::Duration};
 

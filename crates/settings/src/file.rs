@@ -78,7 +78,7 @@ fn text_in(path: &Path, bytes: Vec<u8>) -> Result<String, ConfigError> {
     })
 }
 
-/// What to do about a damaged file of settings set by clients.
+/// The remedy for a damaged file of settings set by clients.
 const RESTORE: &str = "Restore the file from a copy, or write only the line '# none' into it to start without the settings that clients \
                        have set (CONFIG SET), perhaps a password";
 

@@ -1,8 +1,8 @@
 //! Settings of Redis and Valkey that have no meaning here.
 //!
 //! Tools read and set them. CONFIG SET and a file of Redis give them values, which are forgotten when the
-//! server stops. No file of TOML, flag or variable sets them; for some, [`instead_of`](super::instead_of)
-//! tells people what to use.
+//! server stops. No file of TOML, flag or variable sets them; for some of them,
+//! [`instead_of`](super::instead_of) has advice.
 //!
 //! Invariants
 //! - A name here is neither that of a setting nor a further one ([`ALIASES`](super::ALIASES)).
@@ -14,13 +14,13 @@ use super::bytes::parse_bytes;
 /// One setting without a meaning.
 #[derive(Debug)]
 pub struct InertSetting {
-    /// Its name in Redis.
+    /// The name in Redis.
     pub name: &'static str,
-    /// Its older name; empty for none.
+    /// The older name; empty for none.
     pub alias: &'static str,
     /// The accepted values.
     kind: InertKind,
-    /// Its value before anyone sets it, as CONFIG GET shows it.
+    /// The default value, as CONFIG GET shows it.
     pub default: &'static str,
     /// Whether CONFIG SET may change it.
     pub mutable: bool,

@@ -25,9 +25,9 @@ pub struct OwedSettings(Vec<(&'static str, String)>);
 pub struct RecordedSetting {
     /// The setting.
     pub name: &'static str,
-    /// Its value in the data before.
+    /// The value in the data before this record; `None` for none.
     pub before: Option<Vec<u8>>,
-    /// Its value now.
+    /// The value in this record.
     pub now: String,
 }
 

@@ -57,7 +57,7 @@ struct Directive {
     words: Vec<String>,
 }
 
-/// What a directive means here.
+/// The meaning of a directive here.
 #[derive(Debug, Clone)]
 pub enum Meaning {
     /// A setting gets this value.
@@ -69,7 +69,7 @@ pub enum Meaning {
     },
     /// A setting without a meaning gets this value: CONFIG GET shows it.
     Inert {
-        /// Its name.
+        /// The name of the setting.
         name: &'static str,
         /// The value, as text.
         value: String,
@@ -78,7 +78,7 @@ pub enum Meaning {
     Nothing(&'static str),
 }
 
-/// What a directive with this name, in lower case, and these words means here. `is_appendonly`: whether Redis
+/// The meaning of a directive with this name, in lower case, and these words. `is_appendonly`: whether Redis
 /// would write an append-only file; without one its `appendfsync` has no effect.
 ///
 /// # Errors
@@ -103,7 +103,7 @@ pub fn meaning(name: &str, words: &[String], is_appendonly: bool) -> Result<Mean
         ("databases", [count]) if count.parse().is_ok_and(|count: u32| (1..=16).contains(&count)) => {
             Ok(Meaning::Nothing("there are 16"))
         }
-        // These promise something else than is done here: the message says what to use.
+        // The server does not do what these directives ask for: the message names a replacement.
         ("daemonize" | "cluster-enabled", _) if is_yes => Err(ConfigError::Unknown { name: name.into() }),
         ("replicaof" | "slaveof", [first, second]) => setting(
             Key::ReplicaOf,
@@ -151,7 +151,7 @@ fn takes_one_word(name: &str) -> bool {
         "shutdown-on-sigterm",
         "slaveof",
     ];
-    // The message for an unknown name says what to use instead of it.
+    // For an unknown name, the message names a replacement instead.
     let is_known = find(name).is_ok() || inert_named(name).is_some() || name == "appendfsync";
     is_known && !LISTS.contains(&name)
 }
@@ -267,7 +267,7 @@ fn directives(path: &Path) -> Result<Vec<Directive>, ConfigError> {
     Ok(found.directives)
 }
 
-/// What was read so far.
+/// The directives and the number of files read so far.
 struct Found {
     directives: Vec<Directive>,
     files: usize,

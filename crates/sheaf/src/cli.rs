@@ -41,7 +41,7 @@ pub use usage::UsageError;
 pub enum Task {
     /// Run a server.
     Serve {
-        /// Its settings.
+        /// The settings of the server.
         settings: Settings,
         /// The files, variables and flags from which they come.
         lasting: Lasting,
@@ -133,9 +133,9 @@ pub enum Task {
 /// The data that is exported.
 #[derive(Debug, PartialEq, Eq)]
 pub enum ExportSource {
-    /// That of a stopped server, in this directory.
+    /// The data of a stopped server, in this directory.
     Directory(PathBuf),
-    /// That of a running server.
+    /// The data of a running server.
     Server(Source),
 }
 

@@ -1,4 +1,4 @@
-//! The client's side: whom it trusts, and what it shows.
+//! The client's side: the authorities that it trusts, and the certificate that it shows.
 
 use std::{path::PathBuf, sync::Arc};
 
@@ -11,7 +11,8 @@ use rustls::{
 
 use crate::{LoadError, Session, files::Named, provider};
 
-/// Whom a client trusts, and what it shows. The flags are those of client commands, named as in redis-cli.
+/// The files with the authorities that a client trusts, and with the certificate that it shows. The flags are
+/// those of client commands, named as in redis-cli.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ClientFiles {
     /// The authorities that sign servers' certificates (`--cacert`); `None` for those of the system.
@@ -20,7 +21,7 @@ pub struct ClientFiles {
     pub certificate: Option<PathBuf>,
     /// The key of that certificate (`--key`).
     pub key: Option<PathBuf>,
-    /// The name that the server's certificate must have, unless everybody is trusted (`--sni`); `None` for
+    /// The name that the server's certificate must have, unless every server is trusted (`--sni`); `None` for
     /// the host of the connection.
     pub server_name: Option<String>,
     /// Trust every server (`--insecure`): the connection is encrypted, but may be to the wrong server.
@@ -42,7 +43,7 @@ impl ClientFiles {
     /// Reads the files.
     ///
     /// # Errors
-    /// A file is missing or wrong, no authority is known and not everybody is trusted, or only one of
+    /// A file is missing or wrong, no authority is known and not every server is trusted, or only one of
     /// certificate and key is given.
     pub fn read(&self) -> Result<ClientIdentity, LoadError> {
         let authorities = match &self.authorities {
@@ -121,7 +122,7 @@ impl Connector {
 }
 
 /// Accepts every certificate. Only the signature made with the key of that certificate is verified, so the
-/// connection is with whoever has the key.
+/// other side has the key of the certificate that it shows.
 #[derive(Debug)]
 struct TrustsEverybody(Arc<CryptoProvider>);
 

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-/// What is wrong with a file, with a setting that names files or versions, or with the name of a server.
+/// A fault of a file, of a setting that names files or versions, or of the name of a server.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum LoadError {
     /// A file is needed and none is named.
@@ -25,7 +25,7 @@ pub enum LoadError {
         name: &'static str,
         /// Its path.
         path: PathBuf,
-        /// What is wrong.
+        /// A description of the fault.
         reason: String,
     },
     /// The key is not that of the certificate.

@@ -1,4 +1,4 @@
-//! What a server wants of its connections: its certificate, and what clients have to show.
+//! The policy of a server for its connections: its certificate, and the certificates of clients.
 
 use std::path::{Path, PathBuf};
 
@@ -48,7 +48,7 @@ impl Versions {
     }
 }
 
-/// What a server wants of its connections. An empty path names no file.
+/// The policy of a server for its connections. An empty path names no file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServerPolicy {
     /// The server's certificate, followed by those between it and its authority (`tls-cert-file`).

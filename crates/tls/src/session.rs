@@ -115,7 +115,7 @@ impl Session {
                 Ok(0) => return Err(ErrorKind::WriteZero.into()),
                 Ok(count) => sent += count,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                // Reports what was written. If the socket still takes nothing, the next call fails.
+                // Reports the written bytes. If the socket still takes nothing, the next call fails.
                 Err(error) if error.kind() == ErrorKind::WouldBlock && sent > 0 => return Ok(sent),
                 Err(error) => return Err(error),
             }

@@ -81,7 +81,7 @@ pub fn reason_of(error: &io::Error) -> String {
     }
 }
 
-/// The reason for which a client has no session, with what its operator can do about it.
+/// The reason for which a client has no session, with advice for its operator.
 pub fn advised(reason: &str) -> String {
     let advice = match reason {
         _ if reason.contains("UnknownIssuer") => {

@@ -97,7 +97,7 @@ struct Hold {
     job: Option<Job>,
 }
 
-/// Where the bytes of an offered file come from.
+/// The source of the bytes of an offered file.
 pub(crate) enum Content<'s> {
     /// The beginning of a file in the data directory.
     File { path: PathBuf, bytes: u64 },

@@ -31,7 +31,7 @@ use super::Config;
 /// these values again, so they must be small.
 pub(crate) const VALUE_BYTES_MAX: usize = 64 << 10;
 
-/// What this server knows of the settings that belong to the data.
+/// The settings that belong to the data, as this server has seen them last.
 #[derive(Debug, Default)]
 pub(crate) struct DataSettingsState {
     /// The values in the data at the last look.

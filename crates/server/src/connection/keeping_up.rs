@@ -39,13 +39,13 @@ pub(crate) const DISTRUST_US: u64 = 10_000_000;
 /// How a subscriber has received after refusals of its socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 enum History {
-    /// It has never been behind.
+    /// The subscriber has never been behind.
     #[default]
     New,
-    /// Its socket has refused bytes while more than [`BEHIND_BYTES_MIN`] were unsent, and the peer has
+    /// The socket has refused bytes while more than [`BEHIND_BYTES_MIN`] were unsent, and the peer has
     /// acknowledged nothing since.
     OnTrial,
-    /// It has acknowledged bytes after a refusal.
+    /// The peer has acknowledged bytes after a refusal of the socket.
     Proven,
 }
 

@@ -1,4 +1,4 @@
-//! The socket of a connection, plain or encrypted: what both have in common.
+//! The socket of a connection, plain or encrypted.
 //!
 //! Invariants
 //! - A plain socket costs one branch for each call, and nothing else.
@@ -120,7 +120,7 @@ impl Socket {
         }
     }
 
-    /// Whether everything that was accepted has left.
+    /// Whether all accepted bytes have left.
     pub(super) fn is_flushed(&self) -> bool {
         match self {
             Socket::Plain(_) => true,
@@ -232,9 +232,9 @@ impl Encrypted {
         let received = session.receive(&encrypted[..read], plain);
         drop(session);
         if !holds_replies {
-            // Sends what TLS itself has to say: an alert, or the answer to a message. While encrypted replies
-            // wait, nothing is sent here, because only `send` may send these. What the socket does not take
-            // leaves with the next `send`; the rest of an alert is lost, because the connection ends.
+            // Sends the messages of TLS itself: an alert, or the answer to a message. While encrypted replies
+            // wait, nothing is sent here, because only `send` may send these. Bytes that the socket does not
+            // take leave with the next `send`; the rest of an alert is lost, because the connection ends.
             let _ = self.flush();
         }
         match received {

@@ -68,7 +68,7 @@ struct State {
     failing: Option<Failing>,
 }
 
-/// Set while the last save has failed.
+/// When the last save has failed, and for how long the next attempt waits, in milliseconds.
 #[derive(Clone, Copy)]
 struct Failing {
     at_ms: u64,
@@ -163,8 +163,8 @@ impl Saver {
         }
     }
 
-    /// Saves what is due, or `everything`. Waits for `patience_us` at most, in each database, until its
-    /// changes are committed.
+    /// Saves the databases that are due, or `everything`. Waits for `patience_us` at most, in each database,
+    /// until its changes are committed.
     fn save(&self, log: &Log, everything: bool, patience_us: u64) -> Result<Option<Lsn>, StoreError> {
         let Some(documents) = self.documents.get() else { return Ok(None) };
         if log.is_frozen() {

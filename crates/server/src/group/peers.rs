@@ -170,8 +170,8 @@ impl Peers {
         *self.group_id.lock() = group_id.into();
     }
 
-    /// Connects to the members of this roster, and to nobody else. Until the roster is in force, the
-    /// connections to the members that it removes are kept as well.
+    /// Connects to the members of this roster only. Until the roster is in force, the connections to the
+    /// members that it removes are kept as well.
     pub(super) fn follow(self: &Arc<Self>, roster: &Roster, is_in_force: bool) {
         let leaving = if is_in_force { &[][..] } else { &roster.leaving };
         let all: Vec<&Listed> = roster.members.iter().chain(leaving).collect();

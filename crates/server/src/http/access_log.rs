@@ -163,7 +163,7 @@ fn json(request: &NotedRequest<'_>) -> String {
         bytes: request.bytes,
         ms: milliseconds(request),
     };
-    // Such a structure cannot fail to be JSON.
+    // Texts and numbers can always be written as JSON.
     serde_json::to_string(&line).unwrap_or_default() + "\n"
 }
 

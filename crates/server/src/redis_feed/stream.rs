@@ -100,8 +100,8 @@ impl Serving<'_> {
         Ok(())
     }
 
-    /// Notes how far the bytes go, and sends them. While the stream completes what the file lacks, a replica
-    /// cannot return to it.
+    /// Notes how far the bytes go, and sends them. While the stream completes the file, a replica cannot
+    /// return to it.
     fn send(
         &self,
         ticket: Ticket,
@@ -122,7 +122,8 @@ impl Serving<'_> {
         self.replica.acks.lock().sent(feed.offset(), feed.lsn());
     }
 
-    /// The position from which the stream is rendered if the replica returns with what it has acknowledged.
+    /// The position from which the stream would be rendered if the replica returned with the bytes that it
+    /// has acknowledged.
     fn needed(&self, ticket: Ticket) -> Option<Lsn> {
         let has = self.replica.acks.lock().offset();
         self.node.redis.sessions.lock().needed(ticket, has)

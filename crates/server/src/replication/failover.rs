@@ -195,7 +195,8 @@ fn run(
         node.change_role_here(|role| role.give_up_hand_over());
         return Err(yielded.err().unwrap_or_else(|| GaveUp::Fenced.to_string()));
     }
-    // This is noted before the replica is told to lead: it may restart before the connection is found broken.
+    // This is noted before the replica is told to lead: the replica may restart before the connection is
+    // found broken.
     *node.unanswered.lock() =
         claim.process.map(|process| Unanswered { replica: claim.replica, process, epoch });
     let answer = ask(&mut replica, &["REPLICAOF".into(), "NO".into(), "ONE".into()]);
@@ -227,7 +228,7 @@ pub(super) fn note_claim(node: &Node, claim: &Claim, decision: &Decision) {
     let mut unanswered = node.unanswered.lock();
     let Some(told) = *unanswered else { return };
     let Some(has_led) = told.has_led(claim, decision) else { return };
-    // The question is settled. If the replica has led, an operator decides what follows.
+    // The question is settled. If the replica has led, an operator decides about the next step.
     *unanswered = None;
     if has_led {
         return;

@@ -135,7 +135,7 @@ struct Promoting<'n> {
     epoch: Option<u32>,
     /// The applier of received batches.
     applier: Option<(Arc<Following>, JoinHandle<Option<Chains>>)>,
-    /// The incomplete payloads at the end of what it has applied.
+    /// The incomplete payloads at the end of the applied log.
     chains: Option<Chains>,
     /// The right to append.
     mirror: Option<Mirror>,

@@ -1,11 +1,11 @@
 //! The replicas that are Redis or Valkey servers: which are connected, and which streams may be continued.
 //!
-//! They are served by `redis_feed`. They count neither for `ack-replicas` nor for WAIT: what such a replica
-//! acknowledges, it has in memory.
+//! They are served by `redis_feed`. They count neither for `ack-replicas` nor for WAIT: such a replica
+//! acknowledges bytes that it has in memory only.
 //!
 //! Invariants
 //! - At most [`REDIS_REPLICAS_MAX`] connections have a [`Place`], from before their threads begin.
-//! - What happens to the same replica again and again is logged once in a while.
+//! - An event that is repeated for the same replica is logged once in a while.
 
 use std::{
     net::{Shutdown, TcpStream},
@@ -76,12 +76,12 @@ pub(crate) struct RedisReplica {
     pub(crate) has_file: AtomicBool,
     /// Whether it gets the stream now: its file has been sent, or its earlier stream goes on.
     pub(crate) is_online: AtomicBool,
-    /// What it has of the stream, and whether it has acknowledged any.
+    /// The part of the stream that the replica has, and whether it has acknowledged any of it.
     pub(crate) acks: Mutex<Acks>,
     pub(crate) has_acked: AtomicBool,
     /// When it was heard last, monotonic milliseconds.
     pub(crate) heard_ms: AtomicU64,
-    /// Its connection has ended.
+    /// The connection has ended.
     pub(crate) is_closed: AtomicBool,
     /// The fault of the replica that has ended the connection.
     pub(crate) fault: OnceLock<String>,

@@ -506,7 +506,7 @@ async fn end_overdue_waits(parts: &Parts) {
 /// Keeps the log for durable channels, and removes log that they no longer need.
 fn renew_retention(parts: &Parts, log: &Log) {
     if parts.node.is_witness() {
-        // Nobody reads messages here.
+        // A witness has no readers of messages.
         return;
     }
     let now_ms = parts.clock.unix_ms();

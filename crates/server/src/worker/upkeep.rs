@@ -12,7 +12,7 @@ use crate::connection::{Connection, UNSENT_BYTES_MAX};
 const PERIOD: Duration = Duration::from_millis(100);
 /// Period of the check of unsent bytes.
 const LIMITS_PERIOD_MS: u64 = 1000;
-/// With fewer ended subscriptions, giving memory back is not worth its milliseconds per gigabyte.
+/// After fewer ended subscriptions no memory is given back: that takes milliseconds per gigabyte.
 const SUBSCRIPTIONS_ENDED_MIN: usize = 1 << 16;
 
 impl Worker {

@@ -1,5 +1,5 @@
-//! `sheaf completions SHELL` and `sheaf man DIR`: what packages ship beside the binary, made from the same
-//! arguments as the help.
+//! `sheaf completions SHELL` and `sheaf man DIR`: files that packages ship beside the binary, made from the
+//! same arguments as the help.
 
 use std::{
     io::{self, Write},

@@ -4,7 +4,8 @@
 
 use settings::{Meaning, OPTIONS, is_redis_file, meaning};
 
-/// The arguments in the words of this command line. `tools`: the names of other subcommands than `serve`.
+/// Translates arguments of `redis-server` into arguments of this command line. `tools`: the names of other
+/// subcommands than `serve`.
 pub(super) fn in_our_words(arguments: Vec<String>, tools: &[String]) -> Vec<String> {
     let mut ours = Vec::with_capacity(arguments.len());
     let mut rest = arguments.into_iter().peekable();

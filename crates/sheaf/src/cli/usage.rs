@@ -1,4 +1,4 @@
-//! Wrong command lines: flags and files of Redis, Valkey and CouchDB are answered with what to use instead.
+//! Wrong command lines: for flags and files of Redis, Valkey and CouchDB, the answer names a replacement.
 //!
 //! All else is clap's: it names what it does not know, and the nearest name that it knows.
 
@@ -38,7 +38,7 @@ impl UsageError {
     }
 }
 
-/// What to use instead of a value that the setting cannot have here, such as `--appendonly no`.
+/// The replacement for a value that the setting cannot have here, such as `--appendonly no`.
 fn answer_to(error: &ConfigError) -> String {
     match error {
         ConfigError::At { error, .. } => answer_to(error),
