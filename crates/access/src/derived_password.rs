@@ -33,7 +33,7 @@ pub(crate) const TEXT_PREFIX: &[u8] = b"pbkdf2-";
 /// The hash function in the pseudorandom function of PBKDF2.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Prf {
-    /// HMAC with SHA-1, that of CouchDB before 3.4.
+    /// HMAC with SHA-1, as in CouchDB before 3.4.
     Sha1,
     /// HMAC with SHA-256.
     Sha256,

@@ -28,11 +28,11 @@ pub struct UserDescription {
 /// The fields of a selector.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SelectorDescription {
-    /// `-@all +get`
+    /// The rules about commands, such as `-@all +get`.
     pub commands: Vec<u8>,
-    /// `~a %R~b`
+    /// The rules about keys, such as `~a %R~b`.
     pub keys: Vec<u8>,
-    /// `&a`
+    /// The rules about channels, such as `&a`.
     pub channels: Vec<u8>,
 }
 

@@ -70,7 +70,7 @@ struct Place {
 pub(crate) struct LoginQueue(Vec<Place>);
 
 impl LoginQueue {
-    /// Whether it is the turn of this login; otherwise it has a place from now on, if there is one.
+    /// Whether the attempt may be made now. If not, the login has a place from now on, unless too many wait.
     pub(crate) fn ask(&mut self, waiter: Waiter, pacing: Pacing, now_ms: u64) -> Turn {
         // A place from before a step back of the clock is lost, too.
         self.0.retain(|it| now_ms < it.asks_at_ms + LOST_MS && it.asks_at_ms <= now_ms + PAUSE_MS_MAX);

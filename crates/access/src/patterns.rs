@@ -65,7 +65,7 @@ pub struct KeyPattern {
 pub enum KeyPatterns {
     /// All keys.
     All,
-    /// Those that match one of these.
+    /// Keys that match one of these patterns.
     Of(Vec<KeyPattern>),
 }
 
@@ -114,7 +114,7 @@ impl KeyPatterns {
 pub enum ChannelPatterns {
     /// All channels.
     All,
-    /// Those that match one of these.
+    /// Channels that match one of these patterns.
     Of(Vec<Box<[u8]>>),
 }
 

@@ -7,8 +7,8 @@
 //!   -> a new log that starts there -> a snapshot of the state -> durable -> remove the mark
 //! ```
 //!
-//! Log and snapshots are not copied as they are. The new directory has a log with its own identity: the
-//! writes of its server form another history than those of the old server after the target.
+//! Log and snapshots are not copied as they are. The new directory has a log with its own identity: after the
+//! target, the writes of its server form another history than the writes of the old server.
 //!
 //! Invariants
 //! - The source is only read; it may be on a read-only file system.
@@ -220,8 +220,8 @@ pub fn restore(
     }
 }
 
-/// Whether a directory is empty or does not exist. The lock file and temporary files, such as that of a mark
-/// after a crash, are ignored.
+/// Whether a directory is empty or does not exist. The lock file and temporary files, such as the temporary
+/// file of a mark after a crash, are ignored.
 fn is_empty(disk: &dyn Disk, dir: &Path) -> Result<bool, RestoreError> {
     for dir in [dir, &snapshot::directory(dir), &::documents::directory(dir)] {
         match disk.list(dir) {

@@ -11,8 +11,7 @@ use storage::Control;
 
 /// The settings set by clients, a file of the crate `settings`.
 const SETTINGS_FILE: &str = "settings.toml";
-/// Names in a data directory that has no control file yet, or has lost it; in the latter case the start
-/// reports the problem.
+/// Names in a data directory that has no control file yet, or has lost it: then the start reports the loss.
 const OWN: [&str; 15] = [
     DirLock::NAME,
     "control",

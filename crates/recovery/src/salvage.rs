@@ -356,7 +356,7 @@ pub enum ConfirmError {
 }
 
 /// The last step: saves the documents, which are saved nowhere else while the log is frozen; makes the log
-/// that of the directory, with this snapshot of memory; and lets it take writes.
+/// the directory's log, with this snapshot of memory; and lets the log take writes.
 ///
 /// # Errors
 /// [`ConfirmError`]; the call may be repeated.

@@ -18,7 +18,7 @@ pub enum Mode {
     /// damage is refused.
     From(Lsn),
     /// All data that is not damaged, in a server that is read-only until the operator has accepted the loss:
-    /// see `salvage`. Not for [`load`](crate::recover::load).
+    /// see `salvage`. [`load`](crate::recover::load) must not be called with this mode.
     Force,
 }
 

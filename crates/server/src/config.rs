@@ -54,7 +54,7 @@ pub(crate) struct Config {
     /// Knows whether any client listens to events.
     hub: Arc<Hub>,
     users: Arc<Users>,
-    /// The connections, of which those of deleted users are closed.
+    /// The connections: connections of deleted users are closed.
     clients: Arc<Clients>,
 }
 
@@ -106,8 +106,8 @@ impl Config {
         &self.hot
     }
 
-    /// The value that CONFIG GET shows for a setting without a meaning: the one that is true of this server,
-    /// if it knows one, else `value`.
+    /// The value that CONFIG GET shows for a setting without a meaning: the true value for this server if it
+    /// is known, else `value`.
     fn shown_inert(&self, name: &str, value: &str) -> String {
         match name {
             "cluster-enabled" if self.hot.emulates_cluster() => "yes".into(),

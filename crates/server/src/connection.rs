@@ -234,8 +234,8 @@ impl Connection {
         self.socket.poll_read(cx, buffer, &self.worker.encrypted_buffer)
     }
 
-    /// If the client turned out to be another server that takes the connection over: its socket, its request
-    /// and its user. `None` also if no descriptor is left. To be called when the connection has ended.
+    /// The socket, the request and the user of a client that is another server and takes the connection over;
+    /// `None` for other clients, and if no descriptor is left. To be called when the connection has ended.
     pub(crate) fn take_over(&self) -> Option<(Taken, PeerClaim, Vec<u8>)> {
         let session = &mut self.conversation.borrow_mut().session;
         let claim = session.claim.take()?;
@@ -498,9 +498,9 @@ impl Connection {
         }
     }
 
-    /// Appends bytes pushed to the client; the worker calls [`Connection::send_pushed`] after it has passed
-    /// on everything. Returns the gate of the held bytes, if any, and whether these are the first bytes since
-    /// the last `send_pushed`.
+    /// Appends bytes pushed to the client; the worker calls [`Connection::send_pushed`] at the end of its
+    /// tick. Returns the gate of the held bytes, if any, and whether these are the first bytes since the last
+    /// `send_pushed`.
     pub(crate) fn push(&self, bytes: &[u8], gate: Lsn, committed: Lsn) -> (Option<Lsn>, bool) {
         let mut conversation = self.conversation.borrow_mut();
         conversation.push(bytes, gate, committed);

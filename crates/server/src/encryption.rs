@@ -123,7 +123,7 @@ impl Encryption {
         self.doors.iter().find(|(it, _)| *it == door).map(|(_, acceptor)| acceptor.clone())
     }
 
-    /// Checks settings that are not in force yet, of which those in `changed` have changed.
+    /// Checks settings that are not in force yet; `changed` has the keys that were set.
     ///
     /// # Errors
     /// If sessions of an open door could not begin: the first changed setting that concerns sessions, and the

@@ -395,7 +395,7 @@ impl Group {
         }
     }
 
-    /// Whether a member has sent anything in this time.
+    /// Whether a member has sent a message within this time.
     fn has_heard(&self, votes: &Votes, id: MemberId, within_us: u64) -> bool {
         let heard = self.peers.get().and_then(|peers| peers.heard(id));
         heard.is_some_and(|heard| votes.now_us().saturating_sub(heard.at_us) < within_us)
@@ -406,7 +406,7 @@ impl Group {
         let Some(log) = self.log.get() else { return };
         let (look_at_data, applied) = (|| self.keyspace.data_settings_and_lsn(), || self.node.applied(log));
         let mut seen = self.known.lock().look(votes, look_at_data, applied, is_tick);
-        // Nothing is locked meanwhile that clients ask for.
+        // While the members are saved, no lock is held that clients need.
         if let Some((members, at)) = seen.to_save {
             match votes.save_members(&members, at) {
                 Ok(()) => {
@@ -447,7 +447,7 @@ impl Group {
     fn take_roles(self: &Arc<Self>, leaderships: &mpsc::Receiver<Option<Leadership>>) {
         let mut election = None;
         while let Ok(Some(mut leadership)) = leaderships.recv() {
-            // Only the newest counts.
+            // Only the newest leadership counts.
             let mut was_elected = false;
             while let Ok(Some(newer)) = leaderships.try_recv() {
                 was_elected |= matches!(leadership, Leadership::Leads { .. });

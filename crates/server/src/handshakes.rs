@@ -37,8 +37,8 @@ use crate::{encryption::Encryption, listen::RoundRobin, repeated::Repeated};
 
 /// The maximum number of handshakes of one thread at a time.
 const UNFINISHED_MAX: usize = 512;
-/// The handshakes that one thread may have at a time even if no places for clients are left: a client can be
-/// told that there is none only after its handshake.
+/// The handshakes that one thread may have at a time even if no places for clients are left: only after its
+/// handshake can a client be told so.
 const UNFINISHED_MIN: usize = 4;
 /// The maximum number of accepted connections that wait for one thread.
 const WAITING_MAX: usize = 4;

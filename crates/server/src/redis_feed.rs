@@ -48,8 +48,8 @@ use crate::{
     snapshots::Snapshots,
 };
 
-/// A replica that takes no bytes for this long is disconnected, and one that has its file and says nothing:
-/// the default of Redis' `repl-timeout`.
+/// A replica that takes no bytes for this long is disconnected, and so is a replica that has its file and
+/// sends nothing. The default of Redis' `repl-timeout`.
 const SILENCE: Duration = Duration::from_secs(60);
 /// The period of signs of life while a file is prepared, and of looking whether the replica may stay.
 const PREPARING_PERIOD: Duration = Duration::from_secs(1);

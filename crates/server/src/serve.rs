@@ -142,7 +142,7 @@ fn run_incarnations(process: &Process, mut next: Next) -> Result<(), ServeError>
 
 /// The state shared by all incarnations of a process.
 struct Process {
-    /// By this id, other servers notice that this process was started anew.
+    /// The id by which other servers notice that this process was started anew.
     id: ProcessId,
     dir: PathBuf,
     lasting: Arc<Mutex<Lasting>>,

@@ -219,7 +219,7 @@ impl Snapshots {
         if is_busy { SaveAnswer::Scheduled } else { SaveAnswer::Started }
     }
 
-    /// Gives up the snapshot in progress, or else the one that is wanted.
+    /// Gives up the snapshot in progress, or else the wanted snapshot.
     pub(crate) fn cancel(&self) -> CancelAnswer {
         let mut state = self.state.lock();
         if state.stop.is_some() || state.confirming.is_some() {

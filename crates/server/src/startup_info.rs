@@ -19,7 +19,7 @@ pub(crate) struct StartupInfo {
     /// The memory of the process beside the data when it began to serve: the program, its threads and
     /// buffers.
     pub(crate) beside_data_bytes: OnceLock<u64>,
-    /// Set as soon as the server listens: the plain port, or, if there is none, that of TLS.
+    /// Set as soon as the server listens: the plain port, or, if there is none, the port of TLS.
     pub(crate) redis_port: OnceLock<u16>,
     /// The addresses of the Redis protocol, by kind.
     pub(crate) listeners: [(&'static str, Vec<SocketAddr>); 3],

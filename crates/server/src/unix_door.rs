@@ -2,7 +2,7 @@
 //! permissions of a file open to some of its users.
 //!
 //! Invariants
-//! - The socket of a server that runs is never taken away; the one that a killed server has left is.
+//! - The socket of a running server is never removed; the socket that a killed server has left is.
 //! - No file but a socket is removed, and at the end only the one that was made here.
 
 use std::{

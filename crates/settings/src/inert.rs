@@ -5,7 +5,7 @@
 //! [`instead_of`](super::instead_of) has advice.
 //!
 //! Invariants
-//! - A name here is neither that of a setting nor a further one ([`ALIASES`](super::ALIASES)).
+//! - No name here is the name of a setting or a further name ([`ALIASES`](super::ALIASES)).
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -55,7 +55,7 @@ enum InertKind {
     Scores(usize),
     /// Percentages from 0 to 100.
     Percentiles,
-    /// Only this value; with the reason for a refusal.
+    /// The only accepted value; with the reason for a refusal.
     Only(&'static str, &'static str),
 }
 

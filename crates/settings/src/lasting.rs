@@ -191,8 +191,8 @@ impl Lasting {
         matches!(self.origin(key), Origin::Variable | Origin::Flag)
     }
 
-    /// Logs the settings changed by clients: those in force, and those overridden by another source; and the
-    /// lines of the configuration file that have no effect.
+    /// Logs which settings changed by clients are in force, and which are overridden by another source; and
+    /// the lines of the configuration file that have no effect.
     pub fn report(&self) {
         if let (Some(file), false) = (&self.config_file, self.without_effect.is_empty()) {
             tracing::info!(

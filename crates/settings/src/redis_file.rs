@@ -181,7 +181,7 @@ fn named(name: &str, value: &str) -> Result<Meaning, ConfigError> {
     }
 }
 
-/// Reads a file and those that it includes.
+/// Reads a file and the files that it includes.
 ///
 /// # Errors
 /// If a file cannot be read, or a directive is refused; the error names the line.
@@ -260,7 +260,7 @@ fn is_appendonly(directives: &[Directive]) -> bool {
     last.and_then(|directive| directive.words.first()).is_some_and(|word| word.eq_ignore_ascii_case("yes"))
 }
 
-/// The directives of a file, with those of included files where they are included.
+/// The directives of a file, with the directives of included files where these are included.
 fn directives(path: &Path) -> Result<Vec<Directive>, ConfigError> {
     let mut found = Found { directives: Vec::new(), files: 0 };
     found.add(path, INCLUDE_DEPTH_MAX)?;

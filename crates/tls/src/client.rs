@@ -15,7 +15,7 @@ use crate::{LoadError, Session, files::Named, provider};
 /// those of client commands, named as in redis-cli.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ClientFiles {
-    /// The authorities that sign servers' certificates (`--cacert`); `None` for those of the system.
+    /// The authorities that sign servers' certificates (`--cacert`); `None` for the system's own.
     pub authorities: Option<PathBuf>,
     /// The certificate that the client shows (`--cert`).
     pub certificate: Option<PathBuf>,
@@ -78,7 +78,7 @@ impl Connector {
     /// Reads the files. All sessions of the connector use them.
     ///
     /// # Errors
-    /// Those of [`ClientFiles::read`]; also if the files do not fit together.
+    /// As [`ClientFiles::read`]; also if the files do not fit together.
     pub fn new(files: &ClientFiles) -> Result<Connector, LoadError> {
         let refused = |error: rustls::Error| LoadError::Refused(error.to_string());
         let builder = ClientConfig::builder_with_provider(provider())

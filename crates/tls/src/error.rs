@@ -28,7 +28,7 @@ pub enum LoadError {
         /// A description of the fault.
         reason: String,
     },
-    /// The key is not that of the certificate.
+    /// The key does not belong to the certificate.
     #[error("the key in {key} does not belong to the certificate in {certificate}")]
     Mismatch {
         /// The file of the certificate.

@@ -60,7 +60,7 @@ impl Named<'_> {
         })
     }
 
-    /// Adds the certificates of the file to those of authorities: all of them, or after an error none.
+    /// Adds the certificates of the file to `authorities`: all of them, or after an error none.
     pub(crate) fn add_authorities(&self, authorities: &mut RootCertStore) -> Result<(), LoadError> {
         let mut added = RootCertStore::empty();
         for certificate in self.certificates()? {

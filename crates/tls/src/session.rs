@@ -60,8 +60,8 @@ impl Session {
     /// has said before that it sends nothing more.
     ///
     /// # Errors
-    /// Those of the socket, `WouldBlock` among them, and those of [`Session::receive`]; also if too many
-    /// plain bytes were not taken.
+    /// Errors of the socket, `WouldBlock` among them, and as [`Session::receive`]; also if too many plain
+    /// bytes were not taken.
     pub fn read_from(&mut self, socket: &mut dyn Read) -> io::Result<usize> {
         let count = self.connection.read_tls(socket)?;
         self.process()?;
@@ -107,7 +107,7 @@ impl Session {
     /// Writes the waiting records, as far as the socket takes them. Returns the number of bytes.
     ///
     /// # Errors
-    /// Those of the socket; `WouldBlock` if it takes nothing now.
+    /// Errors of the socket; `WouldBlock` if it takes nothing now.
     pub fn write_to(&mut self, socket: &mut dyn Write) -> io::Result<usize> {
         let mut sent = 0;
         while self.connection.wants_write() {

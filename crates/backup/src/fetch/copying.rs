@@ -54,7 +54,7 @@ struct Step<'o> {
 /// The existing data of a file.
 #[derive(Clone, Copy)]
 enum Base {
-    /// There is none that can be used; if the file exists, it is removed.
+    /// There is no usable data; if the file exists, it is removed.
     Nothing,
     /// The bytes that an interrupted copy has left, if any: they are kept if the server's file begins with
     /// them.

@@ -323,7 +323,7 @@ impl Session {
         self.last_asked_us.fetch_max(now_us, Relaxed);
     }
 
-    /// Whether no request has followed the one that began the session.
+    /// Whether no request has come since the session began.
     fn is_unused(&self) -> bool {
         self.last_asked_us.load(Relaxed) <= self.begun_us
     }

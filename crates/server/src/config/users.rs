@@ -6,7 +6,7 @@
 //! ```
 //!
 //! Users belong to the data. So the file is read at a start only if the data has no users: a restart never
-//! undoes what clients have changed.
+//! undoes changes of clients.
 
 use std::{fs, path::Path, sync::Arc};
 

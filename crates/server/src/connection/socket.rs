@@ -96,7 +96,7 @@ impl Socket {
     /// Accepts the first sendable bytes. Returns how many.
     ///
     /// # Errors
-    /// Those of the socket, `WouldBlock` among them.
+    /// Errors of the socket, `WouldBlock` among them.
     #[inline]
     pub(super) fn write(&self, outbox: &Outbox) -> io::Result<usize> {
         match self {
@@ -111,7 +111,7 @@ impl Socket {
     /// Writes the accepted bytes that have not left yet.
     ///
     /// # Errors
-    /// Those of the socket; `WouldBlock` if anything is left.
+    /// Errors of the socket; `WouldBlock` if anything is left.
     #[inline]
     pub(super) fn flush(&self) -> io::Result<()> {
         match self {

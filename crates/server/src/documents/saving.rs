@@ -107,7 +107,7 @@ impl Saver {
         self.wake.notify_one();
     }
 
-    /// The number of saves that failed, without those that only lacked a commit.
+    /// The number of failed saves; a save that only lacked a commit does not count.
     pub(crate) fn failures(&self) -> u64 {
         self.failures.load(Relaxed)
     }

@@ -165,9 +165,9 @@ impl Group {
         })
     }
 
-    /// Ends writes, waits until another voter has everything, and has it elected. `begins` is called before
-    /// the election: once that has begun, no reply leaves. If `timeout_ms` is given and over before the
-    /// election begins, this server leads on.
+    /// Ends writes, waits until another voter has all of the log, and has that voter elected. `begins` is
+    /// called before the election, because no reply leaves once the election has begun. If `timeout_ms` is
+    /// given and over before the election begins, this server leads on.
     pub(super) fn hand_over(
         &self,
         votes: &Votes,
@@ -266,7 +266,7 @@ impl Group {
         progress.iter().filter(has_all).find(|it| may_lead(it.id)).map(|it| it.id)
     }
 
-    /// The voter with data that has the most log, of those that are heard.
+    /// Of the voters with data that are heard, the one with the most log.
     fn fittest(&self, votes: &Votes) -> Option<MemberId> {
         let voters = self.known.lock().in_force.voters.clone();
         let progress = votes.look(Member::progress)?;
@@ -275,7 +275,8 @@ impl Group {
         others.max_by_key(|it| it.durable).map(|it| it.id)
     }
 
-    /// Waits until another voter has everything, and has it elected; nothing may be written meanwhile.
+    /// Waits until another voter has all of the log, and has that voter elected; nothing may be written
+    /// meanwhile.
     pub(super) fn elect(
         &self,
         votes: &Votes,

@@ -11,9 +11,9 @@
 //!
 //! Invariants
 //! - A connection of another group, of another version or to another member is refused with the reason. A
-//!   damaged message, and a message whose sender or receiver is not that of the connection, end the
-//!   connection. Refused connections and messages are counted, and change nothing. Each [`Cause`] is logged
-//!   once a minute at most, whatever strangers name.
+//!   damaged message ends the connection, and so does a message of another sender or to another receiver.
+//!   Refused connections and messages are counted, and change nothing. Each [`Cause`] is logged once a minute
+//!   at most, whatever strangers name.
 //! - A member has one connection to each other member; strangers share a few places here ([`Inboxes`]).
 //! - A server that has joined no group yet knows no id of one: it lets a connection in, and hears nothing on
 //!   it. So the leader finds out who answers at an address before it lists a member there.
@@ -223,8 +223,8 @@ impl Peers {
         self.heard.lock().get(&id).copied()
     }
 
-    /// Whether the connection to a member is up. Followers send each other nothing, so this is all that they
-    /// know of each other.
+    /// Whether the connection to a member is up. Followers send each other nothing, so they know nothing else
+    /// of each other.
     pub(super) fn is_connected(&self, id: MemberId) -> bool {
         self.peers.lock().get(&id).is_some_and(|peer| peer.socket.lock().as_ref().is_some_and(is_alive))
     }

@@ -32,10 +32,10 @@ use storage::{
 
 use super::{Begun, PIECE_BYTES, PREPARING_PERIOD, Serving};
 
-/// A snapshot is used again if the log has grown by less since it began: rendering so much takes less than a
-/// new snapshot does.
+/// A snapshot is used again if the log has grown by at most so many bytes since: rendering these takes less
+/// time than a new snapshot.
 const REUSED_LOG_BYTES_MAX: u64 = 64 << 20;
-/// The log that may be pinned for a file, if `replica-retention-bytes` is less.
+/// The bytes of log that may be pinned for a file even if `replica-retention-bytes` is less.
 pub(super) const PINNED_LOG_BYTES_MIN: u64 = 2 * REUSED_LOG_BYTES_MAX;
 /// The attempts to get a snapshot that can be used.
 const TRIES: usize = 5;

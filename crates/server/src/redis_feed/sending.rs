@@ -2,8 +2,8 @@
 //!
 //! Invariants
 //! - No wait is longer than [`PREPARING_PERIOD`](super::PREPARING_PERIOD) before it is checked whether the
-//!   replica may stay. So what is pinned for its file exceeds the limit by no more than the writes of one
-//!   period.
+//!   replica may stay. So the log that is pinned for its file exceeds the limit by no more than the writes of
+//!   one period.
 
 use std::{
     io::{self, Write},

@@ -41,8 +41,8 @@ const LOOK_PERIOD: Duration = Duration::from_millis(5);
 /// The timeout of a FAILOVER without one: writes are refused while it waits.
 const TIMEOUT_MS: u64 = 60_000;
 
-/// How long a FAILOVER waits, whatever its timeout, for commands that were running when writes ended, since a
-/// script may be endless: as long as a script at the replica may delay it.
+/// The longest time for which a FAILOVER waits for commands that were running when writes ended, since a
+/// script may be endless: the time for which a script at the replica may delay the replica.
 const COMMANDS_MS_MAX: u64 = STALL_MS;
 
 /// The error of FAILOVER ABORT once the replica may lead.

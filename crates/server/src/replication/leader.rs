@@ -384,7 +384,8 @@ fn converse(
         let shipped = ship(node, log, socket, relay);
         let _ = socket.shutdown(Shutdown::Both);
         let read = reader.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-        // The thread that failed first has a more precise reason than the one that found the socket closed.
+        // The thread that failed first has a more precise reason than the thread that found the socket
+        // closed.
         Err(match (shipped, read) {
             (shipped, Some(reason)) if shipped == CLOSED => reason,
             (shipped, _) => shipped,

@@ -103,7 +103,7 @@ impl Node {
         if let Some(act) = self.before_leading.get() {
             act();
         }
-        // Until a batch of this term is committed, nothing is.
+        // The log counts as committed only once a batch of this term is committed.
         log.set_acked(Lsn::ZERO);
         self.has_led.store(true, SeqCst);
         log.mark_epoch().map_err(Promoting::failed)?;

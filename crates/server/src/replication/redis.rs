@@ -185,8 +185,8 @@ impl RedisReplicas {
 }
 
 impl Node {
-    /// Notes that something has happened to a replica. If it is to be logged now, returns how often it was
-    /// not since it was last logged.
+    /// Notes an event of a replica. If the event is to be logged now, returns how often it was not logged
+    /// since the last line about it.
     pub(crate) fn redis_news(&self, replica: &Address, what: &str) -> Option<u64> {
         self.redis.logged.lock().note(&format!("{replica} {what}"), self.now_ms())
     }

@@ -1,5 +1,5 @@
-//! Changes of this server's role. Those that must outlive this incarnation are in `replication.json` before
-//! they have an effect that others see; only a fence is in force at once, since it takes rights alone.
+//! Changes of this server's role. A change that must outlive this incarnation is in `replication.json` before
+//! it has an effect that others see; only a fence is in force at once, since it takes rights alone.
 //!
 //! Changes wait for each other, and for the disk. Readers of the role wait for neither.
 
@@ -176,8 +176,8 @@ impl Node {
         self.change_role(|role| ((), role.saw_epoch(epoch)))
     }
 
-    /// Forgets the epochs of this group. The log here is about to be replaced by that of another group, whose
-    /// leader such an epoch would fence.
+    /// Forgets the epochs of this group. The log here is about to be replaced by the log of another group,
+    /// whose leader such an epoch would fence.
     ///
     /// # Errors
     /// If `replication.json` cannot be written.

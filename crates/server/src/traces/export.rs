@@ -117,7 +117,7 @@ impl Exporter {
         TraceFigures { sent: self.shared.sent.load(Relaxed), dropped: self.shared.dropped.load(Relaxed) }
     }
 
-    /// Takes no more spans, and waits up to [`CLOSE_PATIENCE`] for the delivery of those in the queue.
+    /// Takes no more spans, and waits up to [`CLOSE_PATIENCE`] for the delivery of the spans in the queue.
     pub(super) fn close(&self) {
         let shared = &self.shared;
         let mut state = shared.state.lock();

@@ -50,8 +50,8 @@ impl Worker {
         }
     }
 
-    /// Closes connections that have sent no request for the time of the setting `timeout`, except those of
-    /// subscribers, and of clients whose command blocks or runs on a thread of its own.
+    /// Closes connections that have sent no request for the time of the setting `timeout`, except connections
+    /// of subscribers, and of clients whose command blocks or runs on a thread of its own.
     fn close_idle(&self) {
         let timeout_seconds = self.parts.config.hot().idle_timeout_seconds();
         if timeout_seconds == 0 {
@@ -68,8 +68,8 @@ impl Worker {
         idle.iter().for_each(|connection| connection.kill());
     }
 
-    /// Once a second: disconnects clients that receive too slowly and those that do not log in, gives back
-    /// memory of ended subscriptions, and renews the figures of the inventory.
+    /// Once a second: disconnects clients that receive too slowly or do not log in, gives back memory of
+    /// ended subscriptions, and renews the figures of the inventory.
     fn enforce_limits(&self) {
         let now_ms = self.host.monotonic_us() / 1000;
         if now_ms < self.limits_due_ms.get() {

@@ -61,7 +61,7 @@ fn script(shell: Shell) -> Vec<u8> {
 }
 
 /// Adds the kind of value that each argument takes: a file, a directory, a name. Only completion scripts need
-/// it: the values themselves are checked by `settings`, which also takes other spellings.
+/// the kinds: `settings` checks the values themselves, and also takes other spellings.
 fn with_hints(command: Command) -> Command {
     command.mut_args(with_hint).mut_subcommands(with_hints)
 }

@@ -1,6 +1,6 @@
 //! Wrong command lines: for flags and files of Redis, Valkey and CouchDB, the answer names a replacement.
 //!
-//! All else is clap's: it names what it does not know, and the nearest name that it knows.
+//! All other errors are clap's, which names the unknown argument and the nearest known one.
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use lsn::Lsn;
@@ -17,7 +17,7 @@ pub enum UsageError {
     EmptyRange {
         /// The first position.
         from: Lsn,
-        /// The last one.
+        /// The last position.
         to: Lsn,
     },
     /// An argument, or the value of a variable, is not UTF-8. It is not shown: it may be a password.
