@@ -89,8 +89,8 @@ pub struct DerivedPassword {
 }
 
 impl DerivedPassword {
-    /// Derives a password with SHA-256; `None` if the salt is too long, or the iterations are none or too
-    /// many. Takes long with many iterations.
+    /// Derives a password with SHA-256; `None` if the salt is too long, or the number of iterations is 0 or
+    /// too large. Takes long with many iterations.
     pub fn derive(password: &[u8], salt: &[u8], iterations: u32) -> Option<DerivedPassword> {
         let mut derived = DerivedPassword::new(Prf::Sha256, iterations, salt, &[0; 32])?;
         let algorithm = derived.prf.algorithm();

@@ -84,7 +84,7 @@ impl Gate {
         self.opens_ms = now_ms + pace.wait_ms(self.failures);
     }
 
-    /// How attempts follow each other; `None`: none has to wait.
+    /// The pace of the attempts at the gate; `None` if no attempt has to wait.
     fn pacing(&self, pace: Pace, now_ms: u64) -> Option<Pacing> {
         let step_ms = pace.wait_ms(self.failures);
         // Even after a step back of the clock, a turn takes no longer than the wait for the failures.
@@ -169,7 +169,7 @@ pub struct LoginOf<'a> {
     pub address: IpAddr,
     /// The name that it gives.
     pub user: &'a [u8],
-    /// Tells it from other logins that wait.
+    /// Tells this login from other logins that wait.
     pub waiter: Waiter,
 }
 

@@ -570,8 +570,8 @@ impl Group {
         })
     }
 
-    /// The roster that people are shown. Before the data has one, the founder shows a roster of itself alone,
-    /// and a server that joins an empty one.
+    /// The roster for people. Before the data has a roster, the founder shows itself alone, and a joining
+    /// server shows no members.
     fn shown_roster(&self, votes: &Votes) -> Roster {
         let recorded = self.known.lock().roster.clone();
         let founding = || {

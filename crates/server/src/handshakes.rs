@@ -168,7 +168,7 @@ impl HandshakeThread {
             self.unfinished.borrow_mut().insert(id, unfinished);
             self.shared.encryption.figures.unfinished.fetch_add(1, Relaxed);
         }
-        // The handshakes that go on end with the thread.
+        // Unfinished handshakes end with the thread.
         let left = std::mem::take(&mut *self.unfinished.borrow_mut()).len() as u64;
         self.shared.encryption.figures.unfinished.fetch_sub(left, Relaxed);
     }

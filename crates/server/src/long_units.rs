@@ -58,7 +58,7 @@ pub(crate) struct LongUnits {
 #[derive(Default)]
 struct State {
     waiting: VecDeque<(u64, Job)>,
-    /// The unit that each thread runs, by its serial number.
+    /// The serial number of the unit that each thread runs.
     running: [Option<u64>; LONG_UNITS_MAX],
     begun: u64,
 }

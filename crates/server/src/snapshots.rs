@@ -97,7 +97,7 @@ pub(crate) struct Figures {
     /// Duration of the last attempt.
     pub(crate) last_seconds: Option<u64>,
     pub(crate) last_failed: bool,
-    /// A client has given up the last one.
+    /// A client has cancelled the last attempt.
     pub(crate) last_cancelled: bool,
     pub(crate) taken: u64,
     pub(crate) failures: u64,

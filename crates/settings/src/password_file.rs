@@ -7,7 +7,7 @@ use std::{io, path::Path};
 
 use super::{ConfigError, Given, Key, Origin, Settings};
 
-/// The settings that name files, and those whose values are in them.
+/// The settings that name files, and the settings whose values the files hold.
 const FILES: [(Key, Key, &str); 3] = [
     (Key::RequirepassFile, Key::Requirepass, "requirepass"),
     (Key::MasterauthFile, Key::Masterauth, "masterauth"),

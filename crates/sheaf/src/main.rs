@@ -25,7 +25,7 @@ use self::cli::{ExportSource, Task};
 #[global_allocator]
 static ALLOCATOR: env::allocator::Allocator = env::allocator::Allocator;
 
-/// The commit that this was built from (`build.rs`), or nothing.
+/// The commit from which the binary was built (`build.rs`); empty if it is not known.
 const COMMIT: &str = env!("SHEAF_COMMIT");
 /// Exit status of wrong usage, as in clap.
 const EXIT_USAGE: u8 = 2;

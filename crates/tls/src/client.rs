@@ -33,7 +33,7 @@ pub struct ClientFiles {
 pub struct ClientIdentity {
     /// The authorities to trust.
     pub authorities: Vec<CertificateDer<'static>>,
-    /// The certificate to show, and those between it and its authority; none if there is no key.
+    /// The certificate to show, and the certificates between it and its authority; empty without a key.
     pub certificates: Vec<CertificateDer<'static>>,
     /// The key of that certificate.
     pub key: Option<PrivateKeyDer<'static>>,

@@ -51,7 +51,7 @@ impl Versions {
 /// The policy of a server for its connections. An empty path names no file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServerPolicy {
-    /// The server's certificate, followed by those between it and its authority (`tls-cert-file`).
+    /// The server's certificate, followed by the certificates between it and its authority (`tls-cert-file`).
     pub certificate: PathBuf,
     /// The key of that certificate (`tls-key-file`).
     pub key: PathBuf,

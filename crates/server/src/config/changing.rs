@@ -22,7 +22,7 @@ struct Refused {
     reason: String,
 }
 
-/// As Redis words it.
+/// The error in the words of Redis.
 impl fmt::Display for Refused {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Refused { name, reason } = self;

@@ -69,7 +69,7 @@ impl UnreadReplies {
         self.bytes.fetch_sub(bytes, Relaxed);
     }
 
-    /// Whether a client was refused more just now.
+    /// Whether a client was refused more within the last [`SHORTAGE_MS`].
     fn is_short(&self, now_ms: u64) -> bool {
         let refused_at_ms = self.refused_at_ms.load(Relaxed);
         refused_at_ms > 0 && now_ms < refused_at_ms + SHORTAGE_MS

@@ -95,7 +95,7 @@ impl Exporter {
         Ok(Exporter { shared })
     }
 
-    /// Puts spans into the queue: all of them, or none if it has no room.
+    /// Puts spans into the queue: all of them, or none if the queue is closed or has no room.
     pub(super) fn add(&self, spans: Vec<Span>) {
         let mut state = self.shared.state.lock();
         if state.queue.len() + spans.len() > SPANS_MAX || state.closes_us.is_some() {
