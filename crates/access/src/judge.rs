@@ -19,7 +19,7 @@ use crate::rights::{ChannelRights, KeyRights, Rights, SelectorRights};
 pub struct KeyUse<'a> {
     /// The key.
     pub key: &'a [u8],
-    /// How the call uses it.
+    /// How the call uses the key.
     pub access: KeyAccess,
 }
 

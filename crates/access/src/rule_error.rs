@@ -51,7 +51,7 @@ impl RuleError {
 /// Why a list of rules is refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RulesError {
-    /// One of them is refused.
+    /// One of the rules is refused.
     Rule {
         /// The rule, without passwords.
         rule: Vec<u8>,
@@ -60,7 +60,7 @@ pub enum RulesError {
     },
     /// A selector does not end.
     Unmatched {
-        /// The word that begins it, without passwords.
+        /// The word that begins the selector, without passwords.
         from: Vec<u8>,
     },
 }

@@ -97,7 +97,7 @@ impl Door {
 }
 
 pub(crate) struct Encryption {
-    /// At least one.
+    /// There is at least one door.
     doors: Vec<(Door, Arc<Acceptor>)>,
     pub(crate) figures: EncryptionFigures,
     /// A warning about the end of the certificate was logged.
@@ -138,7 +138,8 @@ impl Encryption {
     }
 
     /// Follows a change of the settings in force: if it concerns sessions, new sessions begin by it, provided
-    /// that its files can be used. If it does not, the files are read again if they have changed.
+    /// that its files can be used. If it does not concern sessions, the files are read again if they have
+    /// changed.
     pub(crate) fn follow(&self, settings: &Settings) {
         self.report(self.doors.iter().filter_map(|(door, acceptor)| {
             let policy = door.policy(settings).ok()?;
@@ -194,7 +195,7 @@ impl Encryption {
     }
 }
 
-/// The certificates that this server shows to others, and the authority that signs theirs.
+/// The certificates that this server shows to others, and the authority that signs their certificates.
 pub(crate) fn files_for_servers(settings: &Settings) -> ClientFiles {
     let path = |key| Some(PathBuf::from(settings.text(key))).filter(|path| !path.as_os_str().is_empty());
     ClientFiles {

@@ -28,8 +28,8 @@ const THIS_MACHINE: SocketAddr = SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::LOCA
 
 /// Binds one port on every address of `bind` (separated by spaces). With port 0, the first address gets a
 /// free port and the others the same one. An address that the machine does not have is skipped if a `-`
-/// stands before it, as in Redis, or if it is one of IPv6 behind another one. Beside addresses of IPv4, one
-/// of IPv6 takes no connections of IPv4: the others do. Must run within a runtime.
+/// stands before it, as in Redis; an IPv6 address also if an earlier address was bound. If `bind` has IPv4
+/// addresses as well, IPv6 addresses take no connections of IPv4. Must run within a runtime.
 ///
 /// # Errors
 /// If an address cannot be resolved or bound.

@@ -127,7 +127,7 @@ impl ReadOnly {
         })
     }
 
-    /// Its name in metrics and in `/_up`.
+    /// The name of the reason in metrics and in `/_up`.
     pub(crate) fn name(self) -> &'static str {
         match self {
             ReadOnly::Replica => "replica",

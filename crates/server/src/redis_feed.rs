@@ -230,8 +230,8 @@ impl Serving<'_> {
         let resumed = self.node.redis.sessions.lock().resume(&known.id, known.has_bytes, own);
         let Some((ticket, feed)) = resumed else { return Ok(None) };
         if feed.lsn() < self.log.start_lsn() {
-            // Unless the replica knows the stream, it was made for this connection, and nobody has heard of
-            // it.
+            // A stream that the replica does not know was made for this connection, and no replica has heard
+            // of it.
             match ticket.id.to_string().as_bytes() == &*known.id {
                 true => self.node.redis.sessions.lock().leave(ticket, self.node.now_ms()),
                 false => self.node.forget_stream(ticket),
@@ -246,7 +246,7 @@ impl Serving<'_> {
             true => self.write(format!("+CONTINUE {}\r\n", ticket.id).as_bytes()),
             false => self.write(b"+CONTINUE\r\n"),
         };
-        // The stream that it knows stays known: it may not have heard of another one.
+        // The stream that the replica knows stays known: the replica may not have heard of the new one.
         told.inspect_err(|_| self.leave(ticket))?;
         if let Some(unlogged) = self.node.redis_news(&self.replica.address, "goes on") {
             tracing::info!(target: "replication", replica = %self.replica.address, from = feed.lsn().get(), unlogged, "a Redis replica goes on");

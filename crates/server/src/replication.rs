@@ -165,7 +165,7 @@ pub(crate) struct Node {
     overdue: Mutex<Overdue>,
     /// Replies that were errors because replicas had not acknowledged in time.
     ack_timeouts: AtomicU64,
-    /// Whether the next such error is logged.
+    /// Whether the next such reply causes a line in the server's log.
     logs_ack_timeouts: AtomicBool,
     options: RwLock<ReplicationSettings>,
     log: OnceLock<Log>,

@@ -4,7 +4,7 @@ use std::{net::SocketAddr, path::PathBuf, sync::OnceLock};
 
 use env::HeldDisk;
 
-/// Each of these is set once: most when the server starts, the others soon after.
+/// Each field is set once: most when the server starts, the others soon after.
 pub(crate) struct StartupInfo {
     pub(crate) dir: PathBuf,
     /// The disk with the locked directory: changes fail once the lock is lost.

@@ -36,7 +36,8 @@ pub(super) struct Line {
 /// Reads the values of a file, in order. They may be texts, numbers or booleans.
 ///
 /// # Errors
-/// If the file cannot be read, or is no such table. The error names the file, and the line if known.
+/// If the file cannot be read, or is not a flat table of such values. The error names the file, and the line
+/// if known.
 pub(super) fn read(path: &Path) -> Result<Vec<Line>, ConfigError> {
     parse(path, &text_of(path)?)
 }

@@ -148,7 +148,7 @@ impl Lasting {
         let config_file = self.config_file.as_deref().unwrap_or(Path::new(""));
         for (path, lines) in [(&*self.kept_file, kept), (config_file, lines)] {
             for Line { name, value, place } in lines {
-                // The reader of such a file has accepted the value.
+                // The reader of Redis' files has accepted the value.
                 if is_redis_file(path) && inert_named(name).is_some() {
                     _ = settings.set_inert(name, value);
                     continue;
@@ -163,8 +163,8 @@ impl Lasting {
         self.with_given_over(self.base.clone())
     }
 
-    /// These settings, with the values of variables and flags. One of those may leave part of a setting as it
-    /// is: the output limits of the classes of clients that it does not name.
+    /// These settings, with the values of variables and flags. A variable or a flag may leave part of a
+    /// setting as it is: the output limits of the classes of clients that it does not name.
     fn with_given_over(&self, mut settings: Settings) -> Result<Settings, ConfigError> {
         for given in &self.given {
             settings.set(&given.name, &given.value).map_err(|error| error.at(given.place()))?;

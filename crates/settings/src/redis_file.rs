@@ -31,7 +31,7 @@ const INCLUDE_DEPTH_MAX: usize = 16;
 /// After more files than this, no line may include another one.
 const FILES_MAX: usize = 1024;
 
-/// The ending of the names of such files.
+/// The ending of the names of Redis' files.
 const ENDING: &str = "conf";
 
 /// Whether a configuration file is one of Redis, by its name; the others are TOML.

@@ -11,8 +11,8 @@ use rustls::{
 
 use crate::{LoadError, Session, files::Named, provider};
 
-/// The files with the authorities that a client trusts, and with the certificate that it shows. The flags are
-/// those of client commands, named as in redis-cli.
+/// The files with the authorities that a client trusts, and with the certificate that it shows. The flags
+/// belong to client commands, and are named as in redis-cli.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ClientFiles {
     /// The authorities that sign servers' certificates (`--cacert`); `None` for the system's own.

@@ -9,11 +9,11 @@ use crate::LoadError;
 /// Whether clients show certificates (`tls-auth-clients`, `http-tls-auth-clients`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ClientCertificates {
-    /// Clients must show one that an authority has signed.
+    /// Clients must show a certificate that an authority has signed.
     Required,
-    /// Clients may show one, which must then be valid.
+    /// Clients may show a certificate, which must then be valid.
     Optional,
-    /// Clients are not asked for one.
+    /// Clients are not asked for a certificate.
     Unasked,
 }
 
@@ -57,7 +57,7 @@ pub struct ServerPolicy {
     pub key: PathBuf,
     /// Authorities that sign certificates of clients (`tls-ca-cert-file`).
     pub authority_file: PathBuf,
-    /// A directory with more of them (`tls-ca-cert-dir`).
+    /// A directory with more such authorities (`tls-ca-cert-dir`).
     pub authority_dir: PathBuf,
     /// Whether clients show certificates.
     pub clients: ClientCertificates,

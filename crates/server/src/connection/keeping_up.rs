@@ -92,9 +92,9 @@ impl KeepingUp {
         was_behind && !self.is_behind && self.history == History::OnTrial
     }
 
-    /// How many bytes the peer has acknowledged since `ask` was last called; 0 if it is not called now. `ask`
-    /// returns how many the peer has acknowledged in all. It is called only after the socket has refused
-    /// bytes, and not more often than every [`ASKING_PERIOD_US`].
+    /// How many bytes the peer has acknowledged since `ask` was last called; 0 if `ask` is not due. `ask`
+    /// returns how many bytes the peer has acknowledged in all. `ask` is called only after the socket has
+    /// refused bytes, and at most once in [`ASKING_PERIOD_US`].
     fn received_bytes(&mut self, refused: bool, ask: impl FnOnce() -> u64, now_us: u64) -> u64 {
         let has_refused = refused || self.acknowledged_bytes.is_some();
         if !has_refused || now_us < self.asks_at_us {

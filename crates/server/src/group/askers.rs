@@ -18,7 +18,7 @@ pub(super) const ASKERS_MAX: usize = 16;
 #[derive(Default)]
 pub(super) struct Askers(Arc<AtomicUsize>);
 
-/// The place of one of them. Dropping it frees the place.
+/// The place of a server that asks. Dropping the value frees the place.
 pub(super) struct Place(Arc<AtomicUsize>);
 
 impl Askers {

@@ -16,7 +16,7 @@ use crate::spawn::spawn_with;
 /// The answer to a server that asks to join while too many others do.
 const TOO_MANY_ASKERS: &str = "TRYAGAIN many servers ask to join at the moment";
 /// How long a member may take to catch up, and to apply its log, before a transfer, while the leader still
-/// takes writes. These are the limits of a transfer without one of its own.
+/// takes writes. These are the limits of a transfer for which the client gives none.
 const TRANSFER_TIMEOUT_US: u64 = 10_000_000;
 /// How long a transfer may keep writes out while it waits for commands in progress, and again while it waits
 /// for the end of the log to be on the other member's disk.

@@ -127,7 +127,7 @@ pub(crate) struct Peers {
     votes: Arc<Votes>,
     own: MemberId,
     name: String,
-    /// Empty until the group has told it.
+    /// Empty until the group has told this server its id.
     group_id: Mutex<String>,
     introduction: Box<dyn Fn() -> Introduction + Send + Sync>,
     peers: Mutex<BTreeMap<MemberId, Arc<Peer>>>,
@@ -208,7 +208,7 @@ impl Peers {
         gone.iter().for_each(|peer| peer.stop());
     }
 
-    /// Sends messages; one to a member without a connection is lost.
+    /// Sends messages. A message to a member without a connection is lost.
     pub(super) fn send(&self, messages: &[Message]) {
         let peers = self.peers.lock();
         for message in messages {

@@ -26,7 +26,7 @@ const QUEUED_BYTES_MAX: usize = 1 << 20;
 
 /// The next work of the thread that writes.
 pub(super) enum Work {
-    /// Open the file of this name; for an empty one, there is none any more.
+    /// Open the file of this name. An empty name closes the present file.
     Reopen(String),
     /// Write a line.
     Line(Vec<u8>),

@@ -71,7 +71,7 @@ enum Said {
     Acknowledged(u64),
     /// A command that Redis does not answer either.
     Nothing,
-    /// Anything else.
+    /// Any other command.
     Command,
 }
 

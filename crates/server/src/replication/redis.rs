@@ -28,10 +28,10 @@ use replication::ReplicaId;
 use super::Node;
 use crate::repeated::Repeated;
 
-/// The most such replicas, and tools that speak like one, that are served at a time.
+/// The maximum number of Redis replicas, and of tools that speak like one, that are served at a time.
 const REDIS_REPLICAS_MAX: usize = SESSIONS_MAX;
 
-/// The replicas of this kind.
+/// The Redis replicas of this server.
 #[derive(Default)]
 pub(crate) struct RedisReplicas {
     pub(crate) sessions: Mutex<Sessions>,
@@ -39,7 +39,8 @@ pub(crate) struct RedisReplicas {
     /// The places that are taken.
     places: AtomicUsize,
     stopping: AtomicBool,
-    /// The log that is kept for one replica at most, and how long it is kept after the replica has left.
+    /// The maximum bytes of log that are kept for one replica, and how long they are kept after the replica
+    /// has left.
     retained_bytes_max: AtomicU64,
     away_ms_max: AtomicU64,
     /// The period of pings while nothing else is sent.

@@ -28,7 +28,7 @@ impl Node {
     }
 
     /// Whether clients see a replica. A leader of a group that another member may have replaced, because this
-    /// one is silent for its disk's sake, is seen as a replica that knows no leader.
+    /// one is silent while it waits for its disk, is seen as a replica that knows no leader.
     pub(crate) fn is_shown_as_replica(&self) -> bool {
         let leads_group = |votes: &Arc<Votes>| matches!(votes.leadership(), Leadership::Leads { .. });
         self.role().is_shown_as_replica() || !self.votes.as_ref().is_none_or(leads_group)
