@@ -1,5 +1,5 @@
-//! Gives the binary its version and commit: that of `SHEAF_COMMIT`, which packages set, else that of the
-//! repository, else none.
+//! Gives the binary its version and its commit: the value of `SHEAF_COMMIT`, which packages set, else the
+//! commit of the repository, else none.
 
 use std::process::Command;
 
@@ -24,7 +24,7 @@ fn main() {
     }
 }
 
-/// What git prints; `None` without git or outside a repository.
+/// The output of git; `None` without git or outside a repository.
 fn git(arguments: &[&str]) -> Option<String> {
     let ran = Command::new("git").args(arguments).output().ok().filter(|ran| ran.status.success())?;
     let text = String::from_utf8(ran.stdout).ok()?.trim().to_owned();

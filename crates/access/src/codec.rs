@@ -38,7 +38,7 @@ use crate::selector::Selector;
 use crate::user::User;
 use crate::words::is_word;
 
-/// The version of users with a birth. It is not 0, so zeroed memory does not decode.
+/// The version of users with a birth. It is not 0, so zeroed bytes do not decode.
 pub const VERSION: u8 = 2;
 /// The version of users without a birth.
 const VERSION_WITHOUT_BIRTH: u8 = 1;

@@ -1,4 +1,4 @@
-//! The commands that rules can name, with what this crate needs to know about them.
+//! The commands that rules can name, with the facts about them that this crate needs.
 //!
 //! Invariants
 //! - The position of a command in the list is its [`CommandId`].
@@ -18,7 +18,7 @@ pub struct CommandId(pub u16);
 pub struct Command {
     /// The name in lower case; `container|sub` for subcommands.
     pub name: &'static str,
-    /// Its categories.
+    /// The categories of the command.
     pub categories: Categories,
     /// Whether every client may run the command, whatever the rules of its user.
     pub is_for_all: bool,

@@ -1,9 +1,9 @@
 //! The rules of a selector about commands, in their order.
 //!
 //! The rules are kept as texts, normalised as in Redis 7.2 and later: a rule replaces earlier rules about the
-//! same target, a rule about a container replaces earlier rules about its subcommands, and `+@all` and
-//! `-@all` replace all earlier rules. A replaced rule has no effect on verdicts, because a later rule covers
-//! all that it covered.
+//! same target, a rule about a command replaces earlier rules about its subcommands and first arguments, and
+//! `+@all` and `-@all` replace all earlier rules. A replaced rule has no effect on verdicts, because a later
+//! rule covers all that it covered.
 //!
 //! Invariants
 //! - [`CommandRules::add`] leaves at most one rule about a target.

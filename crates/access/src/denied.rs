@@ -6,11 +6,11 @@ use crate::denial_log::Reason;
 /// The part of a call that the user has no right to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Denied<'a> {
-    /// This command.
+    /// The command.
     Command(CommandId),
-    /// This key, in the way in which the call uses it.
+    /// A key, in the way in which the call uses the key.
     Key(&'a [u8]),
-    /// This channel.
+    /// A channel.
     Channel(&'a [u8]),
 }
 

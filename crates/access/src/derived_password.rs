@@ -33,7 +33,7 @@ pub(crate) const TEXT_PREFIX: &[u8] = b"pbkdf2-";
 /// The hash function in the pseudorandom function of PBKDF2.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Prf {
-    /// HMAC with SHA-1, that of CouchDB before 3.4.
+    /// HMAC with SHA-1, as in CouchDB before 3.4.
     Sha1,
     /// HMAC with SHA-256.
     Sha256,
@@ -46,7 +46,7 @@ pub enum Prf {
 impl Prf {
     const ALL: [Prf; 4] = [Prf::Sha1, Prf::Sha256, Prf::Sha384, Prf::Sha512];
 
-    /// Its name in CouchDB's field `pbkdf2_prf`.
+    /// The name of the function in CouchDB's field `pbkdf2_prf`.
     pub const fn name(self) -> &'static str {
         match self {
             Prf::Sha1 => "sha",
@@ -89,8 +89,8 @@ pub struct DerivedPassword {
 }
 
 impl DerivedPassword {
-    /// Derives a password with SHA-256; `None` if the salt is too long, or the iterations are none or too
-    /// many. Takes long with many iterations.
+    /// Derives a password with SHA-256; `None` if the salt is too long, or the number of iterations is 0 or
+    /// too large. Takes long with many iterations.
     pub fn derive(password: &[u8], salt: &[u8], iterations: u32) -> Option<DerivedPassword> {
         let mut derived = DerivedPassword::new(Prf::Sha256, iterations, salt, &[0; 32])?;
         let algorithm = derived.prf.algorithm();

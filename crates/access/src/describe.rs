@@ -1,7 +1,8 @@
 //! A user as texts: the line of ACL LIST and of a file, and the fields of ACL GETUSER.
 //!
 //! After `user NAME`, the line is a list of rules: applied to a new user, they give a user that is equal but
-//! for its birth. As in Redis 8, `sanitize-payload` or `skip-sanitize-payload` is always shown.
+//! for its birth. Rules about commands or categories that this version does not know are refused, however. As
+//! in Redis 8, `sanitize-payload` or `skip-sanitize-payload` is always shown.
 
 use crate::grammar::ROLE;
 use crate::role_text::text_of_role;
@@ -12,11 +13,11 @@ use crate::words::push_spaced;
 /// The fields of ACL GETUSER.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UserDescription {
-    /// Its properties, such as `on` and `nopass`.
+    /// The properties of the user, such as `on` and `nopass`.
     pub flags: Vec<&'static str>,
     /// The hashes of its passwords, in hexadecimal digits, and the text of a derived one.
     pub passwords: Vec<String>,
-    /// Its roles.
+    /// The roles of the user.
     pub roles: Vec<Box<[u8]>>,
     /// The description of the root selector.
     pub root: SelectorDescription,
@@ -27,11 +28,11 @@ pub struct UserDescription {
 /// The fields of a selector.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SelectorDescription {
-    /// `-@all +get`
+    /// The rules about commands, such as `-@all +get`.
     pub commands: Vec<u8>,
-    /// `~a %R~b`
+    /// The rules about keys, such as `~a %R~b`.
     pub keys: Vec<u8>,
-    /// `&a`
+    /// The rules about channels, such as `&a`.
     pub channels: Vec<u8>,
 }
 
@@ -46,7 +47,7 @@ impl SelectorDescription {
 }
 
 impl User {
-    /// Its description for ACL GETUSER.
+    /// The description of the user for ACL GETUSER.
     pub fn describe(&self) -> UserDescription {
         UserDescription {
             flags: self.flags().collect(),

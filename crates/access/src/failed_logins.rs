@@ -8,16 +8,16 @@
 //! user: after the wait the right password is accepted, however many guesses have failed.
 //!
 //! Attempts of an address pass through gates, which a wrong password shuts for a time. All users share one
-//! gate, except those that have logged in from the address since its first failure: each of these has its
-//! own. So a program with the right password waits for one turn, and not again, while others of its address
-//! guess the passwords of other users.
+//! gate, except the last `USERS_MAX` that have logged in from the address since its first failure: each of
+//! these has its own. So a program with the right password waits for one turn, and not again, while others of
+//! its address guess the passwords of other users.
 //!
 //! Invariants
 //! - The attempts that wait at a gate take turns in the order in which they came, see [`LoginQueue`].
 //! - An attempt learns whether its password is right while the gate is open, and a wrong one shuts it. So an
 //!   address with many connections guesses no faster than with one.
-//! - Nothing but time takes a failure back. So the owner of one user cannot guess the password of another one
-//!   without waiting, and a user's logins do not help those who guess its password.
+//! - A right password takes no failure back. So the owner of one user cannot guess the password of another
+//!   one without waiting, and a user's logins do not help those who guess its password.
 //! - At most [`ADDRESSES_MAX`] addresses are known; the one with the fewest failures is forgotten first.
 //! - No name and no password is in a line of the log: people type passwords in the place of names.
 
@@ -71,7 +71,7 @@ impl Pace {
     }
 }
 
-/// See the module.
+/// The attempts of some users of an address pass it one after another; a wrong password shuts it for a time.
 #[derive(Debug, Default)]
 struct Gate {
     failures: u32,
@@ -84,7 +84,7 @@ impl Gate {
         self.opens_ms = now_ms + pace.wait_ms(self.failures);
     }
 
-    /// How attempts follow each other; `None`: none has to wait.
+    /// The pace of the attempts at the gate; `None` if no attempt has to wait.
     fn pacing(&self, pace: Pace, now_ms: u64) -> Option<Pacing> {
         let step_ms = pace.wait_ms(self.failures);
         // Even after a step back of the clock, a turn takes no longer than the wait for the failures.
@@ -110,8 +110,8 @@ impl Entry {
         own.map_or(&mut self.shared, |(_, gate)| gate)
     }
 
-    /// Gives the user a gate of its own, which knows the failures so far: some of them may have been about
-    /// this user.
+    /// Gives the user a gate of its own. A new gate counts the failures of the shared one: some of them may
+    /// have been about this user.
     fn has_logged_in(&mut self, user: &[u8]) {
         let digest = digest_of(user);
         let at = self.users.iter().position(|(known, _)| *known == digest);
@@ -129,13 +129,13 @@ impl Entry {
     }
 }
 
-/// Names are of any length, and entries are small.
+/// A digest instead of a name, which may be long, keeps entries small.
 fn digest_of(user: &[u8]) -> [u8; 32] {
     *PasswordHash::of(user).bytes()
 }
 
-/// The address under which failures are counted: all addresses of this machine share one, and all addresses
-/// of one IPv6 network (/64), because a machine can use as many of them as it likes.
+/// The address under which failures are counted: all loopback addresses share one, and so do all addresses of
+/// one IPv6 network (/64), because a machine can use as many of these as it likes.
 fn network_of(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         address if address.is_loopback() => IpAddr::V4(Ipv4Addr::LOCALHOST),
@@ -144,7 +144,7 @@ fn network_of(address: IpAddr) -> IpAddr {
     }
 }
 
-/// What a line of the log says about failed logins.
+/// The content of a log line about failed logins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FailedLoginLine {
     /// The failures of this address that are not forgotten, at the gate that has the most.
@@ -169,25 +169,26 @@ pub struct LoginOf<'a> {
     pub address: IpAddr,
     /// The name that it gives.
     pub user: &'a [u8],
-    /// Its number among those that wait.
+    /// Tells this login from other logins that wait.
     pub waiter: Waiter,
 }
 
 impl FailedLogins {
-    /// Asks for the turn of an attempt. If it has to wait, it has a place from now on, and asks again.
+    /// Asks whether an attempt may be made now. If not, the login has a place in the queue from now on,
+    /// unless too many wait, and must ask again.
     pub fn ask(&mut self, login: LoginOf<'_>, now_ms: u64) -> Turn {
         self.at_gate(login, now_ms)
             .map_or(Turn::Now, |(gate, pacing)| gate.waiting.ask(login.waiter, pacing, now_ms))
     }
 
-    /// Whether an attempt would not have to wait. It gets no place.
+    /// Whether an attempt would not have to wait. The login gets no place in the queue.
     pub fn is_turn(&mut self, login: LoginOf<'_>, now_ms: u64) -> bool {
         self.at_gate(login, now_ms)
             .is_none_or(|(gate, pacing)| gate.waiting.is_turn(login.waiter, pacing, now_ms))
     }
 
-    /// Makes an attempt whose password is right or not, unless it has to wait. A failure is to be noted with
-    /// [`FailedLogins::failed`].
+    /// Makes an attempt, unless it has to wait; `is_right` says whether its password is right. The caller
+    /// must note a failure with [`FailedLogins::failed`].
     pub fn attempt(&mut self, login: LoginOf<'_>, is_right: bool, now_ms: u64) -> Turn {
         let turn = self.ask(login, now_ms);
         let network = network_of(login.address);
@@ -219,7 +220,7 @@ impl FailedLogins {
         Some((gate, pacing))
     }
 
-    /// An attempt has failed. Returns what is to be logged, if anything is.
+    /// An attempt has failed. Returns the content of a log line if one is due.
     pub fn failed(&mut self, address: IpAddr, user: &[u8], now_ms: u64) -> Option<FailedLoginLine> {
         let network = network_of(address);
         if self.entries.len() >= ADDRESSES_MAX && !self.entries.contains_key(&network) {

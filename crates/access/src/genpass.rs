@@ -1,4 +1,4 @@
-//! Passwords that nobody can guess: ACL GENPASS.
+//! Random passwords: ACL GENPASS.
 
 /// The number of bits of a password if the client gives none.
 pub const GENPASS_BITS_DEFAULT: i64 = 256;

@@ -98,7 +98,7 @@ impl Grammar<'_> {
         if rules.iter().any(|byte| matches!(byte, b'"' | b'\'')) {
             return Err(RuleError::Syntax);
         }
-        // In a line, such a word ends the selector.
+        // In the line of the user, such a word would end the selector.
         if words(rules).any(|word| word.ends_with(b")")) {
             return Err(RuleError::Syntax);
         }

@@ -22,7 +22,7 @@ use crate::rights::{ChannelRights, KeyRights, Rights, SelectorRights};
 pub struct KeyUse<'a> {
     /// The key.
     pub key: &'a [u8],
-    /// How the call uses it.
+    /// How the call uses the key.
     pub access: KeyAccess,
 }
 
@@ -43,9 +43,9 @@ pub struct Call<'l, 'a> {
     pub command: CommandId,
     /// The argument after the name of the command.
     pub first_arg: Option<&'a [u8]>,
-    /// Its keys, in the order of its arguments.
+    /// The keys of the call, in the order of its arguments.
     pub keys: &'l [KeyUse<'a>],
-    /// Its channels, in the order of its arguments.
+    /// The channels of the call, in the order of its arguments.
     pub channels: &'l [ChannelUse<'a>],
 }
 
@@ -89,7 +89,7 @@ impl Rights {
         }
     }
 
-    /// Whether a command without keys, channels and a first argument is permitted.
+    /// Whether a command is permitted without keys, channels or a first argument.
     pub fn allow(&self, command: CommandId) -> bool {
         self.judge(&Call { command, first_arg: None, keys: &[], channels: &[] }).is_ok()
     }

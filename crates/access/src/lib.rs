@@ -6,18 +6,19 @@
 //! ```
 //!
 //! What it is: the user as data ([`User`]), the language of its rules ([`Grammar`], [`User::line`]), its
-//! record ([`User::encode`]), its compiled form ([`Rights`]) with judgements about calls, and the replies and
-//! log entries of refusals ([`Denied`], [`DenialLog`]). What it is not: a set of users, which belongs to the
-//! data; sessions; commands. It has no clock, no randomness and no table of commands: all three are
-//! arguments.
+//! record ([`User::encode`]), its compiled form ([`Rights`]) with judgements about calls, the replies and log
+//! entries of refusals ([`Denied`], [`DenialLog`]), and the waits after failed logins ([`FailedLogins`]).
+//! What it is not: a set of users, which belongs to the data; sessions; commands. It has no clock, no
+//! randomness and no table of commands: all three are arguments.
 //!
 //! Invariants
 //! - A user is declared by names, not by numbers of commands: only [`Rights`] depend on one table of commands
 //!   ([`CommandList`]).
 //! - Either all rules of a list are applied, or none.
-//! - [`User::line`] is a text that [`Grammar`] reads as a user that is equal but for its birth.
-//! - One selector must allow all of a call: command, keys and channels. What no selector allows is denied,
-//!   except the commands that every client may run ([`Command::is_for_all`]).
+//! - [`User::line`] is a text that [`Grammar`] reads as a user that is equal but for its birth, if it knows
+//!   all commands and categories in the text.
+//! - One selector must allow all of a call: command, keys and channels. A call that no selector allows is
+//!   denied, except calls of commands that every client may run ([`Command::is_for_all`]).
 //! - Passwords exist only as hashes: SHA-256, as Redis keeps them, and at most one that was derived (PBKDF2),
 //!   as documents of `_users` keep it. No error and no rendering shows a password.
 //! - Decoding arbitrary bytes never panics; a user has exactly one encoding.

@@ -1,21 +1,21 @@
-//! The logins of one address that wait for their turn, in the order in which they came.
+//! The logins that wait for their turn at one gate of an address, in the order in which they came.
 //!
 //! ```text
 //! ask -> its turn | after a pause, and ask again | too many wait
 //! ```
 //!
-//! It has no clock, and nobody tells it of clients that disconnect. Each login that waits asks again after a
-//! short pause: one that is late is passed by those behind it, and one that does not come back loses its
-//! place.
+//! The queue has no clock, and does not learn of clients that disconnect. Each login that waits asks again
+//! after a short pause: one that is late is passed by those behind it, and one that does not come back loses
+//! its place.
 //!
 //! Invariants
-//! - At most [`WAITING_MAX`] logins of each protocol wait, so clients of one leave places for those of the
-//!   other.
+//! - At most [`WAITING_MAX`] logins of each protocol wait, so clients of one protocol leave places for those
+//!   of the other.
 //! - While the clock does not step back, a login that asks in time is passed by no other one.
 
 use std::mem;
 
-/// The maximum number of logins of an address that wait, for each protocol.
+/// The maximum number of logins that wait at one gate, for each protocol.
 pub const WAITING_MAX: usize = 16;
 
 /// The longest pause after which a login asks again.
@@ -30,18 +30,18 @@ const LOST_MS: u64 = 2_000;
 /// A login that waits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Waiter {
-    /// That of the client with this number, on the Redis port.
+    /// The login of the client with this number, by the Redis protocol.
     Client(u64),
-    /// The one with this number over HTTP.
+    /// The login with this number over HTTP.
     Http(u64),
 }
 
 /// Whether an attempt may be made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Turn {
-    /// It may.
+    /// The attempt may be made.
     Now,
-    /// It has a place in the queue, and asks again after this time.
+    /// The login has a place in the queue, and must ask again after this time.
     Later {
         /// Milliseconds.
         pause_ms: u64,
@@ -70,7 +70,7 @@ struct Place {
 pub(crate) struct LoginQueue(Vec<Place>);
 
 impl LoginQueue {
-    /// Whether it is the turn of this login; otherwise it has a place from now on, if there is one.
+    /// Whether the attempt may be made now. If not, the login has a place from now on, unless too many wait.
     pub(crate) fn ask(&mut self, waiter: Waiter, pacing: Pacing, now_ms: u64) -> Turn {
         // A place from before a step back of the clock is lost, too.
         self.0.retain(|it| now_ms < it.asks_at_ms + LOST_MS && it.asks_at_ms <= now_ms + PAUSE_MS_MAX);

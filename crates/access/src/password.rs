@@ -27,7 +27,7 @@ impl PasswordHash {
         PasswordHash(bytes)
     }
 
-    /// Its bytes.
+    /// The bytes of the hash.
     pub const fn bytes(&self) -> &[u8; HASH_BYTES] {
         &self.0
     }

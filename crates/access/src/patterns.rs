@@ -7,7 +7,7 @@
 use crate::rule_error::RuleError;
 use crate::words::{is_word, push_spaced};
 
-/// How a call uses a key, or what a pattern permits.
+/// The use of a key by a call, or the uses that a pattern permits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct KeyAccess(u8);
 
@@ -65,7 +65,7 @@ pub struct KeyPattern {
 pub enum KeyPatterns {
     /// All keys.
     All,
-    /// Those that match one of these.
+    /// Keys that match one of these patterns.
     Of(Vec<KeyPattern>),
 }
 
@@ -114,7 +114,7 @@ impl KeyPatterns {
 pub enum ChannelPatterns {
     /// All channels.
     All,
-    /// Those that match one of these.
+    /// Channels that match one of these patterns.
     Of(Vec<Box<[u8]>>),
 }
 

@@ -25,8 +25,8 @@ use crate::user::User;
 /// The rights of a user, compiled for judgements.
 #[derive(Debug, Clone)]
 pub struct Rights {
-    /// The commands that one selector permits with all keys and all channels, and those that every client may
-    /// run.
+    /// The commands that one selector permits with all keys and all channels, and the commands that every
+    /// client may run.
     pub(crate) free: CommandSet,
     pub(crate) selectors: Vec<SelectorRights>,
     is_unrestricted: bool,

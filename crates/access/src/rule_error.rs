@@ -1,6 +1,7 @@
 //! Why rules are refused, with the exact texts of Redis.
 //!
-//! No text shows a password: in a word that adds or removes one (`>`, `<`), it is replaced. Hashes are shown.
+//! No text shows a password: in a word that adds or removes one (`>`, `<`), the password is replaced. Hashes
+//! are shown.
 
 use crate::words::up_to_null;
 
@@ -50,7 +51,7 @@ impl RuleError {
 /// Why a list of rules is refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RulesError {
-    /// One of them is refused.
+    /// One of the rules is refused.
     Rule {
         /// The rule, without passwords.
         rule: Vec<u8>,
@@ -59,7 +60,7 @@ pub enum RulesError {
     },
     /// A selector does not end.
     Unmatched {
-        /// The word that begins it, without passwords.
+        /// The word that begins the selector, without passwords.
         from: Vec<u8>,
     },
 }

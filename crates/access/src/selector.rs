@@ -32,7 +32,7 @@ impl Selector {
         }
     }
 
-    /// Its rules, as ACL LIST shows them.
+    /// The rules of the selector, as ACL LIST shows them.
     pub fn text(&self) -> Vec<u8> {
         let mut text = self.keys.text();
         if self.channels != ChannelPatterns::All {

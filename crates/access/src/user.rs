@@ -67,8 +67,8 @@ impl User {
     }
 
     /// The user that a document of `_users` declares: `before`, if there is one, with the roles and the
-    /// password of the document. If the document has a password, the user cannot log in without one. A new
-    /// user may do nothing by the Redis protocol but what concerns its own connection.
+    /// password of the document. If the document has a password, the user cannot log in without one. By the
+    /// Redis protocol, a new user may run only commands that concern its own connection.
     pub fn of_document(
         before: Option<User>,
         roles: Vec<Box<[u8]>>,

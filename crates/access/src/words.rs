@@ -1,4 +1,4 @@
-//! The words of rules: what separates words, and what a word may contain.
+//! The words of rules: their separators, and the bytes that a word may contain.
 
 /// Whether the byte separates words: the bytes that are spaces in C, as in Redis.
 fn is_space(byte: u8) -> bool {

@@ -23,7 +23,7 @@
 //! ```
 //!
 //! An increment asks the server for the snapshot with which the backup began. The server keeps two snapshots;
-//! while it has that one, only the tail of the log is copied for keys.
+//! while it has the snapshot, only the tail of the log is copied for keys.
 //!
 //! The reverse direction, making a data directory from a backup, is `sheaf restore`.
 //!

@@ -98,10 +98,10 @@ pub(super) struct CopySource {
 /// A backup is incomplete, damaged or not permitted here.
 #[derive(Debug, thiserror::Error)]
 pub enum ManifestError {
-    /// It is incomplete.
+    /// The backup is incomplete.
     #[error("the backup in {} is not complete: run the same `sheaf backup` again to resume it", .0.display())]
     Incomplete(PathBuf),
-    /// It must not be changed.
+    /// The directory is a backup, which must not be changed.
     #[error(
         "{} holds a backup, which must stay as it is: make a data directory of it with `sheaf restore {} --dir DIR`",
         .0.display(), .0.display()
@@ -259,7 +259,7 @@ impl Manifest {
 }
 
 impl ManifestFile {
-    /// Its path below the directory of the backup.
+    /// The path of the file below the directory of the backup.
     pub(super) fn stored(&self) -> &str {
         self.stored_as.as_deref().unwrap_or(&self.name)
     }

@@ -7,13 +7,13 @@
 //!   -> a new log that starts there -> a snapshot of the state -> durable -> remove the mark
 //! ```
 //!
-//! The files are not copied as they are. The new directory has a log with its own identity: the writes of its
-//! server form another history than those of the old server after the target.
+//! Log and snapshots are not copied as they are. The new directory has a log with its own identity: after the
+//! target, the writes of its server form another history than the writes of the old server.
 //!
 //! Invariants
 //! - The source is only read; it may be on a read-only file system.
-//! - A target that cannot be met exactly is refused, with the restorable range. Damage is refused, never
-//!   skipped.
+//! - A target outside of the restorable range is refused, and the error names the range. Damage is refused,
+//!   never skipped.
 //! - An unfinished restore is not served: the mark is there before the source is read, which can take long. A
 //!   refused restore leaves no mark.
 
@@ -125,7 +125,7 @@ pub enum RestoreError {
         /// The I/O error.
         source: io::Error,
     },
-    /// It failed after it had begun to write.
+    /// The restore has failed after it had begun to write.
     #[error(
         "{cause}. The restore has not finished, and {} is not served: remove it when the cause is removed, and run the same \
          command again", dir.display()
@@ -220,8 +220,8 @@ pub fn restore(
     }
 }
 
-/// Whether a directory is empty or does not exist. The lock file and temporary files, such as that of a mark
-/// after a crash, are ignored.
+/// Whether a directory is empty or does not exist. The lock file and temporary files, such as the temporary
+/// file of a mark after a crash, are ignored.
 fn is_empty(disk: &dyn Disk, dir: &Path) -> Result<bool, RestoreError> {
     for dir in [dir, &snapshot::directory(dir), &::documents::directory(dir)] {
         match disk.list(dir) {

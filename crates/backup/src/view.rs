@@ -24,7 +24,7 @@ pub(crate) struct BackupView {
     disk: Arc<dyn Disk>,
     /// The directory of the backup, and its two subdirectories.
     dirs: [PathBuf; 3],
-    /// By the path of each file in a data directory: its stored path, and its length.
+    /// The stored path and the length of each file, by its path in a data directory.
     files: BTreeMap<PathBuf, (PathBuf, u64)>,
 }
 

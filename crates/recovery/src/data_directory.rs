@@ -1,5 +1,4 @@
-//! Which directories may become a data directory: with a mistyped name, no log must be created among foreign
-//! files.
+//! Which directories may become a data directory: a mistyped name must not create a log among foreign files.
 
 use std::{
     ffi::OsStr,
@@ -12,8 +11,7 @@ use storage::Control;
 
 /// The settings set by clients, a file of the crate `settings`.
 const SETTINGS_FILE: &str = "settings.toml";
-/// Names in a data directory that has no control file yet, or has lost it; in the latter case the start
-/// reports the problem.
+/// Names in a data directory that has no control file yet, or has lost it: then the start reports the loss.
 const OWN: [&str; 15] = [
     DirLock::NAME,
     "control",
@@ -46,7 +44,7 @@ const OF_FILE_SYSTEM: &str = "lost+found";
 /// Why a directory is refused as a data directory.
 #[derive(Debug, thiserror::Error)]
 pub enum Foreign {
-    /// It holds files that do not belong to a data directory.
+    /// The directory holds files that do not belong to a data directory.
     #[error(
         "{} is not empty and not a data directory (it holds {name:?}): name the directory of a server. A new server needs one that is \
          empty or does not exist yet (--dir)", dir.display()
@@ -57,7 +55,7 @@ pub enum Foreign {
         /// The first foreign name in it.
         name: String,
     },
-    /// It cannot be read.
+    /// The directory cannot be read.
     #[error("cannot read {} as the data directory: {source}{}", dir.display(), whose(source))]
     Unreadable {
         /// The directory.
@@ -67,7 +65,7 @@ pub enum Foreign {
     },
 }
 
-/// Who was denied, after such an error.
+/// Names the user of this process if the OS has denied permission.
 fn whose(source: &io::Error) -> String {
     match source.kind() {
         io::ErrorKind::PermissionDenied => {
@@ -107,7 +105,7 @@ pub fn refuse_foreign(dir: &Path, config_file: Option<&Path>) -> Result<(), Fore
 /// reported by recovery.
 ///
 /// # Errors
-/// `InvalidData`, with what to do.
+/// `InvalidData`, with the remedy in its text.
 pub fn refuse_lost_settings(disk: &dyn Disk, dir: &Path) -> io::Result<()> {
     let has_settings = matches!(Control::load(disk, dir), Ok(Some(control)) if control.has_settings);
     let path = dir.join(SETTINGS_FILE);

@@ -23,7 +23,7 @@ pub enum RecoverError {
     Effect {
         /// The LSN of the record.
         lsn: Lsn,
-        /// Why it cannot be decoded.
+        /// Why the record cannot be decoded.
         reason: keyspace::EffectError,
     },
     /// The changes that a record makes to document databases cannot be applied.

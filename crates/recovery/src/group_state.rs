@@ -17,10 +17,10 @@
 //!   may name another group and another member instead.
 //! - A member runs the durability `strict` or `commit`.
 //! - The term and the vote are on disk before any message of that term leaves.
-//! - Members are on disk before they come into force.
+//! - A change of the members is on disk before it comes into force.
 //! - A new directory gets a new member id: the votes of a lost disk are never given twice.
-//! - A witness stays one, because its directory has a log and no data. It has its list of the members here,
-//!   because the part of the log that holds the list may be forgotten.
+//! - A witness that has joined stays one, because its directory has a log and no data. Its list of the
+//!   members is here, because the part of the log that holds the list may be forgotten.
 //! - On a full disk, this file gets the room of the reserve, if the member has it ([`env::reserve`]).
 //! - A backup has no such file: a restored directory is no member.
 //! - A modified file is refused: the checksum covers all other fields.
@@ -60,7 +60,7 @@ pub struct GroupState {
     pub join: String,
     /// The highest term that this member has taken part in.
     pub term: u64,
-    /// Its vote in that term.
+    /// The id of the member that got this member's vote in that term; empty for none.
     pub voted_for: String,
     /// The voters that are in force here. The log may have a later change that is not committed yet.
     #[serde(default)]
@@ -83,7 +83,7 @@ pub struct GroupState {
     pub roster: String,
 }
 
-/// What the settings of a start say about the group.
+/// The settings of a start that concern the group.
 #[derive(Debug, Clone, Copy)]
 pub struct Wanted<'s> {
     /// The name of the group; if empty, the directory decides; [`NO_GROUP`] for none.
@@ -99,11 +99,11 @@ pub struct Wanted<'s> {
 /// Whether a directory belongs to a group.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Membership {
-    /// It belongs to no group.
+    /// The directory belongs to no group.
     None,
-    /// It belongs to one, and the settings end that: see [`leave`].
+    /// The directory belongs to a group, and the settings end the membership: see [`leave`].
     Leaves,
-    /// It belongs to a group, or asks to join one.
+    /// The directory belongs to a group, or its server asks to join one.
     Of(Box<GroupState>),
 }
 
@@ -206,7 +206,7 @@ impl GroupState {
         Ok(GroupState {
             name: group.into(),
             group_id,
-            // Never 0, which is nobody.
+            // Never 0, which stands for no member.
             member_id: format!("{:016x}", entropy.random_u64().max(1)),
             founded,
             join: if founded { String::new() } else { checked_address(join)? },

@@ -38,7 +38,7 @@ use crate::{
 
 /// The state that was loaded from a snapshot, before the replay.
 pub struct Loaded {
-    /// The last record of each slot in the snapshot; empty without a snapshot.
+    /// The LSN of the last record of each slot in the snapshot; empty without a snapshot.
     lsns: Box<[Lsn]>,
     /// Where the replay begins.
     begin_lsn: Lsn,
@@ -168,7 +168,7 @@ pub fn visit_runs(
 }
 
 /// As [`load_base`] with [`Mode::Newest`], but without loading: returns where the replay begins. The chunks
-/// of a snapshot are verified by `snapshot::check`; `damaged` is what it has found.
+/// of a snapshot are verified by `snapshot::check`; `damaged` is the damage that this check has found.
 pub(crate) fn rehearse_base(
     recovery: &mut Recovery,
     (disk, dir): (&dyn Disk, &Path),

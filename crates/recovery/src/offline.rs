@@ -155,7 +155,7 @@ impl ProgressBars {
 }
 
 impl Stage {
-    /// Its name, in progress bars and logs.
+    /// The name of the stage, in progress bars and log lines.
     pub fn name(self) -> &'static str {
         match self {
             Stage::Waiting => "waiting for the source",

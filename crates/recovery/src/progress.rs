@@ -1,5 +1,5 @@
-//! Progress of recovery, through the snapshot and then the log: written by the recovering threads; read by
-//! INFO, `/_up`, the LOADING check and the terminal.
+//! Progress of recovery, through the snapshot and then the log: the recovering threads write it, other
+//! threads read it.
 
 use std::sync::{
     Arc,

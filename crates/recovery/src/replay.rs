@@ -13,7 +13,8 @@
 //! Invariants
 //! - Effects of one slot are applied in log order, and the slot records the LSN of the last one.
 //! - A record that does not decode is an error with its LSN, and so is one whose effect meets a value of
-//!   another type. A recovery then fails as a whole; a follower applies nothing after the record, and stops.
+//!   another type. An ordinary recovery then fails as a whole; a follower applies nothing after the record,
+//!   and stops.
 
 mod live;
 pub(crate) mod settings;
@@ -51,7 +52,7 @@ pub fn decode<'a>(rest: &mut &'a [u8], lsn: Lsn) -> Result<Option<Item<'a>>, Rec
     Item::decode_next(rest).map_err(|reason| RecoverError::Effect { lsn, reason })
 }
 
-/// Fails if an effect of the record at `lsn` has met a value of another type: no maker of effects does that.
+/// Fails if an effect of the record at `lsn` has met a value of another type: no server logs such an effect.
 #[inline]
 fn require_type(applied: Applied, lsn: Lsn) -> Result<(), RecoverError> {
     if applied.wrong_type { Err(RecoverError::WrongType { lsn }) } else { Ok(()) }

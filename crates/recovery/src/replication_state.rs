@@ -66,7 +66,7 @@ pub struct ReplicationState {
     /// The log here may hold more than any leader has committed.
     #[serde(default)]
     is_unconfirmed: bool,
-    /// The directory is that of a member of a group.
+    /// The directory belongs to a member of a group.
     #[serde(default)]
     is_member: bool,
 }
@@ -134,12 +134,12 @@ impl ReplicationState {
         }
     }
 
-    /// Whether the directory is that of a member of a group.
+    /// Whether the directory belongs to a member of a group.
     pub fn is_member(&self) -> bool {
         self.is_member
     }
 
-    /// Notes whether the directory is that of a member of a group. It is durable once the state is
+    /// Notes whether the directory belongs to a member of a group. The note is durable once the state is
     /// [stored](ReplicationState::store).
     pub fn set_member(&mut self, is_member: bool) {
         self.is_member = is_member;
@@ -150,7 +150,7 @@ impl ReplicationState {
         parse_address(&self.setting).filter(|named| self.remembered().leader.as_ref() != Some(named))
     }
 
-    /// Sets the role to remember. It is durable once the state is [stored](ReplicationState::store).
+    /// Sets the role to remember. The role is durable once the state is [stored](ReplicationState::store).
     pub fn remember(&mut self, remembered: &Remembered<Address>) {
         self.leader = remembered.leader.as_ref().map_or(String::new(), ToString::to_string);
         (self.seen_epoch, self.fenced_by) = (remembered.seen_epoch, remembered.fenced_by);

@@ -15,7 +15,8 @@
 //! - If data is lost, nothing on disk changes before the operator has confirmed, except that the report is
 //!   written and leftovers of interrupted writes are removed. A crash before the control file is replaced
 //!   leaves a directory that an ordinary start refuses: as before, or because the snapshot of memory is of
-//!   another log. So the snapshot comes before the documents: saving them may end what made the start refuse.
+//!   another log. So the snapshot comes before the documents: saving them may remove the reason of the
+//!   refusal.
 //! - A damaged chunk of a snapshot loses all keys of the slots in its run. The log's effects on these keys
 //!   are applied only to keys that the log creates again, not to those whose earlier state is lost.
 //! - A confirmed recovery begins a new log. Messages of durable channels are in the old one alone, so all of
@@ -310,8 +311,8 @@ impl Slots<'_> {
     }
 }
 
-/// Whether an effect on a key still has its logged meaning, given whether the key is there. The effect itself
-/// tells if it meets a value of another type.
+/// Whether an effect on a key still has its logged meaning, given whether the key is there. Applying the
+/// effect tells whether it meets a value of another type.
 fn is_applicable(effect: &Effect<'_>, is_there: bool, is_lost: bool) -> bool {
     let Effect::Key { op, .. } = effect else { return true };
     match op {
@@ -354,8 +355,8 @@ pub enum ConfirmError {
     Documents(#[from] StoreError),
 }
 
-/// The last step: saves the documents, which nobody else does while the log is frozen; makes the log that of
-/// the directory, with this snapshot of memory; and lets it take writes.
+/// The last step: saves the documents, which are saved nowhere else while the log is frozen; makes the log
+/// the directory's log, with this snapshot of memory; and lets the log take writes.
 ///
 /// # Errors
 /// [`ConfirmError`]; the call may be repeated.
@@ -386,7 +387,8 @@ pub fn confirm(
 /// Saves all documents up to the beginning of the frozen log, which has none of their changes.
 fn save(documents: &Documents, log: &Log) -> Result<(), ConfirmError> {
     let due = Due { now_ms: 0, upto: log.appended_lsn(), everything: true };
-    // After a failed attempt, the first pass saves what that attempt has frozen, and the second one the rest.
+    // After a failed attempt, the first pass saves the changes that the attempt has frozen, and the second
+    // one the rest.
     for _ in 0..2 {
         documents.checkpoint(&due, &mut |_| true)?;
     }

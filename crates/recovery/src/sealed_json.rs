@@ -1,7 +1,7 @@
 //! Small JSON files of a data directory that have a checksum of their other fields: `replication.json` and
 //! `group.json`.
 //!
-//! This module writes and reads such a file. It does not know what the fields mean, or what to do about a
+//! This module writes and reads such a file. It does not know the meaning of the fields, or the remedy for a
 //! damaged file.
 //!
 //! Invariants

@@ -1,4 +1,4 @@
-//! What a recovery reads: the directory, and where in it to begin.
+//! The input of a recovery: the directory, and the point at which to begin.
 
 use std::{path::Path, sync::Arc};
 
@@ -18,7 +18,7 @@ pub enum Mode {
     /// damage is refused.
     From(Lsn),
     /// All data that is not damaged, in a server that is read-only until the operator has accepted the loss:
-    /// see `salvage`. Not for [`load`](crate::recover::load).
+    /// see `salvage`. [`load`](crate::recover::load) must not be called with this mode.
     Force,
 }
 
@@ -28,7 +28,7 @@ pub struct Source<'a> {
     pub disk: Arc<dyn Disk>,
     /// The data directory.
     pub dir: &'a Path,
-    /// The options of the log afterwards.
+    /// The options with which the log is then opened for writing.
     pub options: LogOptions,
     /// The clock. Entries that have expired meanwhile are kept, invisible, until a delete is logged.
     pub clock: Arc<dyn Clock>,

@@ -1,5 +1,5 @@
-//! The writes in flight of what says which part a server plays: its role (`replication.json`), its votes and
-//! the members of its group (`group.json`), and the epochs of its log.
+//! The writes in flight of a server's role (`replication.json`), of its votes and the members of its group
+//! (`group.json`), and of the epochs of its log.
 //!
 //! A disk that does not answer keeps these writes waiting, and with them the change that they belong to. No
 //! write of the log need be in flight then, so nothing else notices.
@@ -15,7 +15,8 @@ use parking_lot::Mutex;
 /// The writes in flight of one server; see the module documentation.
 pub struct StateWrites {
     clock: Arc<dyn Clock>,
-    /// When they began, in microseconds of the monotonic clock: as many as there are threads that write.
+    /// When the writes began, in microseconds of the monotonic clock: at most one for each thread that
+    /// writes.
     begun_us: Mutex<Vec<u64>>,
 }
 

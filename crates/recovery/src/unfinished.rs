@@ -21,7 +21,7 @@ pub enum Work {
 }
 
 impl Work {
-    /// Its marker file.
+    /// The marker file of the work.
     pub fn file(self, dir: &Path) -> PathBuf {
         dir.join(match self {
             Work::Import => "import-unfinished",

@@ -1,9 +1,9 @@
 //! Passwords, and the admission of connections, for the Redis port and the HTTP port.
 //!
 //! Users belong to the data (`engine::users`) and are the same for both protocols. Over HTTP, `admin-user`
-//! with `admin-password` is one more, and an admin; each user who may run all commands of administrators is
-//! an admin, too. Protected mode serves only clients on this machine while `default` needs no password. Over
-//! HTTP it does so only while `default` may also do everything and `admin-password` is not set.
+//! with `admin-password` is one more user, and an admin; each user who may run all commands of administrators
+//! is an admin, too. Protected mode serves only clients on this machine while `default` needs no password.
+//! Over HTTP it does so only while `default` may also do everything and `admin-password` is not set.
 
 use std::{
     net::{IpAddr, SocketAddr},
@@ -125,8 +125,8 @@ impl Access {
         (user.user.is_enabled && !self.lacks_certificate(&user)).then(|| account_of(&user))
     }
 
-    /// Whether the user needs no password, and certificates say who a client is. Over HTTP nobody shows a
-    /// certificate, so nobody may be this user.
+    /// Whether only a certificate could prove that a client is this user: the user needs no password, and
+    /// certificates name users. Over HTTP no certificate does that, so no client may be this user.
     fn lacks_certificate(&self, user: &Principal) -> bool {
         user.user.needs_no_password && self.config.users().settings().certificates_name_users
     }
@@ -255,7 +255,7 @@ impl Access {
 /// The judgement of a name and a password.
 enum Judged {
     MayUse(Account),
-    /// They are right, and the user may not use the resource.
+    /// Name and password are right, but the user may not use the resource.
     LacksRight,
     Wrong,
 }
@@ -269,7 +269,7 @@ fn refused(turn: Turn) -> Option<LogIn> {
     }
 }
 
-/// The role of those who may do everything.
+/// The role of users that may do everything.
 const ADMIN_ROLE: &str = "_admin";
 
 fn admin_of_settings(password: &str) -> Account {

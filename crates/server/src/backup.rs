@@ -6,7 +6,7 @@
 //! Invariants
 //! - The copying client may choose the name of its session and keep it: a session replaces an earlier one of
 //!   the same name.
-//! - A session pins a bounded number of bytes, and only while its client goes on asking. Otherwise it ends.
+//! - A session pins a bounded number of bytes, and ends when its client stops asking.
 
 mod file_body;
 pub(crate) mod routes;

@@ -8,7 +8,7 @@ use std::{
 
 use crate::logging;
 
-/// The directory, as it is found from everywhere.
+/// The absolute path of the directory; the path as given if the working directory is unknown.
 fn absolute(dir: &Path) -> PathBuf {
     std::path::absolute(dir).unwrap_or_else(|_| dir.to_path_buf())
 }

@@ -42,8 +42,8 @@ pub(crate) struct Config {
     /// The files of settings, shared by all incarnations within the process. Locked during every change.
     files: Arc<Mutex<Lasting>>,
     data: Mutex<DataSettingsState>,
-    /// Appends the records that are made outside of commands: settings given at the start, facts about the
-    /// group, users of a file, the audit.
+    /// Appends the records that are made outside of commands: given settings, facts about the group, users of
+    /// a file, the audit.
     recorder: Mutex<Option<Appender>>,
     debug_access: DebugAccess,
     /// Holds the settings of the data.
@@ -54,7 +54,7 @@ pub(crate) struct Config {
     /// Knows whether any client listens to events.
     hub: Arc<Hub>,
     users: Arc<Users>,
-    /// The connections, of which those of deleted users are closed.
+    /// The connections: connections of deleted users are closed.
     clients: Arc<Clients>,
 }
 
@@ -106,8 +106,8 @@ impl Config {
         &self.hot
     }
 
-    /// The value that CONFIG GET shows for a setting without a meaning: the one that is true of this server,
-    /// if it knows one, else `value`.
+    /// The value that CONFIG GET shows for a setting without a meaning: the true value for this server if it
+    /// is known, else `value`.
     fn shown_inert(&self, name: &str, value: &str) -> String {
         match name {
             "cluster-enabled" if self.hot.emulates_cluster() => "yes".into(),
@@ -127,7 +127,7 @@ impl engine::SettingsInForce for Config {
     }
 
     fn event_classes(&self) -> EventClass {
-        // While nobody subscribes to events, none are noted, and they cost no more than this check.
+        // Without a subscriber to events, no event is noted, and events cost no more than this check.
         if self.hub.hears_of_keys() { self.hot.event_classes() } else { EventClass::NONE }
     }
 
@@ -153,7 +153,7 @@ impl engine::SettingsInForce for Config {
         let matches = |name: &str| wire::glob::matches_ignore_case(pattern, name.as_bytes());
         let shown = |(name, value): (&'static str, String)| match name {
             "maxclients" => (name, self.hot.clients_max().to_string()),
-            // REPLICAOF, FAILOVER and votes change it too.
+            // REPLICAOF, FAILOVER and votes change the role, too.
             "replica-of" | "replicaof" | "slaveof" => (name, self.node.shown_replica_of(&value)),
             _ if is_hidden(&settings, name) => (name, String::new()),
             _ => (name, value),

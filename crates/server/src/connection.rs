@@ -7,7 +7,7 @@
 //! Invariants
 //! - The task sleeps only if one of these will wake it: the socket (readable, or writable after it refused
 //!   bytes), the worker (for example because the log has moved, or a blocked command is answered), or a timer
-//!   (DEBUG SLEEP, the deadline of a blocked or held command).
+//!   (DEBUG SLEEP, a login that waits, the deadline of a blocked or held command).
 //! - While the conversation is interrupted the socket is not read: the client feels back-pressure. A client
 //!   that feels it and does not read its replies gets more room, and then is disconnected (`unread`). A
 //!   blocked command, which may wait for ever, and one that CLIENT PAUSE holds, are the exceptions: a bounded
@@ -234,8 +234,8 @@ impl Connection {
         self.socket.poll_read(cx, buffer, &self.worker.encrypted_buffer)
     }
 
-    /// If the client turned out to be another server that takes the connection over: its socket, its request
-    /// and its user. `None` also if no descriptor is left. To be called when the connection has ended.
+    /// The socket, the request and the user of a client that is another server and takes the connection over;
+    /// `None` for other clients, and if no descriptor is left. To be called when the connection has ended.
     pub(crate) fn take_over(&self) -> Option<(Taken, PeerClaim, Vec<u8>)> {
         let session = &mut self.conversation.borrow_mut().session;
         let claim = session.claim.take()?;
@@ -418,8 +418,8 @@ impl Connection {
         self.conversation.borrow().is_away()
     }
 
-    /// Sends the sendable bytes, as far as the socket accepts them. A paused conversation (DEBUG SLEEP) sends
-    /// nothing: its last reply is due when the pause ends. Returns whether bytes may leave now.
+    /// Sends the sendable bytes, as far as the socket accepts them. A paused conversation (DEBUG SLEEP, a
+    /// login that waits) sends nothing before its pause ends. Returns whether bytes may leave now.
     pub(crate) fn send(&self) -> bool {
         if self.state.get() == ConversationState::Paused && !self.resumable.get() {
             return false;
@@ -483,7 +483,7 @@ impl Connection {
         true
     }
 
-    /// Sends what was withheld. If the socket refuses it, the task waits for the socket.
+    /// Sends the withheld replies. If the socket refuses bytes, the task waits for the socket.
     pub(crate) fn send_withheld(&self) {
         if self.send() && self.refused.get() {
             self.wake();
@@ -498,9 +498,9 @@ impl Connection {
         }
     }
 
-    /// Appends bytes pushed to the client; the worker calls [`Connection::send_pushed`] after it has passed
-    /// on everything. Returns the gate of the held bytes, if any, and whether these are the first bytes since
-    /// the last `send_pushed`.
+    /// Appends bytes pushed to the client; the worker calls [`Connection::send_pushed`] at the end of its
+    /// tick. Returns the gate of the held bytes, if any, and whether these are the first bytes since the last
+    /// `send_pushed`.
     pub(crate) fn push(&self, bytes: &[u8], gate: Lsn, committed: Lsn) -> (Option<Lsn>, bool) {
         let mut conversation = self.conversation.borrow_mut();
         conversation.push(bytes, gate, committed);
@@ -590,7 +590,7 @@ impl Connection {
         executor.may_listen(&self.conversation.borrow().session, host)
     }
 
-    /// Its place among the connections.
+    /// The kind of place that the connection has.
     pub(crate) fn place(&self) -> Place {
         self.conversation.borrow().session.place
     }

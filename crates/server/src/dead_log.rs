@@ -24,7 +24,7 @@ struct Pending(Mutex<Option<Flushed>>);
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Flushed {
-    /// The position of its record.
+    /// The position of the record of the FLUSHALL.
     record: Lsn,
     /// The position at which the log may be cut once the record is durable and the documents before that
     /// position are saved.

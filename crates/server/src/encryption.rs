@@ -34,17 +34,17 @@ const OF_SESSIONS: [Key; 7] = [
     Key::HttpTlsAuthClients,
     Key::TlsProtocols,
 ];
-/// How long before the server's certificate expires the warning is logged.
+/// A certificate that expires within this time is warned of.
 const EXPIRES_SOON_S: i64 = 7 * 24 * 3600;
 
-/// What INFO and metrics show of encrypted connections.
+/// The figures of encrypted connections for INFO and metrics.
 #[derive(Debug, Default)]
 pub(crate) struct EncryptionFigures {
     /// Handshakes that succeeded.
     pub(crate) handshakes: AtomicU64,
     /// Handshakes that failed or took too long.
     pub(crate) failed: AtomicU64,
-    /// Handshakes that go on.
+    /// Handshakes in progress.
     pub(crate) unfinished: AtomicU64,
     /// Times that files were read again and put in force.
     pub(crate) reloads: AtomicU64,
@@ -97,7 +97,7 @@ impl Door {
 }
 
 pub(crate) struct Encryption {
-    /// At least one.
+    /// There is at least one door.
     doors: Vec<(Door, Arc<Acceptor>)>,
     pub(crate) figures: EncryptionFigures,
     /// A warning about the end of the certificate was logged.
@@ -123,7 +123,7 @@ impl Encryption {
         self.doors.iter().find(|(it, _)| *it == door).map(|(_, acceptor)| acceptor.clone())
     }
 
-    /// Checks settings that are not in force yet, of which those in `changed` have changed.
+    /// Checks settings that are not in force yet; `changed` has the keys that were set.
     ///
     /// # Errors
     /// If sessions of an open door could not begin: the first changed setting that concerns sessions, and the
@@ -138,7 +138,8 @@ impl Encryption {
     }
 
     /// Follows a change of the settings in force: if it concerns sessions, new sessions begin by it, provided
-    /// that its files can be used. If it does not, the files are read again if they have changed.
+    /// that its files can be used. If it does not concern sessions, the files are read again if they have
+    /// changed.
     pub(crate) fn follow(&self, settings: &Settings) {
         self.report(self.doors.iter().filter_map(|(door, acceptor)| {
             let policy = door.policy(settings).ok()?;
@@ -154,7 +155,7 @@ impl Encryption {
         self.report(self.doors.iter().filter_map(|(_, acceptor)| acceptor.reload(always)));
     }
 
-    /// Logs what came of reading the files again, in one line for all doors.
+    /// Logs the outcome of reading the files again, in one line for all doors.
     fn report(&self, outcomes: impl Iterator<Item = Result<(), LoadError>>) {
         match outcomes.reduce(Result::and) {
             None => {}
@@ -194,7 +195,7 @@ impl Encryption {
     }
 }
 
-/// The certificates that this server shows to others, and the authority that signs theirs.
+/// The certificates that this server shows to others, and the authority that signs their certificates.
 pub(crate) fn files_for_servers(settings: &Settings) -> ClientFiles {
     let path = |key| Some(PathBuf::from(settings.text(key))).filter(|path| !path.as_os_str().is_empty());
     ClientFiles {

@@ -118,11 +118,11 @@ pub(crate) struct GroupFigures {
 
 /// The part that this server plays in its group, before the threads of the group begin.
 pub(crate) enum Prepared {
-    /// It belongs to no group, or no more.
+    /// This server belongs to no group, or to no group any more.
     Nothing,
-    /// It asks to be added, or, if it has to copy everything anew, who leads.
+    /// This server asks to be added; or it only asks for the leader, because it has to copy everything anew.
     Joins,
-    /// It takes part in votes.
+    /// This server takes part in votes.
     Member {
         /// The leaderships that the votes decide.
         leaderships: mpsc::Receiver<Option<Leadership>>,
@@ -162,8 +162,8 @@ impl Group {
     /// votes must know all of the log.
     ///
     /// # Errors
-    /// If this server cannot join the group, if its address is not known, if the log cannot be read, or if
-    /// `group.json` cannot be written.
+    /// If this server cannot join the group, if it has no port or known address for the other members, if the
+    /// log cannot be read, or if `group.json` cannot be written.
     pub(crate) fn prepare(
         &self,
         log: &Log,
@@ -395,7 +395,7 @@ impl Group {
         }
     }
 
-    /// Whether a member has sent anything in this time.
+    /// Whether a member has sent a message within this time.
     fn has_heard(&self, votes: &Votes, id: MemberId, within_us: u64) -> bool {
         let heard = self.peers.get().and_then(|peers| peers.heard(id));
         heard.is_some_and(|heard| votes.now_us().saturating_sub(heard.at_us) < within_us)
@@ -406,7 +406,7 @@ impl Group {
         let Some(log) = self.log.get() else { return };
         let (look_at_data, applied) = (|| self.keyspace.data_settings_and_lsn(), || self.node.applied(log));
         let mut seen = self.known.lock().look(votes, look_at_data, applied, is_tick);
-        // Nothing is locked meanwhile that clients ask for.
+        // While the members are saved, no lock is held that clients need.
         if let Some((members, at)) = seen.to_save {
             match votes.save_members(&members, at) {
                 Ok(()) => {
@@ -447,7 +447,7 @@ impl Group {
     fn take_roles(self: &Arc<Self>, leaderships: &mpsc::Receiver<Option<Leadership>>) {
         let mut election = None;
         while let Ok(Some(mut leadership)) = leaderships.recv() {
-            // Only the newest counts.
+            // Only the newest leadership counts.
             let mut was_elected = false;
             while let Ok(Some(newer)) = leaderships.try_recv() {
                 was_elected |= matches!(leadership, Leadership::Leads { .. });
@@ -570,8 +570,8 @@ impl Group {
         })
     }
 
-    /// The roster that people are shown. Before the data has one, the founder shows a roster of itself alone,
-    /// and a server that joins an empty one.
+    /// The roster for people. Before the data has a roster, the founder shows itself alone, and a joining
+    /// server shows no members.
     fn shown_roster(&self, votes: &Votes) -> Roster {
         let recorded = self.known.lock().roster.clone();
         let founding = || {

@@ -37,8 +37,8 @@ use crate::{encryption::Encryption, listen::RoundRobin, repeated::Repeated};
 
 /// The maximum number of handshakes of one thread at a time.
 const UNFINISHED_MAX: usize = 512;
-/// The handshakes that one thread may have at a time even if no places for clients are left: a client can be
-/// told that there is none only after its handshake.
+/// The handshakes that one thread may have at a time even if no places for clients are left: only after its
+/// handshake can a client be told so.
 const UNFINISHED_MIN: usize = 4;
 /// The maximum number of accepted connections that wait for one thread.
 const WAITING_MAX: usize = 4;
@@ -80,7 +80,7 @@ pub(crate) struct Handshakes {
     next: RoundRobin,
 }
 
-/// What the threads share.
+/// The state that the threads share.
 struct Shared {
     encryption: Arc<Encryption>,
     clock: Arc<dyn Clock>,
@@ -168,7 +168,7 @@ impl HandshakeThread {
             self.unfinished.borrow_mut().insert(id, unfinished);
             self.shared.encryption.figures.unfinished.fetch_add(1, Relaxed);
         }
-        // The handshakes that go on end with the thread.
+        // Unfinished handshakes end with the thread.
         let left = std::mem::take(&mut *self.unfinished.borrow_mut()).len() as u64;
         self.shared.encryption.figures.unfinished.fetch_sub(left, Relaxed);
     }

@@ -86,7 +86,7 @@ fn server(parts: &Parts, _: &Figures, out: &mut String) {
         "server_time_usec": parts.clock.unix_ms() * 1000,
         "uptime_in_seconds": uptime_s,
         "uptime_in_days": uptime_s / 86_400,
-        // Shown as CONFIG GET shows it; nothing here has a rhythm.
+        // Shown as CONFIG GET shows it; nothing here runs at this rate.
         "hz": hz,
         "configured_hz": hz,
         "executable": executable.display(),

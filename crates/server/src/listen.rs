@@ -23,13 +23,13 @@ use crate::{
 pub(crate) const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// From this port on, every user may listen.
 const PRIVILEGED_END: u16 = 1024;
-/// The address of clients that have none.
+/// The address that counts for clients of the Unix socket, which have none.
 const THIS_MACHINE: SocketAddr = SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0));
 
 /// Binds one port on every address of `bind` (separated by spaces). With port 0, the first address gets a
 /// free port and the others the same one. An address that the machine does not have is skipped if a `-`
-/// stands before it, as in Redis, or if it is one of IPv6 behind another one. Beside addresses of IPv4, one
-/// of IPv6 takes no connections of IPv4: the others do. Must run within a runtime.
+/// stands before it, as in Redis; an IPv6 address also if an earlier address was bound. If `bind` has IPv4
+/// addresses as well, IPv6 addresses take no connections of IPv4. Must run within a runtime.
 ///
 /// # Errors
 /// If an address cannot be resolved or bound.
@@ -44,7 +44,7 @@ pub(crate) fn bind(bind: &str, port: u16, backlog: u32) -> io::Result<Vec<std::n
             None => port,
         };
         let looked_up = (host, port).to_socket_addrs();
-        // A host that nobody knows is a wrong value of the setting.
+        // An unknown host is a wrong value of the setting.
         let refused = |text: String| io::Error::new(io::ErrorKind::InvalidInput, text);
         let address = looked_up.map_err(|error| refused(format!("cannot look up '{host}': {error}")))?.next();
         let address = address.ok_or_else(|| refused(format!("'{host}' is not an address")))?;

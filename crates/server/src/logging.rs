@@ -42,7 +42,7 @@ const FLUSH_TIMEOUT: Duration = Duration::from_secs(2);
 /// Sets the lowest level of lines.
 type SetLevel = Box<dyn Fn(&str) + Send + Sync>;
 
-/// None before logging has started.
+/// Empty before logging has started.
 static SET_LEVEL: OnceLock<SetLevel> = OnceLock::new();
 
 /// The file of `logfile`; none for standard error.
@@ -110,10 +110,10 @@ pub(crate) fn configure(settings: &Settings) {
     LINES.reopen(settings.text(Key::Logfile));
 }
 
-/// Checks settings that are not in force yet, of which those in `changed` were set.
+/// Checks settings that are not in force yet; `changed` has the keys that were set.
 ///
 /// # Errors
-/// A setting that names a file of lines, and what is wrong with it.
+/// The setting that names an unusable file of lines, and the reason.
 pub(crate) fn check(settings: &Settings, changed: &[Key]) -> Result<(), (Key, String)> {
     for key in OF_FILES.into_iter().filter(|key| changed.contains(key)) {
         check_name(settings.text(key)).and_then(|()| open(settings, key)).map_err(|reason| (key, reason))?;

@@ -5,7 +5,7 @@
 //!
 //! Invariants
 //! - A unit that was accepted is answered exactly once, by a message to the worker of its client; the thread
-//!   keeps nothing of it.
+//!   keeps nothing of the unit.
 //! - A connection has at most one unit here, so `maxclients` bounds the queue. A unit that waits for longer
 //!   than `busy-reply-threshold`, because scripts occupy all threads, is answered BUSY.
 
@@ -58,7 +58,7 @@ pub(crate) struct LongUnits {
 #[derive(Default)]
 struct State {
     waiting: VecDeque<(u64, Job)>,
-    /// The unit that each thread runs, by its serial number.
+    /// The serial number of the unit that each thread runs.
     running: [Option<u64>; LONG_UNITS_MAX],
     begun: u64,
 }

@@ -21,7 +21,8 @@ pub(crate) struct Admitted {
     pub(crate) session: Option<Box<tls::Session>>,
     pub(crate) peer: SocketAddr,
     pub(crate) local: SocketAddr,
-    /// The Unix socket from which it came, if any: `peer` and `local` are then addresses of this machine.
+    /// The Unix socket through which the connection came, if any: `peer` and `local` are then addresses of
+    /// this machine.
     pub(crate) unix: Option<UnixPeer>,
     pub(crate) place: Place,
     /// The user over HTTP whose commands the connection carries.

@@ -181,7 +181,7 @@ impl Scrape {
         gauge(encoder, "sheaf_uptime_seconds", "seconds since the start", uptime_ms / 1000)
     }
 
-    /// Bytes of the Redis protocol, connections and responses of HTTP.
+    /// Bytes of the Redis protocol, connections and responses of HTTP, spans of traces.
     fn encode_traffic(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
         let (received, sent) = self.parts.clients.traffic_bytes();
         let help = "bytes received from clients of the Redis protocol";
@@ -203,7 +203,7 @@ impl Scrape {
         Ok(())
     }
 
-    /// Nothing without a door for TLS.
+    /// The figures of TLS; none without a door for TLS.
     fn encode_encryption(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
         let Some(encryption) = &self.parts.encryption else { return Ok(()) };
         let figures = &encryption.figures;

@@ -1,13 +1,13 @@
 //! The parts of a server, and how they are wired.
 //!
-//! Each part takes those that it depends on when it is made, so this is the one place that shows the whole.
-//! Jobs in the background hold only the parts that they use; workers, INFO and metrics, which use almost all
-//! of them, hold [`Parts`].
+//! Each part gets the parts that it depends on when it is made, so this module shows the whole. Jobs in the
+//! background hold only the parts that they use; workers, INFO and metrics, which use almost all of them,
+//! hold [`Parts`].
 //!
 //! Invariants
 //! - No part holds [`Parts`], and no two parts hold each other, so that the memory of an incarnation is freed
-//!   when it ends. Two exceptions end with [`Node::stop`] and [`Group::stop`]: what a replica needs to follow
-//!   holds [`Parts`], and the votes of a group hold the parts that they report to.
+//!   when it ends. Two exceptions end with [`Node::stop`] and [`Group::stop`]: the parts with which a replica
+//!   follows hold [`Parts`], and the votes of a group hold the parts that they report to.
 
 use std::sync::{
     Arc, OnceLock,
@@ -77,7 +77,7 @@ pub(crate) struct Parts {
     pub(crate) scripts: Arc<Scripts>,
     pub(crate) observer: Arc<Observer>,
     pub(crate) counters: Counters,
-    /// What the HTTP port has served.
+    /// The counters of the HTTP port.
     pub(crate) traffic: Arc<couch::Traffic>,
     /// The log of requests over HTTP.
     pub(crate) access_log: Arc<AccessLog>,

@@ -1,4 +1,4 @@
-//! What happens per second, for INFO: the counters of two moments, a second apart.
+//! Rates per second, for INFO, from the counters of two moments a second apart.
 
 use parking_lot::Mutex;
 

@@ -5,7 +5,7 @@
 use engine::replication::{Availability, WriteRefusal};
 use storage::{Admission, Log};
 
-/// Logs a line when one of some reasons to take no writes begins or ends.
+/// Logs a line when a reason to take no writes begins or ends, for those reasons that nothing else logs.
 #[derive(Debug, Default)]
 pub(crate) struct Reporter(Option<ReadOnly>);
 
@@ -35,24 +35,24 @@ impl Reporter {
 /// A state in which the server acknowledges no writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ReadOnly {
-    /// It follows a leader. This is not a fault.
+    /// The server follows a leader. This is not a fault.
     Replica,
-    /// The server follows a leader and shows nothing: it does not know what of its data is committed, is far
-    /// behind, or has copied nothing yet.
+    /// The server follows a leader and shows nothing: it does not know which of its data are committed, is
+    /// far behind, or has copied nothing yet.
     ShowsNothing,
-    /// The server follows others that follow each other: nobody leads.
+    /// The server follows others that follow each other: no server leads.
     Ring,
-    /// It recovers its data.
+    /// The server recovers its data.
     Loading,
     /// The server has given up the lead: another server leads, or may lead.
     Deposed,
-    /// It hands over the lead.
+    /// The server hands over the lead.
     HandingOver,
     /// Settings given at the start are not in the log yet.
     SettingsOwed,
     /// The server is a witness of its group: it has no data, so it takes no reads either.
     Witness,
-    /// Its group has removed it: it takes no reads either.
+    /// The group has removed this server, which takes no reads either.
     Removed,
     /// The server belongs to a group, and a majority of the members is not reachable, or has not elected a
     /// leader yet; or it leads, and no majority takes its log.
@@ -127,7 +127,7 @@ impl ReadOnly {
         })
     }
 
-    /// Its name in metrics and in `/_up`.
+    /// The name of the reason in metrics and in `/_up`.
     pub(crate) fn name(self) -> &'static str {
         match self {
             ReadOnly::Replica => "replica",

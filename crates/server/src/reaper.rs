@@ -28,9 +28,9 @@ pub struct Reaper {
 /// The values that were detached, for INFO.
 #[derive(Debug, Default)]
 pub struct ReaperFigures {
-    /// Those that are not freed yet.
+    /// The number of values that are not freed yet.
     pub pending: AtomicU64,
-    /// Those that are freed.
+    /// The number of freed values.
     pub freed: AtomicU64,
 }
 

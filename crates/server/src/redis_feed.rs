@@ -10,7 +10,7 @@
 //! is kept in memory for a replica.
 //!
 //! Invariants
-//! - Only what is committed is sent.
+//! - Only committed changes are sent.
 //! - A slow replica takes no memory but its socket's buffer and one piece of the log. If the log that it
 //!   needs is no longer kept, it is disconnected, and gets a full sync.
 //! - A connection gets threads once it has a place, of which there are few: many that ask for a file and
@@ -48,8 +48,8 @@ use crate::{
     snapshots::Snapshots,
 };
 
-/// A replica that takes no bytes for this long is disconnected, and one that has its file and says nothing:
-/// the default of Redis' `repl-timeout`.
+/// A replica that takes no bytes for this long is disconnected, and so is a replica that has its file and
+/// sends nothing. The default of Redis' `repl-timeout`.
 const SILENCE: Duration = Duration::from_secs(60);
 /// The period of signs of life while a file is prepared, and of looking whether the replica may stay.
 const PREPARING_PERIOD: Duration = Duration::from_secs(1);
@@ -64,14 +64,14 @@ pub(crate) struct Feeding {
     pub(crate) clients: Arc<Clients>,
 }
 
-/// One replica, and what serves it.
+/// One replica, and the parts of the server that serve it.
 struct Serving<'a> {
     node: &'a Node,
     snapshots: &'a Snapshots,
     log: &'a Log,
     replica: &'a RedisReplica,
     claim: &'a RedisClaim,
-    /// What CLIENT LIST shows of it.
+    /// The entry of the replica in CLIENT LIST.
     client: &'a Client,
     /// The position from which its file pins the log.
     pinned_from: Cell<Option<Lsn>>,
@@ -230,7 +230,8 @@ impl Serving<'_> {
         let resumed = self.node.redis.sessions.lock().resume(&known.id, known.has_bytes, own);
         let Some((ticket, feed)) = resumed else { return Ok(None) };
         if feed.lsn() < self.log.start_lsn() {
-            // A copy of the stream was made for this connection; nobody has heard of it.
+            // A stream that the replica does not know was made for this connection, and no replica has heard
+            // of it.
             match ticket.id.to_string().as_bytes() == &*known.id {
                 true => self.node.redis.sessions.lock().leave(ticket, self.node.now_ms()),
                 false => self.node.forget_stream(ticket),
@@ -245,7 +246,7 @@ impl Serving<'_> {
             true => self.write(format!("+CONTINUE {}\r\n", ticket.id).as_bytes()),
             false => self.write(b"+CONTINUE\r\n"),
         };
-        // The stream that it knows stays known: it may not have heard of another one.
+        // The stream that the replica knows stays known: the replica may not have heard of the new one.
         told.inspect_err(|_| self.leave(ticket))?;
         if let Some(unlogged) = self.node.redis_news(&self.replica.address, "goes on") {
             tracing::info!(target: "replication", replica = %self.replica.address, from = feed.lsn().get(), unlogged, "a Redis replica goes on");

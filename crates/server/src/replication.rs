@@ -110,7 +110,7 @@ struct ReplicationSettings {
     files: ClientFiles,
 }
 
-/// Waits until the workers, the long units and the threads of HTTP have ended what they run now; for long
+/// Waits for the end of the present work of the workers, the long units and the threads of HTTP; for long
 /// units only until the argument returns true. Returns whether all have ended.
 type RoundsEnd = Box<dyn Fn(&dyn Fn() -> bool) -> bool + Send + Sync>;
 
@@ -122,7 +122,7 @@ pub(crate) struct Node {
     clock: Arc<dyn Clock>,
     entropy: Arc<dyn Entropy + Send + Sync>,
     pub(crate) traces: Arc<Traces>,
-    /// Files that say what this server is, and that are being written.
+    /// The writes in flight of the files about the role of this server.
     writes: Arc<StateWrites>,
     /// `replication.json`: the part of the role that must survive a restart. Held while the role changes, so
     /// also while the file is written: nothing that clients ask for waits for it.
@@ -158,14 +158,14 @@ pub(crate) struct Node {
     stale_reads: AtomicBool,
     /// The leader of the group: its link, as the votes know it, and its address.
     named: Mutex<Option<(Option<consensus::Link>, Address)>>,
-    /// Whether this leader writes nothing at the moment, because no majority takes its log.
+    /// Whether this leader refuses writes, because no majority takes its log.
     lacks_commits: AtomicBool,
     /// This server has led its group, and has not stepped down since.
     has_led: AtomicBool,
     overdue: Mutex<Overdue>,
     /// Replies that were errors because replicas had not acknowledged in time.
     ack_timeouts: AtomicU64,
-    /// Whether the next such error is logged.
+    /// Whether the next such reply causes a line in the server's log.
     logs_ack_timeouts: AtomicBool,
     options: RwLock<ReplicationSettings>,
     log: OnceLock<Log>,
@@ -502,8 +502,8 @@ impl Node {
         leader::serve(self, (socket, from), words, user);
     }
 
-    /// Disconnects replicas whose user may not be one any more. Not the members of a group: without them, no
-    /// majority could take the record that gives the right back.
+    /// Disconnects replicas whose user may not replicate any more. Members of a group stay connected: without
+    /// them, no majority could take the record that gives the right back.
     pub(crate) fn review_replicas(&self, users: &UserSet, [replicate, psync]: [CommandId; 2]) {
         let may = |user: &[u8], command| users.get(user).is_some_and(|user| user.rights.allow(command));
         if self.votes().is_none() {
@@ -656,7 +656,7 @@ fn membership(
                 standing.remember(&remembered);
             }
             // The order matters: after a crash between the two steps, the server starts as a member, whose
-            // votes decide whom it follows.
+            // leader the votes choose.
             standing.set_member(false);
             standing.store(&RealDisk, dir)?;
             group_state::leave(&RealDisk, dir)?;

@@ -1,5 +1,5 @@
-//! The scrubber: a thread that slowly re-reads the files on disk, so that damage is found while memory has
-//! all data.
+//! The scrubber: a thread that slowly re-reads log, snapshots and control file, so that damage is found while
+//! memory has all data.
 //!
 //! ```text
 //! waits for the next pass -> storage::scrub, paced -> findings -> logged, and replaced by a snapshot

@@ -142,7 +142,7 @@ fn run_incarnations(process: &Process, mut next: Next) -> Result<(), ServeError>
 
 /// The state shared by all incarnations of a process.
 struct Process {
-    /// By this id, other servers notice that this process was started anew.
+    /// The id by which other servers notice that this process was started anew.
     id: ProcessId,
     dir: PathBuf,
     lasting: Arc<Mutex<Lasting>>,
@@ -282,7 +282,7 @@ fn warn_of_open_door(
     redis_tls: &[std::net::TcpListener],
 ) {
     let is_open = |address: &SocketAddr| !address.ip().to_canonical().is_loopback();
-    // Who shows a certificate that an authority has signed is no stranger.
+    // A client that shows a certificate of a trusted authority is no stranger.
     let asks = settings.text(Key::TlsAuthClients) == "yes";
     let open: Vec<String> = redis
         .iter()

@@ -4,9 +4,9 @@
 //! "snapshots" thread: waits for a trigger -> SnapshotTask -> snapshot-0..n capture, write, paced -> publish
 //! ```
 //!
-//! The triggers are growth of the log, time, a clean stop, and requests: SAVE and BGSAVE, a backup, the
-//! scrubber, the confirmation of a forced recovery. [`recovery::snapshot_task`] takes the snapshot.
-//! Acknowledged writes never depend on a snapshot: they are in the log.
+//! The triggers are growth of the log, time, a clean stop, and requests: SAVE and BGSAVE, a backup, a Redis
+//! replica, the scrubber, the confirmation of a forced recovery. [`recovery::snapshot_task`] takes the
+//! snapshot. Acknowledged writes never depend on a snapshot: they are in the log.
 //!
 //! Invariants
 //! - A witness, whose memory has no data, takes no snapshot.
@@ -97,7 +97,7 @@ pub(crate) struct Figures {
     /// Duration of the last attempt.
     pub(crate) last_seconds: Option<u64>,
     pub(crate) last_failed: bool,
-    /// A client has given up the last one.
+    /// A client has cancelled the last attempt.
     pub(crate) last_cancelled: bool,
     pub(crate) taken: u64,
     pub(crate) failures: u64,
@@ -116,7 +116,8 @@ pub(crate) struct Snapshots {
     wake: Condvar,
     /// Bytes written to files of snapshots since this incarnation began.
     written_bytes: AtomicU64,
-    /// Bytes of copies that the last snapshot, or the one in progress, has made before it came to them.
+    /// Bytes that the last snapshot, or the one in progress, has copied early, because they were about to
+    /// change.
     copied_bytes: AtomicU64,
     cancelled: AtomicBool,
 }
@@ -194,7 +195,8 @@ impl Snapshots {
         self.written_bytes.load(Relaxed)
     }
 
-    /// Bytes of copies that the last snapshot, or the one in progress, has made before it came to them.
+    /// Bytes that the last snapshot, or the one in progress, has copied early, because they were about to
+    /// change.
     pub(crate) fn copied_bytes(&self) -> u64 {
         self.copied_bytes.load(Relaxed)
     }
@@ -217,7 +219,7 @@ impl Snapshots {
         if is_busy { SaveAnswer::Scheduled } else { SaveAnswer::Started }
     }
 
-    /// Gives up the snapshot in progress, or else the one that is wanted.
+    /// Gives up the snapshot in progress, or else the wanted snapshot.
     pub(crate) fn cancel(&self) -> CancelAnswer {
         let mut state = self.state.lock();
         if state.stop.is_some() || state.confirming.is_some() {

@@ -1,6 +1,6 @@
 //! The supervisor that started the server: systemd, or another one that sets `NOTIFY_SOCKET`.
 //!
-//! It is told when the server is ready (`Type=notify`), so that what is ordered after it finds its data
+//! It is told when the server is ready (`Type=notify`), so that services ordered after it find its data
 //! loaded, and when the server stops. A restart within the process, for replication, is not reported.
 
 use sd_notify::NotifyState;

@@ -7,12 +7,14 @@
 //! log: when was the batch written? -----------+
 //! ```
 //!
-//! This module chooses what is traced and gives ids; `spans` makes spans of what the other crates tell, and
-//! `export` delivers them. Traces belong to the process: they go on while it restarts within itself.
+//! This module chooses the requests and commands to trace, and gives ids; `spans` makes spans of the reports
+//! of the other crates, and `export` delivers them. Traces belong to the process: they go on while it
+//! restarts within itself.
 //!
 //! Invariants
 //! - Without `otel-endpoint` there is neither a queue nor a thread, and nothing is asked of anybody.
-//! - Nobody who serves clients waits for a collector: what the queue cannot take is dropped and counted.
+//! - No thread that serves clients waits for a collector: spans that the queue cannot take are dropped and
+//!   counted.
 
 mod export;
 mod job;
@@ -35,9 +37,9 @@ use storage::Log;
 use self::export::Exporter;
 pub(crate) use self::job::Job;
 
-/// The share that stands for all.
+/// The share that stands for all, in millionths.
 const WHOLE: u64 = 1_000_000;
-/// By so much may the wall clock and the monotonic one drift apart before spans follow the wall clock again.
+/// The drift between the wall clock and the monotonic one above which spans follow the wall clock again.
 const DRIFT_US_MAX: u64 = 2_000;
 
 /// The traces of a process.
@@ -61,7 +63,7 @@ struct Place {
     parent_id: Option<SpanId>,
 }
 
-/// What spans have become of.
+/// What has become of the spans.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct TraceFigures {
     /// Spans that the collector has taken.
@@ -135,7 +137,7 @@ impl Traces {
         self.exporter.as_ref().map_or(TraceFigures { sent: 0, dropped: 0 }, Exporter::figures)
     }
 
-    /// Delivers what is in the queue, for about a second at most.
+    /// Delivers the spans in the queue, for about a second at most.
     pub(crate) fn close(&self) {
         self.exporter.iter().for_each(Exporter::close);
     }
@@ -165,8 +167,8 @@ impl Traces {
         Place { span_id, parent_id: Some(place.span_id), ..place }
     }
 
-    /// The origin of the monotonic clock by the wall clock: the same for all spans until the wall clock is
-    /// set.
+    /// The origin of the monotonic clock by the wall clock: the same for all spans until the clocks have
+    /// drifted apart by more than [`DRIFT_US_MAX`].
     fn origin_us(&self) -> u64 {
         let now_us = (self.clock.unix_ms() * 1000).saturating_sub(self.clock.monotonic_us());
         let kept_us = self.origin_us.load(Relaxed);

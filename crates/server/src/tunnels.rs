@@ -10,8 +10,8 @@
 //!
 //! Invariants
 //! - A tunnel ends as a whole: when either end closes, both do.
-//! - It keeps no more than a piece for each direction, the records of one write, and what the kernel buffers.
-//!   While one side takes nothing, the other side soon cannot send.
+//! - A tunnel keeps no more than a piece for each direction, the records of one write, and the buffers of the
+//!   kernel. While one side takes nothing, the other side soon cannot send.
 
 use std::{io, net::TcpStream, os::unix::net::UnixStream, thread, time::Duration};
 
@@ -33,7 +33,7 @@ pub(crate) struct Tunnels(mpsc::UnboundedSender<Order>);
 enum Order {
     /// Carry this connection to the other end of `near`.
     Carry { stream: TcpStream, session: Box<Session>, near: UnixStream },
-    /// Shake hands first, and say what came of it.
+    /// Shake hands first, and report the outcome.
     Begin {
         stream: TcpStream,
         session: Box<Session>,

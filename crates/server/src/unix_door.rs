@@ -2,7 +2,7 @@
 //! permissions of a file open to some of its users.
 //!
 //! Invariants
-//! - The socket of a server that runs is never taken away; the one that a killed server has left is.
+//! - The socket of a running server is never removed; the socket that a killed server has left is.
 //! - No file but a socket is removed, and at the end only the one that was made here.
 
 use std::{
@@ -95,7 +95,8 @@ impl Drop for UnixDoor {
     }
 }
 
-/// The mode of the file, in octal digits as Redis writes it; `None`: what the process gives to new files.
+/// The mode of the file, in octal digits as Redis writes it; `None`: the mode that the process gives to new
+/// files.
 fn mode_of(settings: &Settings) -> io::Result<Option<u32>> {
     match settings.text(Key::Unixsocketperm) {
         "" | "0" => Ok(None),
@@ -119,7 +120,7 @@ fn remove_stale(path: &Path) -> io::Result<()> {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "there is a file that is no socket"));
     }
     let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
-    // Otherwise this would wait for a server that is there and accepts nobody.
+    // Otherwise this would wait for a server that listens and accepts no connection.
     socket.set_nonblocking(true)?;
     let listens = || Err(io::Error::new(io::ErrorKind::AddrInUse, "another server listens there"));
     match socket.connect(&SockAddr::unix(path)?) {

@@ -2,7 +2,7 @@
 
 /// Connections to the Redis port beyond the maximum number of clients, for replicas and members of the group.
 pub const RESERVED_PLACES: u64 = 32;
-/// Descriptors the server needs besides those of clients.
+/// Descriptors that the server needs besides the descriptors of clients.
 const DESCRIPTORS_OWN: u64 = 64 + RESERVED_PLACES;
 
 /// How many clients there may be on each port.
@@ -15,7 +15,7 @@ pub struct ClientsMax {
 }
 
 impl ClientsMax {
-    /// The descriptors that this many clients on each port need, with those of the server itself.
+    /// The descriptors that this many clients on each port need, with the server's own.
     pub const fn descriptors(wanted: u64) -> u64 {
         2 * wanted + DESCRIPTORS_OWN
     }

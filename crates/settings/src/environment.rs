@@ -1,4 +1,4 @@
-//! Environment variables of settings: their names, and those that look like one but are none.
+//! Environment variables of settings: their names, and variables that look like one but are none.
 
 use super::{OPTIONS, instead_of, nearest};
 

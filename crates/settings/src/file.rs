@@ -33,10 +33,11 @@ pub(super) struct Line {
     pub(super) place: String,
 }
 
-/// Reads the values of a file, in order. They may be texts, integers or booleans.
+/// Reads the values of a file, in order. They may be texts, numbers or booleans.
 ///
 /// # Errors
-/// If the file cannot be read, or is no such table. The error names the file, and the line if known.
+/// If the file cannot be read, or is not a flat table of such values. The error names the file, and the line
+/// if known.
 pub(super) fn read(path: &Path) -> Result<Vec<Line>, ConfigError> {
     parse(path, &text_of(path)?)
 }
@@ -78,7 +79,7 @@ fn text_in(path: &Path, bytes: Vec<u8>) -> Result<String, ConfigError> {
     })
 }
 
-/// What to do about a damaged file of settings set by clients.
+/// The remedy for a damaged file of settings set by clients.
 const RESTORE: &str = "Restore the file from a copy, or write only the line '# none' into it to start without the settings that clients \
                        have set (CONFIG SET), perhaps a password";
 

@@ -1,11 +1,11 @@
-//! What to use here instead of the settings and flags of Redis, Valkey and CouchDB.
+//! The replacements here for settings and flags of Redis, Valkey and CouchDB.
 //!
 //! The table answers people and changes nothing: names that mean the same here are
 //! [`ALIASES`](super::ALIASES).
 
 use crate::OPTIONS;
 
-/// Names, as in the other server's configuration (without `--`, and `-` for `_`), and what to use instead.
+/// Names, as in the other server's configuration (without `--`, and `-` for `_`), and the advice for each.
 static FOREIGN: &[(&[&str], &str)] = &[
     (
         &["appendonly", "appendfilename", "appenddirname"],
@@ -82,8 +82,8 @@ static FOREIGN: &[(&[&str], &str)] = &[
     (&["couch-ini", "ini"], "use --config FILE, in TOML"),
 ];
 
-/// What to use here for a name of another server's configuration; `None` if the name is none. Some names are
-/// settings here as well (`save`, `appendonly`): ask about these only if their value was refused.
+/// The advice for a name of another server's configuration; `None` for other names. Some names are settings
+/// here as well (`save`, `appendonly`): for these, call this only if their value was refused.
 pub fn instead_of(name: &str) -> Option<&'static str> {
     let name = name.to_ascii_lowercase().replace('_', "-");
     FOREIGN.iter().find(|(names, _)| names.contains(&&*name)).map(|(_, answer)| *answer)

@@ -1,11 +1,11 @@
 //! Settings of Redis and Valkey that have no meaning here.
 //!
 //! Tools read and set them. CONFIG SET and a file of Redis give them values, which are forgotten when the
-//! server stops. No file of TOML, flag or variable sets them: [`instead_of`](super::instead_of) tells people
-//! what to use.
+//! server stops. No file of TOML, flag or variable sets them; for some of them,
+//! [`instead_of`](super::instead_of) has advice.
 //!
 //! Invariants
-//! - A name here is neither that of a setting nor a further one ([`ALIASES`](super::ALIASES)).
+//! - No name here is the name of a setting or a further name ([`ALIASES`](super::ALIASES)).
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -14,13 +14,13 @@ use super::bytes::parse_bytes;
 /// One setting without a meaning.
 #[derive(Debug)]
 pub struct InertSetting {
-    /// Its name in Redis.
+    /// The name in Redis.
     pub name: &'static str,
-    /// Its older name; empty for none.
+    /// The older name; empty for none.
     pub alias: &'static str,
     /// The accepted values.
     kind: InertKind,
-    /// Its value before anyone sets it, as CONFIG GET shows it.
+    /// The default value, as CONFIG GET shows it.
     pub default: &'static str,
     /// Whether CONFIG SET may change it.
     pub mutable: bool,
@@ -45,17 +45,17 @@ enum InertKind {
     Words(&'static [&'static str]),
     /// Any text.
     Text,
-    /// The name of a file or, with the word, of a directory: not empty, not a path.
+    /// The name of a file or directory, as the word says: not a path, and not empty, except for `dbfilename`.
     NameOf(&'static str),
     /// Letters, digits and these; with the reason for a refusal.
     Letters(&'static str, &'static str),
-    /// Empty, or an address of the family with this number.
+    /// Empty, or an address of this version of IP.
     Address(u8),
     /// This many numbers from -2000 to 2000.
     Scores(usize),
     /// Percentages from 0 to 100.
     Percentiles,
-    /// Only this value; with the reason for a refusal.
+    /// The only accepted value; with the reason for a refusal.
     Only(&'static str, &'static str),
 }
 
@@ -89,7 +89,7 @@ const fn renamed(
     InertSetting { name, alias, kind, default, mutable: true }
 }
 
-/// All of them, by topic.
+/// All settings without a meaning, by topic.
 pub static INERT: &[InertSetting] = &[
     // The process.
     mutable("hz", Clamped(1, 500), "10"),

@@ -148,7 +148,7 @@ impl Lasting {
         let config_file = self.config_file.as_deref().unwrap_or(Path::new(""));
         for (path, lines) in [(&*self.kept_file, kept), (config_file, lines)] {
             for Line { name, value, place } in lines {
-                // The reader of such a file has accepted the value.
+                // The reader of Redis' files has accepted the value.
                 if is_redis_file(path) && inert_named(name).is_some() {
                     _ = settings.set_inert(name, value);
                     continue;
@@ -163,8 +163,8 @@ impl Lasting {
         self.with_given_over(self.base.clone())
     }
 
-    /// These settings, with the values of variables and flags. One of those may leave part of a setting as it
-    /// is: the output limits of the classes of clients that it does not name.
+    /// These settings, with the values of variables and flags. A variable or a flag may leave part of a
+    /// setting as it is: the output limits of the classes of clients that it does not name.
     fn with_given_over(&self, mut settings: Settings) -> Result<Settings, ConfigError> {
         for given in &self.given {
             settings.set(&given.name, &given.value).map_err(|error| error.at(given.place()))?;
@@ -191,8 +191,8 @@ impl Lasting {
         matches!(self.origin(key), Origin::Variable | Origin::Flag)
     }
 
-    /// Logs the settings changed by clients: those in force, and those overridden by another source; and the
-    /// lines of the configuration file that have no effect.
+    /// Logs which settings changed by clients are in force, and which are overridden by another source; and
+    /// the lines of the configuration file that have no effect.
     pub fn report(&self) {
         if let (Some(file), false) = (&self.config_file, self.without_effect.is_empty()) {
             tracing::info!(
@@ -220,8 +220,8 @@ impl Lasting {
     }
 
     /// Stores settings changed by clients for the next start. With a configuration file it stores nothing:
-    /// the client must ask for CONFIG REWRITE. `mark` is to note that the directory has the file of such
-    /// settings; it is called once the file exists, before the new values are in it.
+    /// the client must ask for CONFIG REWRITE. `mark` must note that the directory has the file of such
+    /// settings; it is called when the file exists, before the new values are in it.
     ///
     /// # Errors
     /// All old values or all new ones are then stored.

@@ -106,7 +106,7 @@ pub enum ConfigError {
     Damaged {
         /// The settings file.
         path: String,
-        /// What is wrong, and what to do.
+        /// The damage, and the remedy.
         reason: String,
     },
     /// A settings file is not UTF-8, is no flat table of TOML, or has a line that is no directive of Redis.
@@ -131,7 +131,7 @@ impl ConfigError {
         matches!(self, ConfigError::Damaged { .. })
     }
 
-    /// The message for a client, who sets with CONFIG SET what an administrator sets with a flag.
+    /// The message for a client, which names CONFIG SET where the message for an administrator names a flag.
     pub fn for_client(&self) -> String {
         let ConfigError::Unknown { name } = self else { return self.to_string() };
         match (foreign::for_client(name), nearest(name, OPTIONS.iter().map(|option| option.name))) {
@@ -397,8 +397,8 @@ pub fn setting_named(name: &[u8]) -> Option<&'static Setting> {
     find(std::str::from_utf8(name).ok()?).ok().map(|(_, setting)| setting)
 }
 
-/// Whether a value that somebody gives for this name may be shown to others. Not if it may be a password: of
-/// a setting, of one that other servers have, or of one whose name is mistyped.
+/// Whether a value that was given for this name may be shown to others. `false` if the value may be a
+/// password: for a secret setting, for an unknown name, and for a name that ends like that of a password.
 pub fn may_show_value(name: &[u8]) -> bool {
     let Ok(name) = std::str::from_utf8(name) else { return false };
     let is_known = match find(name) {

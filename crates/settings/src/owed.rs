@@ -25,14 +25,14 @@ pub struct OwedSettings(Vec<(&'static str, String)>);
 pub struct RecordedSetting {
     /// The setting.
     pub name: &'static str,
-    /// Its value in the data before.
+    /// The value in the data before this record; `None` for none.
     pub before: Option<Vec<u8>>,
-    /// Its value now.
+    /// The value in this record.
     pub now: String,
 }
 
 impl OwedSettings {
-    /// Keeps those of the given values that differ from the values given last, which the data has noted.
+    /// Keeps the given values that differ from the values given last, which the data has noted.
     pub fn new(mut given: Vec<(&'static str, String)>, data: &DataSettings) -> OwedSettings {
         given.retain(|(name, value)| data.get(mark_of(name).as_bytes()) != Some(value.as_bytes()));
         OwedSettings(given)
@@ -60,7 +60,7 @@ impl OwedSettings {
     /// owed afterwards, provided that the record is in the log before the slot is unlocked.
     ///
     /// # Panics
-    /// If the slot is not that of the settings.
+    /// If the slot does not hold the settings.
     pub fn record(&mut self, slot: &mut SlotGuard<'_>, record: &mut Vec<u8>) -> Vec<RecordedSetting> {
         let (before, mut recorded) = (slot.data_settings(), Vec::new());
         for (name, value) in std::mem::take(&mut self.0) {

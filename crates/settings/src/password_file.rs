@@ -7,7 +7,7 @@ use std::{io, path::Path};
 
 use super::{ConfigError, Given, Key, Origin, Settings};
 
-/// The settings that name files, and those whose values are in them.
+/// The settings that name files, and the settings whose values the files hold.
 const FILES: [(Key, Key, &str); 3] = [
     (Key::RequirepassFile, Key::Requirepass, "requirepass"),
     (Key::MasterauthFile, Key::Masterauth, "masterauth"),
@@ -17,7 +17,7 @@ const FILES: [(Key, Key, &str); 3] = [
 /// Maximum bytes read of a file.
 const FILE_BYTES_MAX: u64 = 64 << 10;
 
-/// Returns the first line of a file. It may be a pipe, which has no length and no positions.
+/// Returns the first line of a file. The file may be a pipe, which has no length and no positions.
 ///
 /// # Errors
 /// If it cannot be opened or read, or the line is empty or not UTF-8.

@@ -28,10 +28,10 @@ use super::{
 /// How deep files may include each other: one that includes itself is an error, not an endless loop.
 const INCLUDE_DEPTH_MAX: usize = 16;
 
-/// How many files are read before no line may include another one.
+/// After more files than this, no line may include another one.
 const FILES_MAX: usize = 1024;
 
-/// The ending of the names of such files.
+/// The ending of the names of Redis' files.
 const ENDING: &str = "conf";
 
 /// Whether a configuration file is one of Redis, by its name; the others are TOML.
@@ -57,7 +57,7 @@ struct Directive {
     words: Vec<String>,
 }
 
-/// What a directive means here.
+/// The meaning of a directive here.
 #[derive(Debug, Clone)]
 pub enum Meaning {
     /// A setting gets this value.
@@ -69,7 +69,7 @@ pub enum Meaning {
     },
     /// A setting without a meaning gets this value: CONFIG GET shows it.
     Inert {
-        /// Its name.
+        /// The name of the setting.
         name: &'static str,
         /// The value, as text.
         value: String,
@@ -78,7 +78,7 @@ pub enum Meaning {
     Nothing(&'static str),
 }
 
-/// What a directive with this name, in lower case, and these words means here. `is_appendonly`: whether Redis
+/// The meaning of a directive with this name, in lower case, and these words. `is_appendonly`: whether Redis
 /// would write an append-only file; without one its `appendfsync` has no effect.
 ///
 /// # Errors
@@ -103,7 +103,7 @@ pub fn meaning(name: &str, words: &[String], is_appendonly: bool) -> Result<Mean
         ("databases", [count]) if count.parse().is_ok_and(|count: u32| (1..=16).contains(&count)) => {
             Ok(Meaning::Nothing("there are 16"))
         }
-        // These promise something else than is done here: the message says what to use.
+        // The server does not do what these directives ask for: the message names a replacement.
         ("daemonize" | "cluster-enabled", _) if is_yes => Err(ConfigError::Unknown { name: name.into() }),
         ("replicaof" | "slaveof", [first, second]) => setting(
             Key::ReplicaOf,
@@ -151,7 +151,7 @@ fn takes_one_word(name: &str) -> bool {
         "shutdown-on-sigterm",
         "slaveof",
     ];
-    // The message for an unknown name says what to use instead of it.
+    // For an unknown name, the message names a replacement instead.
     let is_known = find(name).is_ok() || inert_named(name).is_some() || name == "appendfsync";
     is_known && !LISTS.contains(&name)
 }
@@ -181,7 +181,7 @@ fn named(name: &str, value: &str) -> Result<Meaning, ConfigError> {
     }
 }
 
-/// Reads a file and those that it includes.
+/// Reads a file and the files that it includes.
 ///
 /// # Errors
 /// If a file cannot be read, or a directive is refused; the error names the line.
@@ -260,14 +260,14 @@ fn is_appendonly(directives: &[Directive]) -> bool {
     last.and_then(|directive| directive.words.first()).is_some_and(|word| word.eq_ignore_ascii_case("yes"))
 }
 
-/// The directives of a file, with those of included files where they are included.
+/// The directives of a file, with the directives of included files where these are included.
 fn directives(path: &Path) -> Result<Vec<Directive>, ConfigError> {
     let mut found = Found { directives: Vec::new(), files: 0 };
     found.add(path, INCLUDE_DEPTH_MAX)?;
     Ok(found.directives)
 }
 
-/// What was read so far.
+/// The directives and the number of files read so far.
 struct Found {
     directives: Vec<Directive>,
     files: usize,

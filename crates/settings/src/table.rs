@@ -8,7 +8,7 @@ use super::{
 /// One setting.
 #[derive(Debug)]
 pub struct Setting {
-    /// Its key; the discriminant is the position in the table.
+    /// The key of the setting; the discriminant is the position in the table.
     pub key: Key,
     /// The setting's name in all sources: flag, environment (`SHEAF_` and upper case), file, CONFIG.
     pub name: &'static str,
@@ -18,13 +18,13 @@ pub struct Setting {
     pub value: &'static str,
     /// The accepted values.
     pub kind: Kind,
-    /// Its default, as text.
+    /// The default value, as text.
     pub default: &'static str,
     /// Whether CONFIG SET may change it.
     pub mutable: bool,
     /// Whether the setting belongs to the data: it is stored in the log, and replicas take it from there.
     pub of_data: bool,
-    /// What it does, for `--help`; it begins with the [`summary`](Setting::summary).
+    /// The description for `--help`; it begins with the [`summary`](Setting::summary).
     pub doc: &'static str,
 }
 
@@ -35,9 +35,9 @@ pub enum Group {
     Start,
     /// The log, snapshots, backups.
     Durability,
-    /// What is kept in memory, and how.
+    /// The contents of the memory, and their forms.
     Memory,
-    /// Who may do what.
+    /// Rights of clients.
     Access,
     /// Addresses and connections.
     Network,
@@ -53,14 +53,14 @@ pub enum Group {
     Scripts,
     /// Limits of sizes and numbers.
     Limits,
-    /// What the server tells of itself.
+    /// Logs, traces and other diagnosis.
     Diagnosis,
     /// Settings of Redis that have only one value here.
     Fixed,
 }
 
 impl Group {
-    /// Its heading.
+    /// The heading of the group.
     pub const fn title(self) -> &'static str {
         match self {
             Group::Start => "Start",
@@ -126,7 +126,7 @@ impl Setting {
         end.map_or(self.doc.trim_end_matches('.'), |end| &self.doc[..end])
     }
 
-    /// Its values, if they are names that [`Setting::value`] does not list.
+    /// The names of the values, if [`Setting::value`] does not list them.
     pub fn unlisted_names(&self) -> &'static [&'static str] {
         match self.kind {
             Kind::Choice(names) if !self.value.contains(names[0]) => names,

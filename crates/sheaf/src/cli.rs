@@ -41,11 +41,11 @@ pub use usage::UsageError;
 pub enum Task {
     /// Run a server.
     Serve {
-        /// Its settings.
+        /// The settings of the server.
         settings: Settings,
         /// The files, variables and flags from which they come.
         lasting: Lasting,
-        /// The parts of the directory from which it recovers.
+        /// The parts of the directory from which the server recovers.
         mode: Mode,
     },
     /// Verify a directory.
@@ -133,14 +133,14 @@ pub enum Task {
 /// The data that is exported.
 #[derive(Debug, PartialEq, Eq)]
 pub enum ExportSource {
-    /// That of a stopped server, in this directory.
+    /// The data of a stopped server, in this directory.
     Directory(PathBuf),
-    /// That of a running server.
+    /// The data of a running server.
     Server(Source),
 }
 
-/// The arguments as texts. Variables that are settings are looked at, too: clap does not name the one that it
-/// refuses.
+/// The arguments as texts. The values of variables `SHEAF_*` are checked, too: clap does not name the
+/// variable that it refuses.
 fn texts(arguments: impl IntoIterator<Item = impl Into<OsString>>) -> Result<Vec<String>, UsageError> {
     let is_setting = |name: &OsString| name.as_encoded_bytes().starts_with(b"SHEAF_");
     let refused = std::env::vars_os().find(|(name, value)| is_setting(name) && value.to_str().is_none());
@@ -334,7 +334,7 @@ fn tool_names() -> Vec<String> {
     all.get_subcommands().map(|tool| tool.get_name().to_owned()).filter(|name| name != "serve").collect()
 }
 
-/// The directory of a stopped server; the default is that of `serve`.
+/// The directory of a stopped server; the default is the same as for `serve`.
 fn data_dir() -> Arg {
     let default = OPTIONS[Key::Dir as usize].default;
     Arg::new("dir").long("dir").value_name("DIR").env("SHEAF_DIR").hide_env(true).default_value(default)

@@ -25,7 +25,7 @@ use self::cli::{ExportSource, Task};
 #[global_allocator]
 static ALLOCATOR: env::allocator::Allocator = env::allocator::Allocator;
 
-/// The commit that this was built from (`build.rs`), or nothing.
+/// The commit from which the binary was built (`build.rs`); empty if it is not known.
 const COMMIT: &str = env!("SHEAF_COMMIT");
 /// Exit status of wrong usage, as in clap.
 const EXIT_USAGE: u8 = 2;
@@ -107,7 +107,7 @@ fn tell(error: &dyn std::error::Error) {
 fn end_at_a_panic() {
     let print = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
-        // The last lines of the log come first.
+        // Log lines that are not written yet come first.
         logging::flush();
         print(panic);
         std::process::abort();

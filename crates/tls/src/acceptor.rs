@@ -24,7 +24,7 @@ pub struct Loaded {
     config: Arc<ServerConfig>,
     policy: ServerPolicy,
     stamp: Stamp,
-    /// When the server's certificate ends, in seconds since 1970.
+    /// When the server's certificate ends, in seconds since 1970; `None` if that cannot be read.
     pub expires_unix_s: Option<i64>,
 }
 
@@ -34,7 +34,8 @@ impl Loaded {
     /// # Errors
     /// A file is missing or wrong, or a necessary one is not named, or they do not fit together.
     pub fn read(policy: &ServerPolicy) -> Result<Loaded, LoadError> {
-        // Taken before the files are read, so that the next reload notices a change that is made meanwhile.
+        // The stamp is taken before the files are read, so that the next reload notices a change during the
+        // reading.
         let stamp = Stamp::of(policy.files(), policy.directory());
         let file = |name, path| match named(path) {
             Some(path) => Ok(Named { name, path }),
@@ -71,7 +72,7 @@ impl Loaded {
 }
 
 impl Loaded {
-    /// The policy with which it was loaded.
+    /// The policy that names the files.
     pub fn policy(&self) -> &ServerPolicy {
         &self.policy
     }
@@ -95,8 +96,8 @@ pub struct Acceptor {
     loaded: ArcSwap<Loaded>,
     /// The state of the files that was refused last. [`Acceptor::reload`] tries it again only with `always`.
     refused: Mutex<Option<Stamp>>,
-    /// Held while files are read again and put in force: what was read by an earlier policy must not replace
-    /// what a later one has put in force meanwhile.
+    /// Held during a reload and a replacement: a reload by an earlier policy must not replace the files that
+    /// a later policy has put in force meanwhile.
     changing: Mutex<()>,
 }
 
@@ -130,8 +131,8 @@ impl Acceptor {
     /// was nothing to do.
     ///
     /// # Errors
-    /// As [`Loaded::read`]; the earlier files remain in force, and without `always` these are not read again
-    /// until they change.
+    /// As [`Loaded::read`]; the earlier files remain in force, and without `always` the refused files are not
+    /// read again until they change.
     pub fn reload(&self, always: bool) -> Option<Result<(), LoadError>> {
         let _changing = self.changing.lock();
         let policy = self.loaded.load().policy.clone();

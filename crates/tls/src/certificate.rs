@@ -1,4 +1,4 @@
-//! What a certificate says.
+//! Reads facts from a certificate.
 
 use rustls::pki_types::CertificateDer;
 use x509_parser::prelude::{FromDer, X509Certificate};

@@ -1,4 +1,4 @@
-//! The client's side: whom it trusts, and what it shows.
+//! The client's side: the authorities that it trusts, and the certificate that it shows.
 
 use std::{path::PathBuf, sync::Arc};
 
@@ -11,16 +11,18 @@ use rustls::{
 
 use crate::{LoadError, Session, files::Named, provider};
 
-/// Whom a client trusts, and what it shows. The flags are those of client commands, named as in redis-cli.
+/// The files with the authorities that a client trusts, and with the certificate that it shows. The flags
+/// belong to client commands, and are named as in redis-cli.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ClientFiles {
-    /// The authorities that sign servers' certificates (`--cacert`); `None` for those of the system.
+    /// The authorities that sign servers' certificates (`--cacert`); `None` for the system's own.
     pub authorities: Option<PathBuf>,
     /// The certificate that the client shows (`--cert`).
     pub certificate: Option<PathBuf>,
     /// The key of that certificate (`--key`).
     pub key: Option<PathBuf>,
-    /// The name that the server's certificate must have (`--sni`); `None` for the host of the connection.
+    /// The name that the server's certificate must have, unless every server is trusted (`--sni`); `None` for
+    /// the host of the connection.
     pub server_name: Option<String>,
     /// Trust every server (`--insecure`): the connection is encrypted, but may be to the wrong server.
     pub trusts_everybody: bool,
@@ -31,7 +33,7 @@ pub struct ClientFiles {
 pub struct ClientIdentity {
     /// The authorities to trust.
     pub authorities: Vec<CertificateDer<'static>>,
-    /// The certificate to show, and those between it and its authority; none if there is no key.
+    /// The certificate to show, and the certificates between it and its authority; empty without a key.
     pub certificates: Vec<CertificateDer<'static>>,
     /// The key of that certificate.
     pub key: Option<PrivateKeyDer<'static>>,
@@ -41,7 +43,8 @@ impl ClientFiles {
     /// Reads the files.
     ///
     /// # Errors
-    /// A file is missing or wrong, no authority is known, or only one of certificate and key is given.
+    /// A file is missing or wrong, no authority is known and not every server is trusted, or only one of
+    /// certificate and key is given.
     pub fn read(&self) -> Result<ClientIdentity, LoadError> {
         let authorities = match &self.authorities {
             Some(path) => Named { name: "--cacert", path }.certificates()?,
@@ -75,7 +78,7 @@ impl Connector {
     /// Reads the files. All sessions of the connector use them.
     ///
     /// # Errors
-    /// Those of [`ClientFiles::read`]; also if the files do not fit together.
+    /// As [`ClientFiles::read`]; also if the files do not fit together.
     pub fn new(files: &ClientFiles) -> Result<Connector, LoadError> {
         let refused = |error: rustls::Error| LoadError::Refused(error.to_string());
         let builder = ClientConfig::builder_with_provider(provider())
@@ -119,7 +122,7 @@ impl Connector {
 }
 
 /// Accepts every certificate. Only the signature made with the key of that certificate is verified, so the
-/// connection is with whoever has the key.
+/// other side has the key of the certificate that it shows.
 #[derive(Debug)]
 struct TrustsEverybody(Arc<CryptoProvider>);
 

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-/// What is wrong with a file, with a setting that names files or versions, or with the name of a server.
+/// A fault of a file, of a setting that names files or versions, or of the name of a server.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum LoadError {
     /// A file is needed and none is named.
@@ -18,17 +18,17 @@ pub enum LoadError {
         /// The reason of the OS.
         reason: String,
     },
-    /// The file is not what it should be.
+    /// The file or directory can be read, but not used.
     #[error("{name} {path}: {reason}")]
     Unusable {
         /// The setting or flag that names it.
         name: &'static str,
         /// Its path.
         path: PathBuf,
-        /// What is wrong.
+        /// A description of the fault.
         reason: String,
     },
-    /// The key is not that of the certificate.
+    /// The key does not belong to the certificate.
     #[error("the key in {key} does not belong to the certificate in {certificate}")]
     Mismatch {
         /// The file of the certificate.

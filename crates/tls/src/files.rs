@@ -60,7 +60,7 @@ impl Named<'_> {
         })
     }
 
-    /// Adds the certificates of the file to those of authorities: all of them, or after an error none.
+    /// Adds the certificates of the file to `authorities`: all of them, or after an error none.
     pub(crate) fn add_authorities(&self, authorities: &mut RootCertStore) -> Result<(), LoadError> {
         let mut added = RootCertStore::empty();
         for certificate in self.certificates()? {
@@ -70,13 +70,13 @@ impl Named<'_> {
         Ok(())
     }
 
-    /// Adds the certificates of those files in a directory that hold any.
+    /// Adds the certificates of all usable files in a directory.
     pub(crate) fn add_directory(&self, authorities: &mut RootCertStore) -> Result<(), LoadError> {
         let before = authorities.len();
         for path in files_of(self.path).map_err(|error| self.unreadable(&error))? {
             let file = Named { name: self.name, path: &path };
             match file.add_authorities(authorities) {
-                // The directory may also have files that hold no certificate.
+                // A file that cannot be used is skipped: the directory may hold other files, too.
                 Ok(()) | Err(LoadError::Unusable { .. }) => {}
                 Err(error) => return Err(error),
             }
@@ -102,7 +102,7 @@ fn files_of(directory: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// What tells one state of files from another, without reading them.
+/// The state of files as the OS shows it: a change is noticed without reading them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Stamp(Vec<(PathBuf, Option<FileStamp>)>);
 

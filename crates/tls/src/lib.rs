@@ -8,18 +8,18 @@
 //! ```
 //!
 //! What it is: the only crate that knows rustls. It reads files with certificates and keys, judges the
-//! certificate of the other side, and turns bytes of a socket into bytes of a protocol and back.
-//! What it is not: a thread, a listener or a limit on connections (crate `server`); a judge of users, of whom
-//! it only reads the name in a certificate.
+//! certificate of the other side, and turns bytes of a socket into bytes of a protocol and back. What it is
+//! not: a thread, a listener or a limit on connections (crate `server`); a judge of users: it only reads the
+//! name in a certificate.
 //!
 //! Invariants
 //! - An [`Acceptor`] always has a complete, consistent set of files: a set that cannot be loaded changes
 //!   nothing. A connection keeps the set with which it began.
 //! - Nothing that a peer sends makes a call panic. A peer that breaks the protocol gets an alert, and its
 //!   [`Session`] is of no more use.
-//! - What a session keeps in memory is bounded: a record or a message of the handshake that has not arrived
-//!   whole, the plain bytes that one [`Session::read_from`] leaves, and [`UNSENT_BYTES_MAX`] of records that
-//!   were not written.
+//! - The memory of a session is bounded: a record or a message of the handshake that has not arrived whole,
+//!   the plain bytes that one [`Session::read_from`] leaves, and about [`UNSENT_BYTES_MAX`] of unwritten
+//!   records.
 
 #![forbid(unsafe_code)]
 

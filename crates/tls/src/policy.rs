@@ -1,4 +1,4 @@
-//! What a server wants of its connections: its certificate, and what clients have to show.
+//! The policy of a server for its connections: its certificate, and the certificates of clients.
 
 use std::path::{Path, PathBuf};
 
@@ -9,11 +9,11 @@ use crate::LoadError;
 /// Whether clients show certificates (`tls-auth-clients`, `http-tls-auth-clients`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ClientCertificates {
-    /// They must, and an authority must have signed them.
+    /// Clients must show a certificate that an authority has signed.
     Required,
-    /// They may; one that is shown must be valid.
+    /// Clients may show a certificate, which must then be valid.
     Optional,
-    /// They are not asked.
+    /// Clients are not asked for a certificate.
     Unasked,
 }
 
@@ -48,16 +48,16 @@ impl Versions {
     }
 }
 
-/// What a server wants of its connections. An empty path names no file.
+/// The policy of a server for its connections. An empty path names no file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServerPolicy {
-    /// The server's certificate, followed by those between it and its authority (`tls-cert-file`).
+    /// The server's certificate, followed by the certificates between it and its authority (`tls-cert-file`).
     pub certificate: PathBuf,
     /// The key of that certificate (`tls-key-file`).
     pub key: PathBuf,
     /// Authorities that sign certificates of clients (`tls-ca-cert-file`).
     pub authority_file: PathBuf,
-    /// A directory with more of them (`tls-ca-cert-dir`).
+    /// A directory with more such authorities (`tls-ca-cert-dir`).
     pub authority_dir: PathBuf,
     /// Whether clients show certificates.
     pub clients: ClientCertificates,

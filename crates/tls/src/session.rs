@@ -11,10 +11,10 @@ use rustls::Connection;
 use crate::certificate::common_name;
 
 /// The longest record, with its header. The buffer of plain bytes must be longer than the encrypted bytes by
-/// this much, because the first of these may complete a record that has begun in an earlier call.
+/// this much, because the encrypted bytes may complete a record that has begun in an earlier call.
 pub const RECORD_BYTES_MAX: usize = (16 << 10) + 256 + 5;
 
-/// The limit of the bytes of records that wait for the socket. From this limit on, nothing more is encrypted.
+/// While this many bytes of records, or more, wait for the socket, nothing more is encrypted.
 pub const UNSENT_BYTES_MAX: usize = 64 << 10;
 
 /// One encrypted connection, of either side.
@@ -60,7 +60,8 @@ impl Session {
     /// has said before that it sends nothing more.
     ///
     /// # Errors
-    /// Those of the socket, `WouldBlock` among them, and those of [`Session::receive`].
+    /// Errors of the socket, `WouldBlock` among them, and as [`Session::receive`]; also if too many plain
+    /// bytes were not taken.
     pub fn read_from(&mut self, socket: &mut dyn Read) -> io::Result<usize> {
         let count = self.connection.read_tls(socket)?;
         self.process()?;
@@ -103,10 +104,10 @@ impl Session {
         self.connection.wants_write()
     }
 
-    /// Writes what waits, as far as the socket takes it. Returns how many bytes.
+    /// Writes the waiting records, as far as the socket takes them. Returns the number of bytes.
     ///
     /// # Errors
-    /// Those of the socket; `WouldBlock` if it takes nothing now.
+    /// Errors of the socket; `WouldBlock` if it takes nothing now.
     pub fn write_to(&mut self, socket: &mut dyn Write) -> io::Result<usize> {
         let mut sent = 0;
         while self.connection.wants_write() {
@@ -114,7 +115,7 @@ impl Session {
                 Ok(0) => return Err(ErrorKind::WriteZero.into()),
                 Ok(count) => sent += count,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                // Reports what was written. If the socket still takes nothing, the next call fails.
+                // Reports the written bytes. If the socket still takes nothing, the next call fails.
                 Err(error) if error.kind() == ErrorKind::WouldBlock && sent > 0 => return Ok(sent),
                 Err(error) => return Err(error),
             }
@@ -127,7 +128,7 @@ impl Session {
         self.connection.send_close_notify();
     }
 
-    /// Sends a last line, as far as the socket takes it at once.
+    /// Sends a last line and closes the session, as far as the socket takes the bytes at once.
     pub fn dismiss(&mut self, socket: &mut dyn Write, line: &[u8]) {
         if self.encrypt(&[IoSlice::new(line)]).is_ok() {
             self.close();

@@ -81,7 +81,7 @@ pub fn reason_of(error: &io::Error) -> String {
     }
 }
 
-/// The reason for which a client has no session, with what its operator can do about it.
+/// The reason for which a client has no session, with advice for its operator.
 pub fn advised(reason: &str) -> String {
     let advice = match reason {
         _ if reason.contains("UnknownIssuer") => {
@@ -142,7 +142,7 @@ impl AsyncRead for Stream {
     ) -> Poll<io::Result<()>> {
         loop {
             let taken = match self.session.take(buffer.initialize_unfilled()) {
-                // The end was seen before, without a goodbye.
+                // An earlier read has met the end of the socket without a `close_notify`.
                 Err(error) if error.kind() == ErrorKind::UnexpectedEof => return Poll::Ready(Ok(())),
                 taken => taken?,
             };
@@ -160,8 +160,8 @@ impl AsyncRead for Stream {
                     let _ = session.write_to(&mut Ready(socket));
                     return Poll::Ready(Err(error));
                 }
-                // The socket has ended without a goodbye: perhaps somebody in between has cut it. The reader
-                // sees the end of the stream.
+                // The socket has ended without a `close_notify`: perhaps somebody in between has cut it. The
+                // reader sees the end of the stream.
                 Ok(0) => return Poll::Ready(Ok(())),
                 Ok(_) => {}
             }
@@ -181,7 +181,7 @@ impl AsyncWrite for Stream {
     ) -> Poll<io::Result<usize>> {
         ready!(self.poll_unsent(cx))?;
         let count = self.session.encrypt(pieces)?;
-        // What the socket does not take now leaves with the next write, flush or shutdown.
+        // Bytes that the socket does not take now leave with the next write, flush or shutdown.
         if let Poll::Ready(Err(error)) = self.poll_unsent(cx) {
             return Poll::Ready(Err(error));
         }

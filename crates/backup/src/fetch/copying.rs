@@ -54,9 +54,10 @@ struct Step<'o> {
 /// The existing data of a file.
 #[derive(Clone, Copy)]
 enum Base {
-    /// There is none that can be used; if the file exists, it is removed.
+    /// There is no usable data; if the file exists, it is removed.
     Nothing,
-    /// What an interrupted copy has left, if anything: it is kept if the server's file begins with it.
+    /// The bytes that an interrupted copy has left, if any: they are kept if the server's file begins with
+    /// them.
     Begun,
     /// The beginning, of this length and with this checksum, from the backup being brought up to date.
     Kept { bytes: u64, crc: u32 },

@@ -64,7 +64,7 @@ pub enum RemoteError {
         url: String,
         /// The reason.
         reason: String,
-        /// Whether it may be one nevertheless, and has begun a session.
+        /// Whether the server may have begun a session nevertheless.
         may_have_begun: bool,
     },
 }
@@ -224,7 +224,7 @@ impl Origin for Remote {
             answer = ask();
         }
         let accepted = self.accepted(answer).map_err(|error| match error {
-            // Another kind of server answers so to an unknown path.
+            // Servers of other kinds answer an unknown path with one of these.
             RemoteError::Refused { status: 404 | 405 | 501, .. } => self.foreign("it is no Sheaf server"),
             error => error,
         });

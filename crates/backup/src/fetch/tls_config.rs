@@ -9,7 +9,7 @@ use ureq::tls::{Certificate, ClientCert, PrivateKey, RootCerts, TlsConfig, TlsPr
 /// Reads the files for connections over TLS. The name of the server is the host of the URL.
 ///
 /// # Errors
-/// As [`ClientFiles::read`].
+/// As [`ClientFiles::read`]; also if the HTTP client cannot use the key.
 pub fn tls_config(files: &ClientFiles) -> Result<TlsConfig, LoadError> {
     let ClientIdentity { authorities, certificates, .. } = files.read()?;
     let owned = |der: &[u8]| Certificate::from_der(der).to_owned();

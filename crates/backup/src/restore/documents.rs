@@ -1,7 +1,7 @@
 //! The documents of a restore.
 //!
 //! ```text
-//! copy the files -> open them at their last checkpoints before the target
+//! copy the files -> open them at their last checkpoints up to the target
 //! -> apply the log up to the target -> save
 //! ```
 //!

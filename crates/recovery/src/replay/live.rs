@@ -81,7 +81,8 @@ impl Replayer {
     /// before [`Replayer::applied`], whose new value is returned.
     ///
     /// # Errors
-    /// If a record cannot be applied. Later records are not applied, and some before it may not be.
+    /// If a record cannot be applied. Later records are then not applied, and some earlier ones may not be
+    /// either.
     ///
     /// # Panics
     /// If there is a gap before the chunk.

@@ -14,7 +14,7 @@ use crate::{error::RecoverError, progress::LoadProgress};
 /// Applies the settings in a record.
 ///
 /// # Errors
-/// If it cannot be decoded.
+/// If the record cannot be decoded.
 pub(super) fn apply_settings(keyspace: &Keyspace, record: &Record<'_>) -> Result<(), RecoverError> {
     if record.kind != RecordKind::Whole {
         return Ok(());

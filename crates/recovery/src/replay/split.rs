@@ -61,8 +61,8 @@ pub(crate) struct Target<'k> {
 }
 
 impl Target<'_> {
-    /// Changes document databases on the reader's thread: such records are few compared with keys, and must
-    /// stay in order.
+    /// Changes document databases on the reader's thread: they are few compared with effects on keys, and
+    /// must stay in order.
     fn apply_documents(&self, lsn: Lsn, change: &[u8]) -> Result<(), RecoverError> {
         self.documents.map_or(Ok(()), |documents| apply_documents(documents, lsn, change))
     }

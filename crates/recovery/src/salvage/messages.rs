@@ -19,7 +19,7 @@ use storage::{Log, Recovery};
 use super::Losses;
 use crate::{error::RecoverError, replay::decode, source::Source};
 
-/// What the names of this crate's settings of the data begin with.
+/// The beginning of the names of this crate's settings of the data.
 pub const OF_RECOVERY: &str = "recovery:";
 /// The setting with the position before which all messages were lost.
 const LOST_BEFORE: &str = "recovery:messages-lost-before";
@@ -45,7 +45,7 @@ pub(super) struct Messages {
     pub(super) of_other_channels: u64,
     /// The log has damaged parts, in which there may be more messages.
     pub(super) has_holes: bool,
-    /// Why they could not be counted to the end.
+    /// Why the messages could not be counted to the end.
     pub(super) failed: Option<String>,
 }
 

@@ -235,7 +235,7 @@ pub struct Losses {
     pub(super) messages: Messages,
 }
 
-/// A range, both ends included, for a line of the log.
+/// A range as text, for a log line.
 fn shown_range<T: Display>((from, to): (T, T)) -> String {
     format!("{from} to {to}")
 }
@@ -308,7 +308,7 @@ impl Losses {
         told
     }
 
-    /// The bytes of places that lose something: what is lost of a missing segment is a place of its own.
+    /// The bytes of places that lose something: the records lost with a segment are places of their own.
     fn lost_bytes(&self) -> u64 {
         let losing = self.places.iter().filter(|place| !place.kind.loses_nothing());
         losing.map(|place| place.bytes).fold(0, u64::saturating_add)

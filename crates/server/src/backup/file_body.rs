@@ -23,7 +23,7 @@ use tokio::{sync::OwnedSemaphorePermit, task::JoinHandle};
 
 use super::{Backups, session::Session};
 
-/// A body is read in pieces of this size, of which two are in memory.
+/// A body is read in pieces of this size, of which at most two are in memory.
 const PIECE_BYTES: u64 = 1 << 20;
 
 /// A body that sends a range of a file and keeps its session and its transfer permit.

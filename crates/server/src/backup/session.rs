@@ -52,7 +52,7 @@ pub(crate) struct Sessions {
     /// CPU-time pace of all bodies together.
     pub(super) pace: Pace,
     open: Mutex<Vec<Arc<Session>>>,
-    /// Gets a span of each session, if there is one.
+    /// Gets a span of each session; `None`: no spans are made.
     traces: Option<Arc<Traces>>,
     places: Arc<Semaphore>,
 }
@@ -97,7 +97,7 @@ struct Hold {
     job: Option<Job>,
 }
 
-/// Where the bytes of an offered file come from.
+/// The source of the bytes of an offered file.
 pub(crate) enum Content<'s> {
     /// The beginning of a file in the data directory.
     File { path: PathBuf, bytes: u64 },
@@ -323,7 +323,7 @@ impl Session {
         self.last_asked_us.fetch_max(now_us, Relaxed);
     }
 
-    /// Whether no request has followed the one that began the session.
+    /// Whether no request has come since the session began.
     fn is_unused(&self) -> bool {
         self.last_asked_us.load(Relaxed) <= self.begun_us
     }

@@ -12,7 +12,7 @@ use tokio::sync::Notify;
 
 use super::Config;
 
-/// Entries in one record.
+/// The maximum number of entries in one record.
 const ENTRIES_MAX: usize = 64;
 /// The pause before the next attempt while [`LIBRARIES_SLOT`] is held.
 const PAUSE: Duration = Duration::from_millis(10);
@@ -36,7 +36,7 @@ impl Config {
         let audit = &self.users.audit;
         while !audit.is_empty() {
             // A leader that steps down locks this slot while its log becomes a mirror. So a log that is no
-            // mirror below is none until the record is appended.
+            // mirror at the check below does not become one before the record is appended.
             let Some(slot) = self.keyspace.try_lock(LIBRARIES_SLOT) else { return false };
             let entries = audit.take(ENTRIES_MAX);
             if self.node.refuses_changes()

@@ -2,8 +2,8 @@
 //! read again.
 //!
 //! Invariants
-//! - Changes of settings and of their files hold the lock of `files`: no change undoes another one unseen.
-//! - A lasting change is on disk before it is in force, so that an OK means both. A failed one changes
+//! - Changes of settings and of their files hold the lock of `files`: there is one change at a time.
+//! - A lasting change is on disk before it is in force, so that an OK means both. A failed change changes
 //!   nothing.
 
 use std::{fmt, path::PathBuf};
@@ -22,7 +22,7 @@ struct Refused {
     reason: String,
 }
 
-/// As Redis words it.
+/// The error in the words of Redis.
 impl fmt::Display for Refused {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Refused { name, reason } = self;
@@ -31,7 +31,7 @@ impl fmt::Display for Refused {
 }
 
 impl Config {
-    /// Sets all of the settings or none. Those that belong to the data are not set, but returned.
+    /// Sets all of the settings or none. Settings that belong to the data are not set, but returned.
     pub(super) fn set_settings(&self, pairs: &[(&[u8], &[u8])]) -> Result<Vec<(String, String)>, String> {
         let mut lasting = self.files.lock();
         let (mut changed, keys) = self.changed(pairs).map_err(|refused| refused.to_string())?;
@@ -77,8 +77,8 @@ impl Config {
         Ok(())
     }
 
-    /// The settings in force with these values in place of the present ones, and the keys of those that were
-    /// given.
+    /// The settings in force with these values in place of the present ones, and the keys of the given
+    /// settings.
     fn changed(&self, pairs: &[(&[u8], &[u8])]) -> Result<(Settings, Vec<Key>), Refused> {
         let mut changed = self.current().clone();
         let mut keys = Vec::with_capacity(pairs.len());
@@ -124,8 +124,8 @@ impl Config {
         Ok((changed, keys))
     }
 
-    /// Shows the segment size of the directory's log. Warns of another size in a file, a variable or a flag,
-    /// which has no effect.
+    /// Gives the setting the segment size of the directory's log. Warns of another size in a file, a variable
+    /// or a flag, which has no effect.
     pub(crate) fn adopt_segment_bytes(&self, log: &Log) {
         let lasting = self.files.lock();
         let (mut changed, actual) = (self.current().clone(), log.segment_bytes());

@@ -31,7 +31,7 @@ use super::Config;
 /// these values again, so they must be small.
 pub(crate) const VALUE_BYTES_MAX: usize = 64 << 10;
 
-/// What this server knows of the settings that belong to the data.
+/// The settings that belong to the data, as this server has seen them last.
 #[derive(Debug, Default)]
 pub(crate) struct DataSettingsState {
     /// The values in the data at the last look.
@@ -85,7 +85,7 @@ impl Config {
         // A long unit may hold the slot.
         let Some(mut slot) = self.keyspace.try_lock(LIBRARIES_SLOT) else { return false };
         // A leader that steps down locks this slot while its log becomes a mirror. So a log that is no mirror
-        // here is none until the record is appended.
+        // at this check does not become one before the record is appended.
         if self.node.refuses_changes() || log.is_mirror() || log.is_frozen() {
             return false;
         }

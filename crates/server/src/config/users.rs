@@ -6,7 +6,7 @@
 //! ```
 //!
 //! Users belong to the data. So the file is read at a start only if the data has no users: a restart never
-//! undoes what clients have changed.
+//! undoes changes of clients.
 
 use std::{fs, path::Path, sync::Arc};
 
@@ -26,7 +26,7 @@ use crate::encryption::certificates_name_users;
 /// The mode of the file of users: it has hashes of passwords, which nobody but the owner may read.
 const MODE: u32 = 0o600;
 
-/// What these settings say about users.
+/// The settings about users, out of all settings.
 pub(super) fn user_settings(settings: &Settings) -> UserSettings {
     let password = |key| {
         let password = settings.text(key);

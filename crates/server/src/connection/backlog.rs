@@ -5,9 +5,9 @@
 //! Messages of durable channels from the log do not count: a slow reader falls behind instead (see
 //! [`pubsub::durable`]).
 //!
-//! - Above the hard limit of the client's class: at once. A client that is no subscriber is not disconnected
-//!   for it: its commands merely stop at that limit while the client does not read (see
-//!   [`unread`](super::unread)), and one reply may be longer.
+//! - Above the hard limit of the client's class: at once. A normal client is not disconnected for it: its
+//!   commands merely stop at that limit while the client does not read (see [`unread`](super::unread)), and
+//!   one reply may be longer.
 //! - Above the soft limit for longer than the class allows.
 //! - A subscriber with more than [`STALLED_BYTES_MIN`] unsent whose peer has acknowledged nothing for
 //!   [`STALLED_MS_MAX`]: it is taken for dead before it reaches the other limits.
@@ -133,7 +133,7 @@ impl Connection {
         self.conversation.borrow().limited_bytes()
     }
 
-    /// Whether it is a subscriber with unsent bytes that its socket refuses.
+    /// Whether the client is a subscriber with unsent bytes that its socket refuses.
     pub(crate) fn is_behind(&self) -> bool {
         let is_subscriber = !self.broken.get() && self.client().kind() == ClientKind::PubSub;
         self.refused.get() && is_subscriber && self.limited_bytes() > 0

@@ -39,13 +39,13 @@ pub(crate) const DISTRUST_US: u64 = 10_000_000;
 /// How a subscriber has received after refusals of its socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 enum History {
-    /// It has never been behind.
+    /// The subscriber has never been behind.
     #[default]
     New,
-    /// Its socket has refused bytes while more than [`BEHIND_BYTES_MIN`] were unsent, and the peer has
+    /// The socket has refused bytes while more than [`BEHIND_BYTES_MIN`] were unsent, and the peer has
     /// acknowledged nothing since.
     OnTrial,
-    /// It has acknowledged bytes after a refusal.
+    /// The peer has acknowledged bytes after a refusal of the socket.
     Proven,
 }
 
@@ -92,9 +92,9 @@ impl KeepingUp {
         was_behind && !self.is_behind && self.history == History::OnTrial
     }
 
-    /// How many bytes the peer has acknowledged since `ask` was last called; 0 if it is not called now. `ask`
-    /// returns how many the peer has acknowledged in all. It is called only after the socket has refused
-    /// bytes, and not more often than every [`ASKING_PERIOD_US`].
+    /// How many bytes the peer has acknowledged since `ask` was last called; 0 if `ask` is not due. `ask`
+    /// returns how many bytes the peer has acknowledged in all. `ask` is called only after the socket has
+    /// refused bytes, and at most once in [`ASKING_PERIOD_US`].
     fn received_bytes(&mut self, refused: bool, ask: impl FnOnce() -> u64, now_us: u64) -> u64 {
         let has_refused = refused || self.acknowledged_bytes.is_some();
         if !has_refused || now_us < self.asks_at_us {

@@ -1,9 +1,9 @@
-//! The socket of a connection, plain or encrypted: what both have in common.
+//! The socket of a connection, plain or encrypted.
 //!
 //! Invariants
 //! - A plain socket costs one branch for each call, and nothing else.
 //! - An encrypted socket keeps the bytes that it has accepted in records of its session: they have left only
-//!   when [`Socket::flush`] has succeeded. At most [`tls::UNSENT_BYTES_MAX`] are kept.
+//!   when [`Socket::flush`] has succeeded. About [`tls::UNSENT_BYTES_MAX`] are kept at most.
 //! - Records of replies leave in `write` and `flush` alone, whose caller has asked whether replies may leave
 //!   (the lease of a leader may have ended since they were encrypted): neither a read nor the end sends them.
 
@@ -37,7 +37,7 @@ pub(crate) struct Encrypted {
     sent_bytes: Cell<u64>,
 }
 
-/// What another server has taken over.
+/// A connection that another server has taken over.
 pub(crate) struct Taken {
     pub(crate) socket: std::net::TcpStream,
     pub(crate) session: Option<Box<Session>>,
@@ -96,7 +96,7 @@ impl Socket {
     /// Accepts the first sendable bytes. Returns how many.
     ///
     /// # Errors
-    /// Those of the socket, `WouldBlock` among them.
+    /// Errors of the socket, `WouldBlock` among them.
     #[inline]
     pub(super) fn write(&self, outbox: &Outbox) -> io::Result<usize> {
         match self {
@@ -108,10 +108,10 @@ impl Socket {
         }
     }
 
-    /// Writes what was accepted and has not left.
+    /// Writes the accepted bytes that have not left yet.
     ///
     /// # Errors
-    /// Those of the socket; `WouldBlock` if anything is left.
+    /// Errors of the socket; `WouldBlock` if anything is left.
     #[inline]
     pub(super) fn flush(&self) -> io::Result<()> {
         match self {
@@ -120,7 +120,7 @@ impl Socket {
         }
     }
 
-    /// Whether everything that was accepted has left.
+    /// Whether all accepted bytes have left.
     pub(super) fn is_flushed(&self) -> bool {
         match self {
             Socket::Plain(_) => true,
@@ -232,9 +232,9 @@ impl Encrypted {
         let received = session.receive(&encrypted[..read], plain);
         drop(session);
         if !holds_replies {
-            // Sends what TLS itself has to say: an alert, or the answer to a message. While encrypted replies
-            // wait, nothing is sent here, because only `send` may send these. What the socket does not take
-            // leaves with the next `send`; the rest of an alert is lost, because the connection ends.
+            // Sends the messages of TLS itself: an alert, or the answer to a message. While encrypted replies
+            // wait, nothing is sent here, because only `send` may send these. Bytes that the socket does not
+            // take leave with the next `send`; the rest of an alert is lost, because the connection ends.
             let _ = self.flush();
         }
         match received {

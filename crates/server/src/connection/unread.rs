@@ -20,8 +20,8 @@
 //! bytes.
 //!
 //! Invariants
-//! - Connections in [`ConversationState::WaitForClient`], and those that are allowed more, are looked at
-//!   several times a second until they are neither.
+//! - A connection in [`ConversationState::WaitForClient`] or with a raised limit is checked several times a
+//!   second, until neither is the case.
 //! - [`UnreadReplies`] counts what connections are allowed beyond [`OUTBOX_BYTES_MAX`]; it learns at the next
 //!   look at a connection that its allowance has ended.
 
@@ -69,7 +69,7 @@ impl UnreadReplies {
         self.bytes.fetch_sub(bytes, Relaxed);
     }
 
-    /// Whether a client was refused more just now.
+    /// Whether a client was refused more within the last [`SHORTAGE_MS`].
     fn is_short(&self, now_ms: u64) -> bool {
         let refused_at_ms = self.refused_at_ms.load(Relaxed);
         refused_at_ms > 0 && now_ms < refused_at_ms + SHORTAGE_MS
@@ -92,9 +92,9 @@ pub(super) struct Unread {
 /// How long a client has not read, in milliseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Silence {
-    /// The peer acknowledges nothing.
+    /// The time for which the peer has acknowledged nothing.
     peer_ms: u64,
-    /// The peer acknowledges nothing, and commands wait.
+    /// The time for which commands have waited while the peer acknowledged nothing.
     commands_ms: u64,
 }
 
@@ -153,7 +153,7 @@ impl Connection {
         true
     }
 
-    /// Whether anything that the client has sent is not executed.
+    /// Whether the client has sent commands that are not executed yet.
     fn has_input(&self) -> bool {
         let is_any = |bytes: std::io::Result<u64>| bytes.is_ok_and(|bytes| bytes > 0);
         self.conversation.borrow().pending_bytes() > 0 || is_any(env::socket::unread_bytes(&self.socket))
@@ -191,8 +191,8 @@ impl Connection {
         (unacknowledged_bytes > 0).then(|| self.sent_bytes().saturating_sub(unacknowledged_bytes))
     }
 
-    /// Bytes that the socket has taken, as the kernel counts them: of an encrypted connection, those of
-    /// records.
+    /// Bytes that the socket has taken, as the kernel counts them: bytes of records for an encrypted
+    /// connection.
     pub(super) fn sent_bytes(&self) -> u64 {
         self.socket.sent_bytes().unwrap_or_else(|| self.client().traffic_bytes().1)
     }

@@ -4,8 +4,8 @@
 //! `documents` does the compaction itself, in steps.
 //!
 //! Invariants
-//! - It takes at most [`CPU_PERCENT`] of the processors' time, because it rests between two steps. It does
-//!   not rest while a client waits for a requested compaction, or while it catches up with writers.
+//! - It rests between two steps, so that it takes at most [`CPU_PERCENT`] of the processors' time, except
+//!   while a client waits for a requested compaction, or while it catches up with writers.
 //! - An interrupted compaction changes nothing.
 
 use std::{
@@ -140,7 +140,8 @@ impl Compactor {
             let per_second = CPU_PERCENT * 10_000 * env::process::cores_available() as u64;
             let pause_us = pace.pause_us(used_cpu_us, per_second, self.clock.monotonic_us());
             let mut state = self.state.lock();
-            // No pause if a client waits for a requested compaction, or while writers add to what is missing.
+            // No pause while a client waits for a requested compaction, or while the compaction catches up
+            // with writers.
             let is_urgent = !state.asked.is_empty() || compaction.is_catching_up();
             if pause_us > 0 && !self.stopping.load(Relaxed) && !is_urgent {
                 self.wake.wait_for(&mut state, Duration::from_micros(pause_us));

@@ -11,8 +11,9 @@
 //!
 //! Invariants
 //! - One save at a time.
-//! - What a forced recovery has left is not saved before the operator confirms it; the confirmation saves it.
-//! - Files hold only what is committed, so they fit a log that has lost its uncommitted tail.
+//! - After a forced recovery nothing is saved before the operator confirms it; the confirmation saves
+//!   everything.
+//! - Files hold only committed changes, so they fit a log that has lost its uncommitted tail.
 //! - The log before a snapshot's begin is given up only if documents are saved up to there: recovery begins
 //!   at a snapshot for keys and documents alike.
 //! - A failed save is retried for ever, less and less often: the disk may have room again. Until then its
@@ -67,7 +68,7 @@ struct State {
     failing: Option<Failing>,
 }
 
-/// Set while the last save has failed.
+/// When the last save has failed, and for how long the next attempt waits, in milliseconds.
 #[derive(Clone, Copy)]
 struct Failing {
     at_ms: u64,
@@ -106,7 +107,7 @@ impl Saver {
         self.wake.notify_one();
     }
 
-    /// The number of saves that failed, without those that only lacked a commit.
+    /// The number of failed saves; a save that only lacked a commit does not count.
     pub(crate) fn failures(&self) -> u64 {
         self.failures.load(Relaxed)
     }
@@ -162,8 +163,8 @@ impl Saver {
         }
     }
 
-    /// Saves what is due, or `everything`. Waits for `patience_us` at most, in each database, until its
-    /// changes are committed.
+    /// Saves the databases that are due, or `everything`. Waits for `patience_us` at most, in each database,
+    /// until its changes are committed.
     fn save(&self, log: &Log, everything: bool, patience_us: u64) -> Result<Option<Lsn>, StoreError> {
         let Some(documents) = self.documents.get() else { return Ok(None) };
         if log.is_frozen() {

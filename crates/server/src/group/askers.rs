@@ -1,7 +1,7 @@
 //! The servers that ask to join at the moment, and how many there may be.
 //!
-//! Everybody who reaches the port can send GROUP JOIN, and each asker occupies a thread of the leader until
-//! the leader has reached it at its address and the change is committed.
+//! Without a password, everybody who reaches the port can send GROUP JOIN, and each asker occupies a thread
+//! of the leader until the leader has reached it at its address and the change is committed.
 //!
 //! Invariants
 //! - At most [`ASKERS_MAX`] are served at a time; others are told to try again.
@@ -18,7 +18,7 @@ pub(super) const ASKERS_MAX: usize = 16;
 #[derive(Default)]
 pub(super) struct Askers(Arc<AtomicUsize>);
 
-/// The place of one of them. Dropping it frees the place.
+/// The place of a server that asks. Dropping the value frees the place.
 pub(super) struct Place(Arc<AtomicUsize>);
 
 impl Askers {

@@ -170,7 +170,7 @@ impl Group {
         self.change_and_wait(votes, |_| Ok(()))
     }
 
-    /// Waits for the caller's turn to change the roster. While the group is being founded nobody waits: of
+    /// Waits for the caller's turn to change the roster. While the group is being founded no caller waits: of
     /// several servers that ask to join, one would always hold the turn that the founder needs.
     ///
     /// # Errors
@@ -231,7 +231,8 @@ impl Group {
     }
 
     /// Whether the newest roster is in force here, and a majority of its voters know that the log is
-    /// committed up to this position. Before that, a leader that dies could leave nobody who may campaign.
+    /// committed up to this position. Before that, a leader that dies could leave no member that may
+    /// campaign.
     fn is_known_to_majority(&self, votes: &Votes, position: Lsn) -> bool {
         let Some(roster) = Roster::of(&self.keyspace.data_settings()) else { return false };
         let Some((members, progress)) = votes.look(|it| (it.members().clone(), it.progress())) else {

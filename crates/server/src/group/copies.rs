@@ -16,7 +16,7 @@ use tokio::time::{Instant, sleep};
 use super::Group;
 use crate::replication::handle::ReplicationHandle;
 
-/// The longest time for which a backup waits until a majority has what it copies.
+/// The longest time for which a backup waits until a majority has the log that it copies.
 const COMMIT_PATIENCE: Duration = Duration::from_secs(5);
 /// How often a waiting backup checks that.
 const LOOK_PERIOD: Duration = Duration::from_millis(10);

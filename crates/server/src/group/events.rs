@@ -1,6 +1,6 @@
 //! Publishes the changes of the group to the subscribers of this server, as Redis Sentinel does.
 //!
-//! Every member publishes what it sees itself, also while it follows. The messages are in no log.
+//! Every member publishes the changes that it sees itself, also while it follows. The messages are in no log.
 
 use std::sync::Arc;
 
@@ -15,14 +15,14 @@ use crate::mailbox::WorkerOrder;
 pub(super) struct Announced(SentinelEvents);
 
 impl Group {
-    /// Publishes what has changed since the last call.
+    /// Publishes the changes since the last call.
     pub(super) fn announce(self: &Arc<Self>, announced: &mut Announced) {
         let (Some(publisher), Some(group)) = (self.publisher.get(), GroupHandle(self.clone()).view()) else {
             return;
         };
         let leads = group.leader().is_some_and(|leader| leader.is_self);
         if leads && self.node.refuses_changes() {
-            // It was elected, and does not take writes yet.
+            // This server was elected, and does not take writes yet.
             return;
         }
         let events = announced.0.look(&group);

@@ -16,7 +16,7 @@ use crate::spawn::spawn_with;
 /// The answer to a server that asks to join while too many others do.
 const TOO_MANY_ASKERS: &str = "TRYAGAIN many servers ask to join at the moment";
 /// How long a member may take to catch up, and to apply its log, before a transfer, while the leader still
-/// takes writes. These are the limits of a transfer without one of its own.
+/// takes writes. These are the limits of a transfer for which the client gives none.
 const TRANSFER_TIMEOUT_US: u64 = 10_000_000;
 /// How long a transfer may keep writes out while it waits for commands in progress, and again while it waits
 /// for the end of the log to be on the other member's disk.
@@ -165,9 +165,9 @@ impl Group {
         })
     }
 
-    /// Ends writes, waits until another voter has everything, and has it elected. `begins` is called before
-    /// the election: once that has begun, no reply leaves. All of that before the election ends after
-    /// `timeout_ms`, if that is given; then this server leads on.
+    /// Ends writes, waits until another voter has all of the log, and has that voter elected. `begins` is
+    /// called before the election, because no reply leaves once the election has begun. If `timeout_ms` is
+    /// given and over before the election begins, this server leads on.
     pub(super) fn hand_over(
         &self,
         votes: &Votes,
@@ -266,7 +266,7 @@ impl Group {
         progress.iter().filter(has_all).find(|it| may_lead(it.id)).map(|it| it.id)
     }
 
-    /// The voter with data that has the most log, of those that are heard.
+    /// Of the voters with data that are heard, the one with the most log.
     fn fittest(&self, votes: &Votes) -> Option<MemberId> {
         let voters = self.known.lock().in_force.voters.clone();
         let progress = votes.look(Member::progress)?;
@@ -275,7 +275,8 @@ impl Group {
         others.max_by_key(|it| it.durable).map(|it| it.id)
     }
 
-    /// Waits until another voter has everything, and has it elected; nothing may be written meanwhile.
+    /// Waits until another voter has all of the log, and has that voter elected; nothing may be written
+    /// meanwhile.
     pub(super) fn elect(
         &self,
         votes: &Votes,

@@ -1,7 +1,8 @@
 //! The connections from other members, and how many there may be.
 //!
-//! Everybody who reaches the port can send GROUP PEER. So a member that the roster lists has places of its
-//! own, and all others share a few: a new member of which this one has not heard yet, or a stranger.
+//! Without a password, everybody who reaches the port can send GROUP PEER. So a member that the roster lists
+//! has places of its own, and all others share a few: a new member of which this one has not heard yet, or a
+//! stranger.
 //!
 //! Invariants
 //! - A member has at most [`OF_MEMBER_MAX`] connections, and all that the roster does not list have

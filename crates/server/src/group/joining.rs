@@ -33,7 +33,7 @@ impl Group {
     /// Checks that this server can join, before it asks and the group lists it.
     ///
     /// # Errors
-    /// If it is to join itself, or has data of its own.
+    /// If it is to join itself or has data of its own, or the log cannot be read.
     pub(super) fn check_joiner(&self, state: &GroupState, log: &Log) -> io::Result<()> {
         let refused = |text: String| Err(io::Error::new(io::ErrorKind::InvalidInput, text));
         if let Some(itself) = state.join_address().filter(|address| self.node.is_reached_at(address)) {

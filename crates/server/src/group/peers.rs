@@ -11,9 +11,9 @@
 //!
 //! Invariants
 //! - A connection of another group, of another version or to another member is refused with the reason. A
-//!   damaged message, and a message whose sender or receiver is not that of the connection, end the
-//!   connection. Refused connections and messages are counted, and change nothing. Each [`Cause`] is logged
-//!   once a minute at most, whatever strangers name.
+//!   damaged message ends the connection, and so does a message of another sender or to another receiver.
+//!   Refused connections and messages are counted, and change nothing. Each [`Cause`] is logged once a minute
+//!   at most, whatever strangers name.
 //! - A member has one connection to each other member; strangers share a few places here ([`Inboxes`]).
 //! - A server that has joined no group yet knows no id of one: it lets a connection in, and hears nothing on
 //!   it. So the leader finds out who answers at an address before it lists a member there.
@@ -127,7 +127,7 @@ pub(crate) struct Peers {
     votes: Arc<Votes>,
     own: MemberId,
     name: String,
-    /// Empty until the group has told it.
+    /// Empty until the group has told this server its id.
     group_id: Mutex<String>,
     introduction: Box<dyn Fn() -> Introduction + Send + Sync>,
     peers: Mutex<BTreeMap<MemberId, Arc<Peer>>>,
@@ -170,8 +170,8 @@ impl Peers {
         *self.group_id.lock() = group_id.into();
     }
 
-    /// Connects to the members of this roster, and to nobody else. Until the roster is in force, the
-    /// connections to the members that it removes are kept as well.
+    /// Connects to the members of this roster only. Until the roster is in force, the connections to the
+    /// members that it removes are kept as well.
     pub(super) fn follow(self: &Arc<Self>, roster: &Roster, is_in_force: bool) {
         let leaving = if is_in_force { &[][..] } else { &roster.leaving };
         let all: Vec<&Listed> = roster.members.iter().chain(leaving).collect();
@@ -208,7 +208,7 @@ impl Peers {
         gone.iter().for_each(|peer| peer.stop());
     }
 
-    /// Sends messages; one to a member without a connection is lost.
+    /// Sends messages. A message to a member without a connection is lost.
     pub(super) fn send(&self, messages: &[Message]) {
         let peers = self.peers.lock();
         for message in messages {
@@ -223,8 +223,8 @@ impl Peers {
         self.heard.lock().get(&id).copied()
     }
 
-    /// Whether the connection to a member is up. Followers send each other nothing, so this is all that they
-    /// know of each other.
+    /// Whether the connection to a member is up. Followers send each other nothing, so they know nothing else
+    /// of each other.
     pub(super) fn is_connected(&self, id: MemberId) -> bool {
         self.peers.lock().get(&id).is_some_and(|peer| peer.socket.lock().as_ref().is_some_and(is_alive))
     }

@@ -1,7 +1,8 @@
 //! A leader whose disk has no room for the log hands over to a voter that has room: every message between
 //! members says whether its sender has room.
 //!
-//! A member keeps room for its vote, and for what it writes when another member leads ([`env::reserve`]).
+//! A member keeps room for its vote, and for the files that it writes when another member leads
+//! ([`env::reserve`]).
 //!
 //! Invariants
 //! - Only a voter that has data, all of the log and room is chosen. If there is none, this server goes on

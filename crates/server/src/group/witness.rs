@@ -54,7 +54,7 @@ impl Group {
         slot.set_last_lsn(last);
     }
 
-    /// Forgets log that nobody needs, once the roster is saved. Does nothing on other members.
+    /// Forgets the log that no member needs, once the roster is saved. Does nothing on other members.
     pub(super) fn keep_log_alone(&self, votes: &Votes) {
         let Some(log) = self.log.get().filter(|_| votes.is_witness()) else { return };
         let roster = {

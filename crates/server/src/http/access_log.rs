@@ -36,7 +36,7 @@ const WRITE_BYTES: usize = 64 << 10;
 /// A line of text has its fields between spaces, so a name or a target has none.
 const ESCAPED: &AsciiSet = &CONTROLS.add(b' ').add(b'%').add(b'"');
 const ESCAPED_TARGET: &AsciiSet = &CONTROLS.add(b' ').add(b'"');
-/// What stands for a user or a status that there is not.
+/// Stands for a user or a status if there is none.
 const NONE: &str = "-";
 
 /// The access log.
@@ -140,7 +140,7 @@ fn text(request: &NotedRequest<'_>) -> String {
     format!("{time} {client} {user} {method} {target} {status} {bytes} {:.3}\n", milliseconds(request))
 }
 
-/// The same as an object of JSON; what there is not is null.
+/// The same as an object of JSON; a user or status that is missing is null.
 fn json(request: &NotedRequest<'_>) -> String {
     #[derive(serde::Serialize)]
     struct Line<'a> {
@@ -163,7 +163,7 @@ fn json(request: &NotedRequest<'_>) -> String {
         bytes: request.bytes,
         ms: milliseconds(request),
     };
-    // Such a structure cannot fail to be JSON.
+    // Texts and numbers can always be written as JSON.
     serde_json::to_string(&line).unwrap_or_default() + "\n"
 }
 

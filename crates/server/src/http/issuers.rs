@@ -15,7 +15,7 @@ use couch::{Jwt, JwtError, ProxySecret, TrustedIssuers};
 use parking_lot::RwLock;
 use settings::{Key, OPTIONS, Settings, read_password};
 
-/// The settings that say who is trusted.
+/// The settings about trusted issuers.
 const OF_ISSUERS: [Key; 4] =
     [Key::JwtKeysFile, Key::JwtRequiredClaims, Key::JwtRolesClaimPath, Key::ProxyAuthSecretFile];
 /// The maximum bytes of the file of keys.
@@ -31,7 +31,7 @@ impl Issuers {
         self.0.read().clone()
     }
 
-    /// Reads the files again, whatever has changed.
+    /// Reads the files again, also if no setting has changed.
     pub(crate) fn follow(&self, settings: &Settings) {
         match read(settings) {
             Ok(issuers) => *self.0.write() = issuers,
@@ -43,10 +43,10 @@ impl Issuers {
     }
 }
 
-/// Checks settings that are not in force yet, of which those in `changed` have changed.
+/// Checks settings that are not in force yet; `changed` has the keys that were set.
 ///
 /// # Errors
-/// A setting that says who is trusted, and what is wrong with it or its file.
+/// The wrong setting, and the fault of its value or its file.
 pub(crate) fn check(settings: &Settings, changed: &[Key]) -> Result<(), (Key, String)> {
     if changed.iter().any(|key| OF_ISSUERS.contains(key)) { read(settings).map(drop) } else { Ok(()) }
 }
@@ -54,7 +54,7 @@ pub(crate) fn check(settings: &Settings, changed: &[Key]) -> Result<(), (Key, St
 /// Reads the files that the settings name.
 ///
 /// # Errors
-/// The setting, and what is wrong with it or its file.
+/// The wrong setting, and the fault of its value or its file.
 pub(crate) fn read(settings: &Settings) -> Result<TrustedIssuers, (Key, String)> {
     let named = |key: Key| Some(settings.text(key)).filter(|path| !path.is_empty()).map(Path::new);
     let required = settings.text(Key::JwtRequiredClaims);

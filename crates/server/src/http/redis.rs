@@ -1,8 +1,8 @@
 //! Clients of HTTP as clients of the Redis protocol: a pair of sockets, one end of which a worker serves like
 //! any other connection.
 //!
-//! It is a pair, and not a connection to the port, because a pair works whatever the port is bound to, and
-//! requires no trust in an address.
+//! A pair of sockets works whatever addresses the port is bound to, and requires no trust in an address; a
+//! connection to the port would not.
 
 use std::{
     net::{SocketAddr, TcpStream},

@@ -40,7 +40,7 @@ impl couch::Tools for ServerTools {
     }
 }
 
-/// `/metrics`
+/// The reply to a request for `/metrics`.
 fn metrics_text(parts: &Arc<Parts>, request: &Request<Incoming>) -> Reply {
     if !matches!(*request.method(), Method::GET | Method::HEAD) {
         let mut reply = with_status(StatusCode::METHOD_NOT_ALLOWED, Body::EMPTY);

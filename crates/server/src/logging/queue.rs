@@ -24,9 +24,9 @@ use parking_lot::{Condvar, Mutex};
 /// Bytes of lines that wait to be written, at most.
 const QUEUED_BYTES_MAX: usize = 1 << 20;
 
-/// What the thread that writes does next.
+/// The next work of the thread that writes.
 pub(super) enum Work {
-    /// Open the file of this name; for an empty one, there is none any more.
+    /// Open the file of this name. An empty name closes the present file.
     Reopen(String),
     /// Write a line.
     Line(Vec<u8>),

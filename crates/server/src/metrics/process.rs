@@ -1,5 +1,5 @@
-//! Metrics of the build and the process. Those of the process have the names that all client libraries of
-//! Prometheus use.
+//! Metrics of the build and the process. The metrics of the process have the names that all client libraries
+//! of Prometheus use.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! What a replica says on its connection: how far it is (REPLCONF ACK), and newlines while it loads.
+//! Reads the messages of a replica: how far it is (REPLCONF ACK), and newlines while it loads.
 //!
 //! A command that would be answered ends the connection, as in Redis: a reply would stand in the middle of
 //! the stream.
@@ -17,7 +17,7 @@ use crate::replication::{Node, redis::RedisReplica};
 
 /// The bytes that are read at a time.
 const READ_BYTES: usize = 4 << 10;
-/// The bytes that a replica may send without ending a command: what it says is short.
+/// The bytes that a replica may send without ending a command: its commands are short.
 const UNREAD_BYTES_MAX: usize = 64 << 10;
 /// The commands that are parsed at a time.
 const COMMANDS_MAX: usize = 32;
@@ -64,14 +64,14 @@ pub(super) fn hear((node, clock): (&Node, &dyn Clock), replica: &RedisReplica, c
     replica.close();
 }
 
-/// What a command of a replica says.
+/// The meaning of a command of a replica.
 #[derive(Debug, PartialEq, Eq)]
 enum Said {
-    /// It has so many bytes of the stream.
+    /// The replica has so many bytes of the stream.
     Acknowledged(u64),
-    /// Redis would not answer it either.
+    /// A command that Redis does not answer either.
     Nothing,
-    /// Anything else.
+    /// Any other command.
     Command,
 }
 
@@ -81,7 +81,7 @@ impl Said {
         if is(0, b"psync") || is(0, b"sync") {
             return Said::Nothing;
         }
-        // Without a value for each option, it is a fault that is answered.
+        // Redis would answer REPLCONF with an error if an option has no value.
         if !is(0, b"replconf") || words.len().is_multiple_of(2) {
             return Said::Command;
         }

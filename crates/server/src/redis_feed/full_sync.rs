@@ -32,10 +32,10 @@ use storage::{
 
 use super::{Begun, PIECE_BYTES, PREPARING_PERIOD, Serving};
 
-/// A snapshot is used again if the log has grown by less since it began: rendering so much takes less than a
-/// new snapshot does.
+/// A snapshot is used again if the log has grown by at most so many bytes since: rendering these takes less
+/// time than a new snapshot.
 const REUSED_LOG_BYTES_MAX: u64 = 64 << 20;
-/// The log that may be pinned for a file, if `replica-retention-bytes` is less.
+/// The bytes of log that may be pinned for a file even if `replica-retention-bytes` is less.
 pub(super) const PINNED_LOG_BYTES_MIN: u64 = 2 * REUSED_LOG_BYTES_MAX;
 /// The attempts to get a snapshot that can be used.
 const TRIES: usize = 5;
@@ -55,7 +55,7 @@ impl Serving<'_> {
         let begun = self.copy(ticket, &info);
         self.pinned_from.set(None);
         if !matches!(begun, Ok(Some(_))) {
-            // It has nothing of the stream with which it could return.
+            // The replica has nothing of the stream with which it could return.
             self.node.forget_stream(ticket);
         }
         begun
@@ -77,7 +77,7 @@ impl Serving<'_> {
         }
         self.node.hold_log(ticket.id, info.begin_lsn);
         if self.claim.replica.takes_eof {
-            // Whatever follows the mark at once, the replica takes for the file.
+            // The replica would take bytes that follow the mark at once for a part of the file.
             while !replica.has_acked.load(SeqCst) {
                 self.check()?;
                 self.node.hold_log(ticket.id, info.begin_lsn);
@@ -195,7 +195,8 @@ impl Serving<'_> {
         out: impl io::Write,
     ) -> Result<(Loaded, bool), String> {
         let wants = &self.claim.replica;
-        // What has expired by now may not have expired when the log changed it: the log says when it goes.
+        // A key that has expired by now may have been alive when the log changed it: the log says when it is
+        // removed.
         let live_at_ms = if wants.wants_rdb_only { now_ms } else { 0 };
         let parts = Parts { live_at_ms, keys: wants.wants_keys, functions: wants.wants_functions };
         let mut file = ReplicaFile::begin(out, now_ms, parts);

@@ -2,8 +2,8 @@
 //!
 //! Invariants
 //! - No wait is longer than [`PREPARING_PERIOD`](super::PREPARING_PERIOD) before it is checked whether the
-//!   replica may stay. So what is pinned for its file exceeds the limit by no more than the writes of one
-//!   period.
+//!   replica may stay. So the log that is pinned for its file exceeds the limit by no more than the writes of
+//!   one period.
 
 use std::{
     io::{self, Write},
@@ -13,8 +13,8 @@ use std::{
 
 use super::{SILENCE, Serving, full_sync::PINNED_LOG_BYTES_MIN};
 
-/// Whether the other side of a socket that does not block has not closed it; `true` also if unread bytes are
-/// before the end.
+/// Whether the other side still has the connection open; also `true` while unread bytes come before its end.
+/// The socket must be non-blocking.
 pub(super) fn is_open(socket: &TcpStream) -> io::Result<bool> {
     match socket.peek(&mut [0]) {
         Ok(bytes) => Ok(bytes > 0),

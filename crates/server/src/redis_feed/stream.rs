@@ -59,7 +59,8 @@ impl Serving<'_> {
                         self.note(ticket, feed.checkpoint())?;
                     }
                     self.note_sent(&feed);
-                    // A cursor waits for the log; what is not committed yet is looked for.
+                    // The cursor waits for new log; the commit of log that is there is checked again and
+                    // again.
                     if cursor.wait(SLEEP) && self.log.showable_lsn() <= cursor.position() {
                         thread::park_timeout(COMMIT_PERIOD);
                     }
@@ -99,8 +100,8 @@ impl Serving<'_> {
         Ok(())
     }
 
-    /// Sends the bytes, and notes before how far they go. While the stream completes what the file lacks, a
-    /// replica cannot return to it.
+    /// Notes how far the bytes go, and sends them. While the stream completes the file, a replica cannot
+    /// return to it.
     fn send(
         &self,
         ticket: Ticket,
@@ -121,7 +122,8 @@ impl Serving<'_> {
         self.replica.acks.lock().sent(feed.offset(), feed.lsn());
     }
 
-    /// The position from which the stream is rendered if the replica returns with what it has acknowledged.
+    /// The position from which the stream would be rendered if the replica returned with the bytes that it
+    /// has acknowledged.
     fn needed(&self, ticket: Ticket) -> Option<Lsn> {
         let has = self.replica.acks.lock().offset();
         self.node.redis.sessions.lock().needed(ticket, has)

@@ -123,7 +123,7 @@ impl Node {
         self.settle_waits();
     }
 
-    /// Makes replies of a leader wait for `ack-replicas` replicas; the setting may have changed. What was
+    /// Makes replies of a leader wait for `ack-replicas` replicas; the setting may have changed. Log that was
     /// committed without replicas stays committed.
     pub(super) fn count_acks(&self, log: &Log) {
         let _acking = self.acking.lock();

@@ -41,8 +41,8 @@ const LOOK_PERIOD: Duration = Duration::from_millis(5);
 /// The timeout of a FAILOVER without one: writes are refused while it waits.
 const TIMEOUT_MS: u64 = 60_000;
 
-/// How long a FAILOVER waits, whatever its timeout, for commands that were running when writes ended, since a
-/// script may be endless: as long as a script at the replica may delay it.
+/// The longest time for which a FAILOVER waits for commands that were running when writes ended, since a
+/// script may be endless: the time for which a script at the replica may delay the replica.
 const COMMANDS_MS_MAX: u64 = STALL_MS;
 
 /// The error of FAILOVER ABORT once the replica may lead.
@@ -125,7 +125,8 @@ pub(super) fn begin(node: &Arc<Node>, failover: Failover) -> Result<(), String> 
     begun.unwrap_or_else(|| {
         Err("ERR FAILOVER is not possible while the role of this server changes.".into())
     })?;
-    // Not before this call is accepted: the replica of an earlier one may yet prove that it has not led.
+    // This is forgotten only once the call is accepted: the replica of an earlier call may still prove that
+    // it has not led.
     *node.unanswered.lock() = None;
     let thread = std::thread::Builder::new().name("failover".into());
     let running = node.clone();
@@ -194,7 +195,8 @@ fn run(
         node.change_role_here(|role| role.give_up_hand_over());
         return Err(yielded.err().unwrap_or_else(|| GaveUp::Fenced.to_string()));
     }
-    // This is noted before the replica is told to lead: it may restart before the connection is found broken.
+    // This is noted before the replica is told to lead: the replica may restart before the connection is
+    // found broken.
     *node.unanswered.lock() =
         claim.process.map(|process| Unanswered { replica: claim.replica, process, epoch });
     let answer = ask(&mut replica, &["REPLICAOF".into(), "NO".into(), "ONE".into()]);
@@ -226,7 +228,7 @@ pub(super) fn note_claim(node: &Node, claim: &Claim, decision: &Decision) {
     let mut unanswered = node.unanswered.lock();
     let Some(told) = *unanswered else { return };
     let Some(has_led) = told.has_led(claim, decision) else { return };
-    // The question is settled. If the replica has led, an operator decides what follows.
+    // The question is settled. If the replica has led, an operator decides about the next step.
     *unanswered = None;
     if has_led {
         return;

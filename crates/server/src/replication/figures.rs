@@ -36,8 +36,8 @@ pub(crate) struct LeaderFigures {
     pub(crate) down_seconds: Option<u64>,
     pub(crate) applied: Lsn,
     pub(crate) committed: Lsn,
-    /// Bytes of committed log that are not applied; `None` while the link is down, or the leader has not said
-    /// what is committed.
+    /// Bytes of committed log that are not applied; `None` while the link is down, or before the leader has
+    /// told its commit position.
     pub(crate) lag_bytes: Option<u64>,
     /// The maximum age of the data that this server shows; `None` if it has never caught up.
     pub(crate) lag_ms: Option<u64>,

@@ -89,6 +89,6 @@ impl FollowingParts {
 /// The threads, for the promotion or the stop that joins them.
 pub(super) struct Threads {
     pub(super) link: JoinHandle<Mirror>,
-    /// Returns the incomplete payloads at the end of what it has applied; `None` if it has failed.
+    /// Returns the incomplete payloads at the end of the applied log; `None` if the thread has failed.
     pub(super) apply: JoinHandle<Option<Chains>>,
 }

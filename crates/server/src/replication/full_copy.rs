@@ -13,7 +13,7 @@
 //! - The copy is installed only if it is complete, and only when a server starts on the directory.
 //! - An interrupted installation is resumed by the next start before anything else is read.
 //! - Stopping never waits for the leader: the connection is broken.
-//! - An installation keeps what is no data, such as the lock, `replication.json`, `group.json`,
+//! - An installation keeps the files that are no data, such as the lock, `replication.json`, `group.json`,
 //!   `settings.toml` and files that were set aside (`diverged-*.bin`).
 
 use std::{

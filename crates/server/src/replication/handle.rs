@@ -157,7 +157,7 @@ impl Replication for ReplicationHandle {
                 _ => node.request_restart(),
             }
         };
-        // The disk may take long.
+        // The disk may take long, so a thread waits for it.
         let thread = std::thread::Builder::new().name("replicaof".into());
         if let Err(refused) = spawn_with(thread, responder, run) {
             refused.value.keep(Err(format!("ERR cannot start a thread: {}", refused.error)));

@@ -64,20 +64,22 @@ pub(super) struct Leader {
     stopping: AtomicBool,
     /// Reasons for which replicas left or were refused, as they were logged.
     logged: Mutex<Repeated>,
-    /// What replicas had acknowledged when their connections ended, and in which epoch of this leader.
+    /// The positions that replicas had acknowledged when their connections ended, with the epochs of this
+    /// leader.
     left_with: Mutex<BTreeMap<ReplicaId, (u32, Lsn)>>,
     /// How replicas have joined.
     pub(crate) joins: Joins,
 }
 
-/// How often replicas have joined, by what they were given.
+/// How often replicas have joined, by the answer of this leader.
 #[derive(Debug, Default)]
 pub(crate) struct Joins {
-    /// The log, from the position at which theirs ended.
+    /// Replicas that got the log from the end of their own log on.
     pub(crate) resumed: AtomicU64,
-    /// The order to copy all data.
+    /// Replicas that had to copy all data.
     pub(crate) copied: AtomicU64,
-    /// That order, because the log after theirs is no longer kept. These are among `copied`, too.
+    /// Replicas that had to copy all data because the log after their own was no longer kept. They are among
+    /// `copied`, too.
     pub(crate) not_resumed: AtomicU64,
 }
 
@@ -382,7 +384,8 @@ fn converse(
         let shipped = ship(node, log, socket, relay);
         let _ = socket.shutdown(Shutdown::Both);
         let read = reader.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-        // The thread that failed first has a more precise reason than the one that found the socket closed.
+        // The thread that failed first has a more precise reason than the thread that found the socket
+        // closed.
         Err(match (shipped, read) {
             (shipped, Some(reason)) if shipped == CLOSED => reason,
             (shipped, _) => shipped,

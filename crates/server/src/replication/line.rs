@@ -91,7 +91,7 @@ pub(crate) fn connect(
 }
 
 /// As [`connect`]; every answer on this connection must come within `timeout`, and the other host must
-/// acknowledge within `timeout` what is sent.
+/// acknowledge sent bytes within `timeout`.
 ///
 /// # Errors
 /// As [`connect`].
@@ -154,7 +154,7 @@ pub(crate) fn keep_alive<'a>(socket: impl Into<SockRef<'a>>) -> io::Result<()> {
     socket.into().set_tcp_keepalive(&probes)
 }
 
-/// Makes the system close the connection if the other host has not acknowledged for `timeout` what was sent.
+/// Makes the system close the connection if the other host has not acknowledged sent bytes for `timeout`.
 /// Without this limit, the system repeats the unacknowledged bytes for a quarter of an hour, after longer and
 /// longer pauses: after a partition, everything on the connection waits for the end of such a pause.
 ///

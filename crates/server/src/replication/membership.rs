@@ -123,9 +123,9 @@ impl Node {
         self.change_role_here(|role| role.follow_nobody());
     }
 
-    /// The leader to follow, and its link as the votes have it; `None`: nobody at the moment. In a group, the
-    /// address must be that of the leader that the votes know: batches of another leader would be taken for
-    /// batches of that one.
+    /// The leader to follow, and its link as the votes have it; `None`: no leader at the moment. In a group,
+    /// the address must belong to the leader that the votes know: otherwise batches of another leader would
+    /// be taken for batches of this leader.
     pub(super) fn to_follow(&self) -> Option<(Address, Option<Link>)> {
         let leader = self.leader_address()?;
         let Some(votes) = &self.votes else { return Some((leader, None)) };

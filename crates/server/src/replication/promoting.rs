@@ -103,7 +103,7 @@ impl Node {
         if let Some(act) = self.before_leading.get() {
             act();
         }
-        // Until a batch of this term is committed, nothing is.
+        // The log counts as committed only once a batch of this term is committed.
         log.set_acked(Lsn::ZERO);
         self.has_led.store(true, SeqCst);
         log.mark_epoch().map_err(Promoting::failed)?;
@@ -135,7 +135,7 @@ struct Promoting<'n> {
     epoch: Option<u32>,
     /// The applier of received batches.
     applier: Option<(Arc<Following>, JoinHandle<Option<Chains>>)>,
-    /// The incomplete payloads at the end of what it has applied.
+    /// The incomplete payloads at the end of the applied log.
     chains: Option<Chains>,
     /// The right to append.
     mirror: Option<Mirror>,

@@ -1,11 +1,11 @@
 //! The replicas that are Redis or Valkey servers: which are connected, and which streams may be continued.
 //!
-//! They are served by `redis_feed`. They count neither for `ack-replicas` nor for WAIT: what such a replica
-//! acknowledges, it has in memory.
+//! They are served by `redis_feed`. They count neither for `ack-replicas` nor for WAIT: such a replica
+//! acknowledges bytes that it has in memory only.
 //!
 //! Invariants
 //! - At most [`REDIS_REPLICAS_MAX`] connections have a [`Place`], from before their threads begin.
-//! - What happens to the same replica again and again is logged once in a while.
+//! - An event that is repeated for the same replica is logged once in a while.
 
 use std::{
     net::{Shutdown, TcpStream},
@@ -28,10 +28,10 @@ use replication::ReplicaId;
 use super::Node;
 use crate::repeated::Repeated;
 
-/// The most such replicas, and tools that speak like one, that are served at a time.
+/// The maximum number of Redis replicas, and of tools that speak like one, that are served at a time.
 const REDIS_REPLICAS_MAX: usize = SESSIONS_MAX;
 
-/// The replicas of this kind.
+/// The Redis replicas of this server.
 #[derive(Default)]
 pub(crate) struct RedisReplicas {
     pub(crate) sessions: Mutex<Sessions>,
@@ -39,12 +39,13 @@ pub(crate) struct RedisReplicas {
     /// The places that are taken.
     places: AtomicUsize,
     stopping: AtomicBool,
-    /// The log that is kept for one replica at most, and how long it is after the replica has left.
+    /// The maximum bytes of log that are kept for one replica, and how long they are kept after the replica
+    /// has left.
     retained_bytes_max: AtomicU64,
     away_ms_max: AtomicU64,
     /// The period of pings while nothing else is sent.
     ping_ms: AtomicU64,
-    /// What has been logged of replicas.
+    /// The events of replicas that were logged lately.
     logged: Mutex<Repeated>,
 }
 
@@ -76,14 +77,14 @@ pub(crate) struct RedisReplica {
     pub(crate) has_file: AtomicBool,
     /// Whether it gets the stream now: its file has been sent, or its earlier stream goes on.
     pub(crate) is_online: AtomicBool,
-    /// What it has of the stream, and whether it has acknowledged any.
+    /// The part of the stream that the replica has, and whether it has acknowledged any of it.
     pub(crate) acks: Mutex<Acks>,
     pub(crate) has_acked: AtomicBool,
     /// When it was heard last, monotonic milliseconds.
     pub(crate) heard_ms: AtomicU64,
-    /// Its connection has ended.
+    /// The connection has ended.
     pub(crate) is_closed: AtomicBool,
-    /// What it has done that has ended the connection.
+    /// The fault of the replica that has ended the connection.
     pub(crate) fault: OnceLock<String>,
     /// The thread that serves it.
     pub(crate) thread: Thread,
@@ -185,8 +186,8 @@ impl RedisReplicas {
 }
 
 impl Node {
-    /// Notes that something has happened to a replica. If it is to be logged now, returns how often it was
-    /// not since it was last logged.
+    /// Notes an event of a replica. If the event is to be logged now, returns how often it was not logged
+    /// since the last line about it.
     pub(crate) fn redis_news(&self, replica: &Address, what: &str) -> Option<u64> {
         self.redis.logged.lock().note(&format!("{replica} {what}"), self.now_ms())
     }
@@ -199,7 +200,7 @@ impl Node {
         self.leader.leading.lock().hold(ReplicaId::new(stream.first_bytes()), position);
     }
 
-    /// Has what is kept for replicas take effect at once.
+    /// Pins the log that replicas need now, instead of within a second.
     pub(crate) fn keep_log_now(&self) {
         if let Some(log) = self.log() {
             self.leader.keep_log(log, self.now_ms());

@@ -1,7 +1,7 @@
-//! Changes of this server's role. Those that must outlive this incarnation are in `replication.json` before
-//! they have an effect that others see; only a fence is in force at once, since it takes rights alone.
+//! Changes of this server's role. A change that must outlive this incarnation is in `replication.json` before
+//! it has an effect that others see; only a fence is in force at once, since it takes rights alone.
 //!
-//! Changes wait for each other, and for the disk. What only looks at the role waits for neither.
+//! Changes wait for each other, and for the disk. Readers of the role wait for neither.
 
 use std::sync::{Arc, atomic::Ordering::SeqCst};
 
@@ -28,7 +28,7 @@ impl Node {
     }
 
     /// Whether clients see a replica. A leader of a group that another member may have replaced, because this
-    /// one is silent for its disk's sake, is seen as a replica that knows no leader.
+    /// one is silent while it waits for its disk, is seen as a replica that knows no leader.
     pub(crate) fn is_shown_as_replica(&self) -> bool {
         let leads_group = |votes: &Arc<Votes>| matches!(votes.leadership(), Leadership::Leads { .. });
         self.role().is_shown_as_replica() || !self.votes.as_ref().is_none_or(leads_group)
@@ -176,8 +176,8 @@ impl Node {
         self.change_role(|role| ((), role.saw_epoch(epoch)))
     }
 
-    /// Forgets the epochs of this group. The log here is about to be replaced by that of another group, whose
-    /// leader such an epoch would fence.
+    /// Forgets the epochs of this group. The log here is about to be replaced by the log of another group,
+    /// whose leader such an epoch would fence.
     ///
     /// # Errors
     /// If `replication.json` cannot be written.

@@ -89,7 +89,7 @@ impl Waits {
         }
     }
 
-    /// Answers the waits whose condition is met, and drops those of disconnected clients.
+    /// Answers the waits whose condition is met, and drops the waits of disconnected clients.
     pub(super) fn settle(&self, look: impl Fn(&Awaited) -> WaitState) {
         self.take(|waiting| {
             let found = look(&waiting.awaited);

@@ -13,7 +13,7 @@ use crate::{
 /// How often the server checks that its directory is still there, even if it writes nothing.
 const LOOK_PERIOD: Duration = Duration::from_millis(250);
 
-/// Ends when the directory is no longer the one that was locked. Writes notice that themselves.
+/// Completes when the locked directory was moved, replaced or removed. Writes notice that themselves.
 pub(super) async fn notice_loss(disk: &HeldDisk) -> LockLost {
     let mut period = tokio::time::interval(LOOK_PERIOD);
     loop {

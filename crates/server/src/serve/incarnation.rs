@@ -74,7 +74,7 @@ pub(super) async fn run(process: &Process, next: Next) -> Result<Option<Next>, S
     let (redis_addresses, tls_addresses) = (addresses(&process.redis)?, addresses(&process.redis_tls)?);
     let (http_addresses, https_addresses) = (addresses(&process.http)?, addresses(&process.http_tls)?);
     let is_encrypted = parts.config.current().switch(Key::TlsReplication);
-    // The first ones are those that other servers are told.
+    // Other servers are told the first address of each list.
     let in_order = |plain: &[SocketAddr], encrypted: &[SocketAddr]| match is_encrypted {
         true => [encrypted, plain].concat(),
         false => [plain, encrypted].concat(),
@@ -150,7 +150,7 @@ pub(super) async fn run(process: &Process, next: Next) -> Result<Option<Next>, S
         parts.scripts.close();
         stop_workers(mailboxes, threads).await;
     };
-    // Replies that wait for replicas have their end also while the server stops.
+    // Waits for replicas time out also while the server stops.
     tokio::select! {
         () = stop_fronts => {}
         () = end_overdue_waits(&parts) => {}
@@ -183,7 +183,8 @@ pub(super) async fn run(process: &Process, next: Next) -> Result<Option<Next>, S
     log_threads.stop();
     tracing::info!(target: "server", lsn = log.durable_lsn().get(), "stopped in order");
     let settings = parts.config.current().clone();
-    // A request that came since ends the process: what a restart is for is done by the next start as well.
+    // A stop that was requested meanwhile ends the process: the next start does the work of a restart as
+    // well.
     let is_over = is_over || parts.stop.is_requested();
     Ok((!is_over).then(|| Next {
         settings,
@@ -422,7 +423,7 @@ async fn reload_at_hangups(parts: Arc<Parts>, feeds: Arc<Feeds>, hangups: Arc<No
             access_log.configure(&config.current());
             config.reload();
             issuers.follow(&config.current());
-            // Whoever follows changes by a token may have lost its key.
+            // The key of the token with which a client follows changes may be gone.
             feeds.note_rights();
             if let Some(encryption) = encryption {
                 encryption.reload(true);
@@ -459,8 +460,8 @@ async fn every_second(parts: &Parts, log: &Log) {
             let _ = tokio::task::spawn_blocking(look).await;
         }
         tell_overdue(parts);
-        // A follower may have applied what its full disk does not take. Replies that show it wait for the
-        // disk: while reads are refused, these replies become errors too.
+        // A follower may have applied changes that its full disk does not take. Replies that show them wait
+        // for the disk: while reads are refused, these replies become errors too.
         if let Some(refusal) = parts.replication.refuses_reads().filter(|_| parts.node.following().is_some())
         {
             tell_workers(parts, || WorkerOrder::RefuseHeld(refusal));
@@ -505,7 +506,7 @@ async fn end_overdue_waits(parts: &Parts) {
 /// Keeps the log for durable channels, and removes log that they no longer need.
 fn renew_retention(parts: &Parts, log: &Log) {
     if parts.node.is_witness() {
-        // Nobody reads messages here.
+        // A witness has no readers of messages.
         return;
     }
     let now_ms = parts.clock.unix_ms();

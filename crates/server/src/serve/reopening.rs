@@ -46,7 +46,7 @@ pub(super) async fn requested(node: &Arc<Node>, log: &Log, mailboxes: &[Mailbox]
 /// Fails for lack of room. Other errors do not delay the restart, but do not end a wait (`has_waited`)
 /// either: room must have been found.
 async fn look_for_room(node: &Arc<Node>, log: &Log, has_waited: bool) -> Result<(), Error> {
-    // What is cut off is kept in a file, which needs room.
+    // The end of the log that is cut off is kept in a file, which needs room.
     let kept_bytes = node.diverged_at().map_or(0, |at| log.appended_lsn().get().saturating_sub(at.get()));
     let (log, dir) = (log.clone(), node.dir().to_path_buf());
     let look = move || match log.require_room_to_reopen(kept_bytes) {

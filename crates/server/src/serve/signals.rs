@@ -12,7 +12,7 @@ use tokio::{
 
 use crate::stop::Stop;
 
-/// Starts the thread. Each SIGHUP notifies what is returned.
+/// Starts the thread. Each SIGHUP notifies the result.
 pub(super) fn listen(stop: Arc<Stop>) -> io::Result<Arc<Notify>> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
     let signals = {

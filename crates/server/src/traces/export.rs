@@ -7,7 +7,7 @@
 //! Invariants
 //! - [`Exporter::add`] waits for nothing but the lock of the queue, which is held for moments.
 //! - The queue and a batch have limits. While the collector is away one batch is kept and the queue fills up.
-//! - The log says once that spans are not delivered, and once that they are again.
+//! - One log line says that spans are not delivered, and one that they are again.
 
 use std::{
     collections::VecDeque,
@@ -95,7 +95,7 @@ impl Exporter {
         Ok(Exporter { shared })
     }
 
-    /// Puts spans into the queue: all of them, or none if it has no room.
+    /// Puts spans into the queue: all of them, or none if the queue is closed or has no room.
     pub(super) fn add(&self, spans: Vec<Span>) {
         let mut state = self.shared.state.lock();
         if state.queue.len() + spans.len() > SPANS_MAX || state.closes_us.is_some() {
@@ -117,7 +117,7 @@ impl Exporter {
         TraceFigures { sent: self.shared.sent.load(Relaxed), dropped: self.shared.dropped.load(Relaxed) }
     }
 
-    /// Takes no more spans, and waits up to [`CLOSE_PATIENCE`] for the delivery of those in the queue.
+    /// Takes no more spans, and waits up to [`CLOSE_PATIENCE`] for the delivery of the spans in the queue.
     pub(super) fn close(&self) {
         let shared = &self.shared;
         let mut state = shared.state.lock();

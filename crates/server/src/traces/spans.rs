@@ -28,7 +28,7 @@ const METHODS: [&Method; 7] = [
 ];
 
 impl Traces {
-    /// A command, whose reply may leave since `released_us`, and what it waited for.
+    /// The spans of a command, whose reply may leave since `released_us`, and of its waits.
     pub(super) fn spans_of_command(&self, command: &TracedCommand, released_us: u64) -> Vec<Span> {
         let place = self.new_place(None);
         let name = command.row.name.to_ascii_uppercase().replace('|', " ");
@@ -54,7 +54,7 @@ impl Traces {
         spans
     }
 
-    /// A request over HTTP, and what it waited for.
+    /// The spans of a request over HTTP, and of its waits.
     pub(super) fn spans_of_request(&self, request: &TracedRequest) -> Vec<Span> {
         let place = self.new_place(request.parent.as_ref());
         let is_named = METHODS.contains(&&request.method) || request.method.as_str() == "COPY";

@@ -19,8 +19,8 @@ use crate::{
 /// Delay before the release of an ended connection's leases is retried if the log or a slot was busy.
 const RELEASE_PERIOD: Duration = Duration::from_millis(10);
 
-/// How long a connection whose commands do not wait may occupy a place that is reserved for other servers:
-/// these say at once what they want.
+/// How long a connection whose commands do not wait may occupy a place that is reserved for other servers: a
+/// server sends at once the command that says so.
 const RESERVED_PERIOD: Duration = Duration::from_secs(1);
 
 impl Worker {
@@ -64,7 +64,7 @@ impl Worker {
         });
     }
 
-    /// Hands the connection of another server to those who serve it.
+    /// Hands the connection of another server to the part of this server that serves it.
     fn serve_server(&self, taken: Taken, peer: SocketAddr, claim: PeerClaim, user: Vec<u8>) {
         let parts = &self.parts;
         match (parts.node.plain_end(taken.socket, taken.session), claim) {

@@ -86,7 +86,7 @@ impl Worker {
     }
 
     /// Bytes were appended to a connection's outbox: parks the connection at the gate `held`, if any, and, if
-    /// `first`, adds it to those that are sent at the end of the tick.
+    /// `first`, adds it to the connections that send at the end of the tick.
     pub(super) fn send_later(&self, connection: Rc<Connection>, (held, first): (Option<Lsn>, bool)) {
         if let Some(gate) = held {
             self.tick.borrow_mut().park(gate, connection.clone());

@@ -1,4 +1,4 @@
-//! The changes that a worker makes by itself, without a client: expiry, eviction.
+//! The changes that a worker makes by itself, without a client, such as expiry and eviction.
 
 use engine::Executor;
 use keyspace::SlotId;

@@ -32,7 +32,7 @@ pub(super) struct Replied {
 }
 
 impl Worker {
-    /// Sends the connection's sendable replies, together with those of the next connections.
+    /// Sends the connection's sendable replies, together with the replies of the next connections.
     pub(crate) fn send_together(&self, connection: &Rc<Connection>) {
         if !connection.has_sendable() {
             return;

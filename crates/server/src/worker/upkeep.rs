@@ -1,5 +1,4 @@
-//! What a worker does by the clock: expiry, deadlines of blocked and held commands, idle clients, clients
-//! that receive too slowly, and unused memory.
+//! The periodic work of a worker: expiry, eviction, deadlines, the limits of clients, and unused memory.
 
 use std::{cmp::Reverse, rc::Rc, time::Duration};
 
@@ -13,7 +12,7 @@ use crate::connection::{Connection, UNSENT_BYTES_MAX};
 const PERIOD: Duration = Duration::from_millis(100);
 /// Period of the check of unsent bytes.
 const LIMITS_PERIOD_MS: u64 = 1000;
-/// With fewer ended subscriptions, giving memory back is not worth its milliseconds per gigabyte.
+/// After fewer ended subscriptions no memory is given back: that takes milliseconds per gigabyte.
 const SUBSCRIPTIONS_ENDED_MIN: usize = 1 << 16;
 
 impl Worker {
@@ -51,8 +50,8 @@ impl Worker {
         }
     }
 
-    /// Closes connections that have sent no request for the time of the setting `timeout`, except those of
-    /// subscribers, and of clients whose command blocks or runs on a thread of its own.
+    /// Closes connections that have sent no request for the time of the setting `timeout`, except connections
+    /// of subscribers, and of clients whose command blocks or runs on a thread of its own.
     fn close_idle(&self) {
         let timeout_seconds = self.parts.config.hot().idle_timeout_seconds();
         if timeout_seconds == 0 {
@@ -69,8 +68,8 @@ impl Worker {
         idle.iter().for_each(|connection| connection.kill());
     }
 
-    /// Once a second: disconnects clients that receive too slowly and those that do not log in, gives back
-    /// memory of ended subscriptions, and renews the figures of the inventory.
+    /// Once a second: disconnects clients that receive too slowly or do not log in, gives back memory of
+    /// ended subscriptions, and renews the figures of the inventory.
     fn enforce_limits(&self) {
         let now_ms = self.host.monotonic_us() / 1000;
         if now_ms < self.limits_due_ms.get() {

@@ -1,5 +1,5 @@
-//! `sheaf completions SHELL` and `sheaf man DIR`: what packages ship beside the binary, made from the same
-//! arguments as the help.
+//! `sheaf completions SHELL` and `sheaf man DIR`: files that packages ship beside the binary, made from the
+//! same arguments as the help.
 
 use std::{
     io::{self, Write},
@@ -14,7 +14,7 @@ use settings::{Kind, OPTIONS};
 
 use super::Task;
 
-/// Everybody reads the pages.
+/// Everybody may read the pages.
 const PAGE_MODE: u32 = 0o644;
 /// The synopsis of a command that takes settings, in roff.
 const SERVE_SYNOPSIS: &[u8] = b".SH SYNOPSIS\n\\fBsheaf\\fR [\\fBserve\\fR] [\\fB\\-\\-SETTING\\fR VALUE]...\n.br\n\\fBsheaf\\fR COMMAND\n";
@@ -61,7 +61,7 @@ fn script(shell: Shell) -> Vec<u8> {
 }
 
 /// Adds the kind of value that each argument takes: a file, a directory, a name. Only completion scripts need
-/// it: the values themselves are checked by `settings`, which also takes other spellings.
+/// the kinds: `settings` checks the values themselves, and also takes other spellings.
 fn with_hints(command: Command) -> Command {
     command.mut_args(with_hint).mut_subcommands(with_hints)
 }
@@ -100,7 +100,7 @@ pub fn man(dir: &Path) -> io::Result<()> {
 
 /// The pages, with their file names.
 fn pages() -> io::Result<Vec<(String, Vec<u8>)>> {
-    // The pages leave out the help of arguments that the short help does not show.
+    // The generator leaves out the help of arguments that the short help hides, so none is hidden here.
     let mut root = shown_whole(super::command()).disable_help_subcommand(true);
     root.build();
     std::iter::once(&root).chain(root.get_subcommands()).map(page).collect()

@@ -106,7 +106,7 @@ pub(super) fn task(matches: &ArgMatches) -> Task {
     else {
         return Task::Import { file: path("file").unwrap_or_default(), dir, existing };
     };
-    // The files are for both servers; whether the target is reached over TLS, its scheme says.
+    // The certificates are for both servers; the scheme of the target says whether it is reached over TLS.
     let target = matches.get_one::<Address>("into").map(|target| match target.tls {
         Some(_) => tls::with_files(target, matches),
         None => target.clone(),

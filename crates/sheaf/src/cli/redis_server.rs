@@ -1,10 +1,11 @@
-//! Command lines as of `redis-server`: a file of settings comes first, and a flag may have several words.
+//! Command lines of `redis-server`: a file of settings comes first, and a flag may have several words.
 //!
 //! The module puts such arguments into the words of this command line; it leaves all others as they are.
 
 use settings::{Meaning, OPTIONS, is_redis_file, meaning};
 
-/// The arguments in the words of this command line. `tools`: the names of other subcommands than `serve`.
+/// Translates arguments of `redis-server` into arguments of this command line. `tools`: the names of other
+/// subcommands than `serve`.
 pub(super) fn in_our_words(arguments: Vec<String>, tools: &[String]) -> Vec<String> {
     let mut ours = Vec::with_capacity(arguments.len());
     let mut rest = arguments.into_iter().peekable();
@@ -43,7 +44,7 @@ pub(super) fn in_our_words(arguments: Vec<String>, tools: &[String]) -> Vec<Stri
     ours
 }
 
-/// The flag that means the same; `None` if it is the same one, or if there is none.
+/// The flag here with the same meaning; `None` if there is none, or if the words are right as they are.
 fn translated(name: &str, words: &[String]) -> Option<String> {
     let is_ours = OPTIONS.iter().any(|option| option.name == name);
     if words.is_empty() || is_ours && words.len() == 1 {

@@ -1,7 +1,7 @@
 //! The arguments of `sheaf [serve]`: the settings, by group, and options of a single start.
 //!
-//! `-h` has what a first start needs, a line each; `--help` has all, with values and units. Both come from
-//! the table of settings.
+//! `-h` has the settings of a first start, a line each; `--help` has all, with values and units. Both come
+//! from the table of settings.
 
 use clap::{Arg, ArgAction, ArgMatches, Command, builder::Str, parser::ValueSource};
 use lsn::Lsn;
@@ -33,7 +33,7 @@ const FIRST: &[Key] = &[
 /// The heading of options that are no settings.
 const ONE_START: &str = "For one start, not saved";
 
-/// Examples for the help, and what they do.
+/// Examples for the help, and their effects.
 const EXAMPLES: &[(&str, &str)] = &[
     ("sheaf", "serve ./data on 127.0.0.1:6379"),
     ("sheaf serve --dir /var/lib/sheaf", "serve another directory"),
@@ -54,12 +54,12 @@ const FIRST_EXAMPLES: usize = 3;
 const RULE: &str = "Each setting can also be given as a variable (--http-port as SHEAF_HTTP_PORT), and as a line of the \
                     file of --config (http-port = 8080).";
 
-/// What follows the options in `-h`.
+/// The text after the options in `-h`.
 pub(super) fn short_end() -> String {
     format!("{}\n\n`--help` has every setting, and more examples.", examples(FIRST_EXAMPLES))
 }
 
-/// What follows the options in `--help`.
+/// The text after the options in `--help`.
 pub(super) fn long_end() -> String {
     format!(
         "{RULE} A flag wins over a variable, a variable over the file. BYTES take kb, mb and gb (1024), k, m and g \

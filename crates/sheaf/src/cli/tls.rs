@@ -48,7 +48,7 @@ pub(super) fn files(matches: &ArgMatches) -> Option<ClientFiles> {
 /// The files for a URL.
 ///
 /// # Errors
-/// If there are any, and the URL does not begin with `https`.
+/// If certificates are given for a URL that does not begin with `https://`.
 pub(super) fn files_for(url: &str, matches: &ArgMatches) -> Result<ClientFiles, UsageError> {
     let files = url_files(matches);
     if url.starts_with("https://") || files == ClientFiles::default() {

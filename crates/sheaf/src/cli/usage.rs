@@ -1,6 +1,6 @@
-//! Wrong command lines: flags and files of Redis, Valkey and CouchDB are answered with what to use instead.
+//! Wrong command lines: for flags and files of Redis, Valkey and CouchDB, the answer names a replacement.
 //!
-//! All else is clap's: it names what it does not know, and the nearest name that it knows.
+//! All other errors are clap's, which names the unknown argument and the nearest known one.
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use lsn::Lsn;
@@ -9,7 +9,7 @@ use settings::{ConfigError, OPTIONS, instead_of};
 /// Why a command line was refused; the message says how to correct it.
 #[derive(Debug, thiserror::Error)]
 pub enum UsageError {
-    /// A setting.
+    /// A setting is wrong, or a file of settings cannot be read.
     #[error("{0}{answer}", answer = answer_to(.0))]
     Setting(#[from] ConfigError),
     /// No position of the log is in the range.
@@ -17,7 +17,7 @@ pub enum UsageError {
     EmptyRange {
         /// The first position.
         from: Lsn,
-        /// The last one.
+        /// The last position.
         to: Lsn,
     },
     /// An argument, or the value of a variable, is not UTF-8. It is not shown: it may be a password.
@@ -38,7 +38,7 @@ impl UsageError {
     }
 }
 
-/// What to use instead of a value that the setting cannot have here, such as `--appendonly no`.
+/// The replacement for a value that the setting cannot have here, such as `--appendonly no`.
 fn answer_to(error: &ConfigError) -> String {
     match error {
         ConfigError::At { error, .. } => answer_to(error),

@@ -34,7 +34,7 @@ pub(super) fn is_of_copy(name: &str) -> bool {
     }
 }
 
-/// Whether a file belongs to a copy, under its own name or that of an increment.
+/// Whether a file belongs to a copy, under its own name or under its name in an increment.
 pub(super) fn is_stored_by_copies(stored: &str) -> bool {
     let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     is_of_copy(stored)

@@ -88,7 +88,7 @@ impl ApplyParts {
         observers.tell(host);
         self.parts.reaper.free(self.replayer.take_freed());
         self.following.note_applied(applied, self.replayer.needed_from());
-        // Needs no connection to the leader: the votes of a group report commits, too.
+        // This needs no connection to the leader: the votes of a group report commits, too.
         if !self.following.is_draining() && !self.node.is_stale() {
             self.following.show_committed(&self.parts.log);
         }
@@ -144,7 +144,8 @@ impl Observer for Observed<'_> {
 
     #[inline]
     fn after_record(&mut self, lsn: Lsn) {
-        // First, so that clients that the record serves are judged by the rights that it gives them.
+        // This comes first, so that clients that the record serves are judged by the rights that it gives
+        // them.
         self.settings.follow(self.host);
         self.observers.after_record(lsn, self.host);
     }

@@ -184,7 +184,8 @@ impl Following {
     }
 
     /// Shows the log up to the commit position: replies that show records up to there may leave, and messages
-    /// too. What was applied earlier is visible already, so the log is shown up to there in any case.
+    /// too. Records that were applied earlier are visible already, so the log is shown up to them in any
+    /// case.
     pub(super) fn show_committed(&self, log: &Log) {
         let position = self.committed().max(self.applied());
         let mut shown = self.shown.lock();

@@ -37,7 +37,7 @@ const READ_TIMEOUT: Duration = Duration::from_millis(ACK_BUSY_MS);
 
 /// How an attempt to follow ended.
 enum LinkEnd {
-    /// There is nobody to follow, until another role or a reconnection is commanded.
+    /// There is no leader to follow, until another role or a reconnection is commanded.
     Idle,
     /// Try again, for this reason.
     Retry(String),
