@@ -14,13 +14,13 @@ const FILES: [(Key, Key, &str); 3] = [
     (Key::AdminPasswordFile, Key::AdminPassword, "admin-password"),
 ];
 
-/// Maximum bytes read of a file.
+/// Maximum bytes of a file.
 const FILE_BYTES_MAX: u64 = 64 << 10;
 
 /// Returns the first line of a file. The file may be a pipe, which has no length and no positions.
 ///
 /// # Errors
-/// If it cannot be opened or read, or the line is empty or not UTF-8.
+/// If it cannot be opened or read, is too large, or the line is empty or not UTF-8.
 pub fn read_password(path: &Path) -> io::Result<String> {
     let text = env::stream::read_to_end(path, FILE_BYTES_MAX)?;
     let refused = |reason| io::Error::new(io::ErrorKind::InvalidData, reason);
