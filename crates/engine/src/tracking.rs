@@ -48,8 +48,8 @@ pub enum Mode {
     OptIn,
     /// Every key but those that it reads after CLIENT CACHING NO.
     OptOut,
-    /// No key is remembered: the client gets an invalidation for every change of a key with one of its
-    /// prefixes.
+    /// No key is remembered: instead, the client gets invalidations for the changes of all keys with one of
+    /// its prefixes.
     Broadcast,
 }
 
