@@ -1,7 +1,7 @@
 //! The interface of commands to a group of servers, which fails over without an operator.
 //!
-//! The server implements it; where there is no group, [`NoGroup`] does. It is not the protocol between
-//! members, of which only the first message, GROUP PEER, is a command.
+//! The server implements [`Group`]; where there is no group, [`NoGroup`] does. The interface is not the
+//! protocol between members, of which only the first message, GROUP PEER, is a command.
 
 use lsn::Lsn;
 

@@ -207,7 +207,7 @@ pub trait SettingsInForce: Send + Sync {
     /// An unknown or immutable setting, a value that is refused, a setting that belongs to the data and may
     /// not change here now (see [`SettingsInForce::require_say_over_data`]), or values that cannot be stored.
     fn set(&self, settings: &[(&[u8], &[u8])]) -> Result<Vec<(String, String)>, String>;
-    /// Checks that this server may change the data by CONFIG SET of this setting, which belongs to the data.
+    /// Checks that this server may change the data when CONFIG SET names this setting.
     ///
     /// # Errors
     /// It may not: the whole error text.

@@ -1,8 +1,8 @@
 //! The interface to replication that commands use.
 //!
-//! This module has its requests and answers, without sockets. The server implements it; where nothing is
-//! replicated, [`Standalone`] does. It is not the protocol between leader and replica, whose words are passed
-//! on unchanged.
+//! This module has the requests and answers, without sockets. The server implements [`Replication`]; where
+//! nothing is replicated, [`Standalone`] does. The interface is not the protocol between leader and replica,
+//! whose words are passed on unchanged.
 
 use std::fmt;
 

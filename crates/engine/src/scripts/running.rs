@@ -36,9 +36,9 @@ pub struct RunningFunction {
 /// The kind of code that runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ScriptKind {
-    /// A script of EVAL or EVALSHA.
+    /// A script of EVAL, EVALSHA or their variants.
     Script,
-    /// A function called by FCALL.
+    /// A function called by FCALL or its variant.
     Function,
 }
 

@@ -15,7 +15,7 @@ pub(super) fn review(before: &UserSet, now: &UserSet, clients: &Clients) {
     for client in clients.all() {
         let user = client.user();
         match now.get(&user) {
-            // A client whose connection closes by itself still gets its reply.
+            // A client whose connection is closing already still gets its reply.
             None if !client.is_closing() => client.kill(),
             None => {}
             Some(known) if is_another(before.get(&user), known) && !client.is_closing() => client.kill(),
