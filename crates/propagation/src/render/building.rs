@@ -1,11 +1,11 @@
 //! A stream that a record makes as a whole, because it was made, renamed, moved, copied, or restored.
 //!
-//! It is made here first, in a keyspace that holds nothing else, and the replica gets it as it is (RESTORE).
-//! Commands cannot make it: they add no entry below the last id, make no entry pending that the stream no
-//! longer has, and set no times of consumers.
+//! The stream is made here first, in a keyspace that holds nothing else, and the replica gets it as it is
+//! (RESTORE). Commands cannot make it: they add no entry below the last id, make no entry pending that the
+//! stream no longer has, and set no times of consumers.
 //!
 //! Invariants
-//! - The stream is a part of one record, so it is bounded as records are. It is removed when it was rendered.
+//! - The stream is a part of one record, so it is bounded as records are. It is removed once it is rendered.
 
 use std::fmt;
 
