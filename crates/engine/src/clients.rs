@@ -90,7 +90,7 @@ pub enum ClientKind {
 }
 
 impl ClientKind {
-    /// The kind with this name, in any case.
+    /// The kind with this name, in upper or lower case.
     pub fn parse(name: &[u8]) -> Option<ClientKind> {
         const NAMES: [(&str, ClientKind); 6] = [
             ("normal", ClientKind::Normal),
