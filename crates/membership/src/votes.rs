@@ -482,11 +482,11 @@ impl Votes {
         Lsn::new(self.committed.load(SeqCst))
     }
 
-    /// The connection to the leader on which a follower may receive the log; `None`: this server takes part
-    /// in no votes, as long as it is no member yet and copies the log, or because it stops.
+    /// The connection to the leader on which a follower may receive the log; `None` if this server takes part
+    /// in no votes: it copies the log and is no member yet, or it stops. Waits for an input in progress.
     ///
     /// # Errors
-    /// If this member follows nobody, or its vote cannot be saved. Waits for an input in progress.
+    /// If this member follows nobody, or its vote cannot be saved.
     pub fn link(&self) -> Result<Option<Link>, String> {
         let _turn = self.turn.lock();
         if self.is_unsaved() {
