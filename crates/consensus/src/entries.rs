@@ -20,7 +20,6 @@ use crate::Batch;
 /// The maximum number of committed entries that are kept.
 pub(crate) const KEPT_MAX: usize = 4096;
 
-/// The index of a batch's entry.
 pub(crate) fn index_of(number: u64) -> u64 {
     number + 1
 }
@@ -28,11 +27,10 @@ pub(crate) fn index_of(number: u64) -> u64 {
 #[derive(Debug, Clone, Copy)]
 struct Reference {
     term: u64,
-    /// The end of the batch; zero while the batch does not exist yet.
+    /// The end of the batch; zero until [`Entries::place`] notes it.
     end: Lsn,
 }
 
-/// The entries; see the module documentation.
 pub(crate) struct Entries {
     /// The entry before the first kept entry, with its index.
     before: (u64, Reference),
@@ -62,7 +60,6 @@ impl Entries {
         }
     }
 
-    /// The index of the last entry.
     pub(crate) fn last(&self) -> u64 {
         self.before.0 + self.kept.len() as u64
     }
@@ -74,12 +71,13 @@ impl Entries {
         }
     }
 
-    /// The term of an entry; `None` if it is not kept.
+    /// The term of an entry; `None` if the entry is too old, or does not exist.
     pub(crate) fn term_of(&self, index: u64) -> Option<u64> {
         self.get(index).map(|reference| reference.term)
     }
 
-    /// The end of an entry's batch; `None` if the entry is not kept, or the batch does not exist yet.
+    /// The end of an entry's batch; `None` if the entry is too old or does not exist, or the end is not
+    /// noted.
     pub(crate) fn end_of(&self, index: u64) -> Option<Lsn> {
         self.get(index).map(|reference| reference.end).filter(|&end| end > Lsn::ZERO || index == 0)
     }

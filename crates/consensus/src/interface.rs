@@ -47,12 +47,12 @@ pub struct Start<'s> {
     pub seed: u64,
 }
 
-/// Who leads, as far as a member knows.
+/// The leader, as far as a member knows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Leadership {
     /// The member knows of no leader.
     Unknown {
-        /// Its term.
+        /// The term of the member.
         term: u64,
     },
     /// Another member leads.
@@ -138,7 +138,7 @@ pub struct Progress {
     pub lacks_room: bool,
 }
 
-/// The actions that follow from inputs. The ballot must be durable before the others are carried out.
+/// The actions that follow from inputs. The ballot must be durable before the other actions are carried out.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Actions {
     /// The ballot to be saved before all else.
@@ -147,7 +147,7 @@ pub struct Actions {
     pub messages: Vec<Message>,
     /// The position up to which the log is committed, if it has moved.
     pub committed: Option<Lsn>,
-    /// Who leads, if that has changed.
+    /// The leadership, if it has changed.
     pub leadership: Option<Leadership>,
 }
 

@@ -2,8 +2,8 @@
 //!
 //! Every message carries the time of its sender, and answers repeat it. A voter that has answered a heartbeat
 //! sent at time t of the leader's clock votes for nobody for one election timeout after it received that
-//! heartbeat, which was not before t. The clocks of two servers need not agree, but their speeds must not
-//! differ by more than a tenth.
+//! heartbeat, which was not before t; only the leader can release it ([`Lease::release`]). The clocks of two
+//! servers need not agree, but their speeds must not differ by more than a tenth.
 
 use std::collections::BTreeMap;
 
@@ -16,18 +16,18 @@ pub(crate) const LEASE_US: u64 = (ELECTION_TICKS as u64 - 1) * TICK_US * 9 / 10;
 /// the release repeats.
 pub(crate) const RELEASE_US: u64 = 1_000_000;
 
-/// The lease of this leader in its term, computed from the voters' answers to its heartbeats.
+/// The lease of this leader in its term, computed from the answers to its heartbeats.
 #[derive(Debug, Default)]
 pub(crate) struct Lease {
-    /// For each voter, when the newest heartbeat that it has answered was sent.
+    /// For each member, when the newest heartbeat that it has answered was sent.
     answered: BTreeMap<MemberId, u64>,
-    /// The time until which a voter may follow a candidate to whom the lead was to be transferred, so that
-    /// there is no lease.
+    /// The time until which a released voter may elect the candidate of a transfer, so that there is no
+    /// lease.
     void_until_us: u64,
 }
 
 impl Lease {
-    /// Notes that a voter has answered a message that was sent at `sent_us`.
+    /// Notes that a member has answered a heartbeat that was sent at `sent_us`.
     pub(crate) fn note(&mut self, voter: MemberId, sent_us: u64) {
         let newest = self.answered.entry(voter).or_default();
         *newest = (*newest).max(sent_us);
@@ -38,8 +38,8 @@ impl Lease {
         self.void_until_us = now_us + RELEASE_US / 9 * 10;
     }
 
-    /// The time up to which the lease holds among these voters, of which `own` is this member: without end if
-    /// it is the only one, 0 if there is no lease.
+    /// The time up to which the lease of the member `own` holds among these voters: `u64::MAX` if it is the
+    /// only voter, 0 if there is no lease.
     pub(crate) fn until_us(&self, own: MemberId, voters: &[MemberId], now_us: u64) -> u64 {
         if now_us < self.void_until_us || !voters.contains(&own) {
             return 0;

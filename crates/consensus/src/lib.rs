@@ -17,11 +17,13 @@
 //! [`Member`].
 //!
 //! Invariants
-//! - The term and the vote of a ballot are durable before any message of that term leaves ([`Actions`]).
+//! - The term and the vote of a ballot are durable before any message of that term leaves ([`Actions`]),
+//!   except pre-votes, which only ask about a term.
 //! - A follower takes bytes into its log only after the engine has accepted their batch, in the term of the
 //!   leader that sent it. An acknowledgement leaves only when the batch is durable at the follower.
-//! - A leader proposes only batches of its own term that are durable on its own disk.
-//! - A member campaigns only if every change of members that it knows to be committed is in force there.
+//! - A leader proposes only batches of its own term that are durable on its own disk. The first one is
+//!   proposed by the election, before it is written, and counts here only when it is durable.
+//! - A member campaigns only if every change of members that it knows to be committed is in force at it.
 //! - A lease ([`Member::lease_until_us`]) ends before any voter that granted it can elect another leader.
 //!   There is no lease during a transfer, nor until all releases of the transfer have expired.
 //! - For one election timeout after its start, a member votes for no other member, because it may have
@@ -60,8 +62,8 @@ pub use message::{Kind, MESSAGE_BYTES, Message, MessageError};
 pub const TICK_US: u64 = 50_000;
 /// Ticks between two heartbeats.
 pub const HEARTBEAT_TICKS: usize = 2;
-/// The minimum number of ticks without a leader after which a member campaigns. A random number below this
-/// one is added.
+/// The minimum number of ticks without a leader after which one of several voters campaigns. A random number
+/// of ticks below this minimum is added.
 pub const ELECTION_TICKS: usize = 10;
 /// The [`ELECTION_TICKS`] of a witness. Every other member can campaign once before a witness does, and often
 /// twice.

@@ -1,16 +1,17 @@
 //! A member of a group: the driver of the Raft engine.
 //!
 //! ```text
-//! tick, receive, accept, durable, configure, transfer, announce   (inputs, one at a time)
+//! tick, receive, accept, durable, configure, transfer, note_room, announce   (inputs, one at a time)
 //!    -> the engine -> `Ready`s, in order: each waits until its entries are durable here
 //!    -> Actions: 1. save the ballot  2. send messages  3. the committed position and the leadership
 //! ```
 //!
 //! Invariants: those of the crate, and
-//! - Acknowledgements and votes leave in the order of the engine's `Ready`s, each after the entries before it
-//!   are durable. Answers to heartbeats do not wait for the disk.
+//! - The engine's acknowledgements and votes leave in the order of its `Ready`s, each after the entries
+//!   before it are durable. Answers to heartbeats do not wait for the disk, and an acknowledgement that is
+//!   repeated with them names only durable batches.
 //! - The engine's log has no batch that the caller lacks, except for the first batch of a term, which the
-//!   elected leader has yet to write. A follower's engine is never behind the bytes that its log has taken.
+//!   elected leader has yet to write. The engine has every batch that the log here has taken from a leader.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -225,8 +226,8 @@ impl Member {
                 self.engine.tick();
             }
         } else {
-            // The time without a leader is counted, because the member may vote after an election timeout.
-            // The count stays below the member's own timeout, so that it does not campaign.
+            // The engine does not tick, because its tick may campaign. The time without a leader is counted
+            // here: the engine votes for another member only after an election timeout.
             let most = ELECTION_TICKS.max(self.timeout_ticks - 1);
             self.engine.raft.election_elapsed = (self.engine.raft.election_elapsed + 1).min(most);
         }
@@ -469,7 +470,7 @@ impl Member {
         self.engine.raft.term
     }
 
-    /// Who leads.
+    /// The leader, as far as this member knows it.
     pub fn leadership(&self) -> Leadership {
         self.leadership
     }
@@ -490,7 +491,8 @@ impl Member {
         self.engine.store().end_of(committed.min(self.durable)).unwrap_or(Lsn::ZERO)
     }
 
-    /// The number of batches of the log here that this member does not know to be committed.
+    /// The number of the engine's batches that this member does not know to be committed. The first batch of
+    /// an elected leader counts before it is written.
     pub fn uncommitted_batches(&self) -> u64 {
         let log = &self.engine.raft.raft_log;
         log.last_index().saturating_sub(log.committed) + self.unproposed.len() as u64
@@ -767,8 +769,8 @@ impl Member {
         self.actions.leadership = Some(leadership);
     }
 
-    /// Draws a new election timeout if the term or the role has changed. Replaces the timeout that the engine
-    /// has drawn by the one of this member.
+    /// Draws a new election timeout if the term or the role has changed. Replaces the timeout of the engine
+    /// by this timeout.
     fn draw_timeout(&mut self) {
         let state = (self.engine.raft.term, self.engine.raft.state);
         if state != self.drawn_in {
@@ -817,7 +819,7 @@ impl Member {
         let Some(to) = MemberId::new(message.to) else { return };
         if kind == Kind::TimeoutNow {
             // The order to campaign may leave long after the transfer has begun, when the other member has
-            // caught up. So the lease is released when the order leaves.
+            // caught up. So the lease is released again when the order leaves.
             self.release_lease();
         }
         let is_append = message.get_msg_type() == MessageType::MsgAppend;

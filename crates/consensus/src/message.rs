@@ -29,7 +29,7 @@
 //! |---|---|---|
 //! | 1 PRE-VOTE, 2 PRE-VOTE ANSWER | candidate, voter | would it be elected? |
 //! | 3 VOTE, 4 VOTE ANSWER | candidate, voter | an election |
-//! | 5 HEARTBEAT, 6 HEARTBEAT ANSWER | leader, follower | |
+//! | 5 HEARTBEAT, 6 HEARTBEAT ANSWER | leader, follower | the leader leads, the follower follows it |
 //! | 7 ACCEPTED | follower | its log is durable up to the index, and equal to the leader's |
 //! | 8 TIMEOUT NOW | leader | campaign at once |
 //! | 9 RELEASE | leader | vote for this candidate, although the leader is alive |
@@ -111,7 +111,7 @@ pub struct Message {
     pub commit_term: u64,
     /// When the message was sent.
     pub sent_us: u64,
-    /// The [`Message::sent_us`] of a message of the receiver, repeated; see the table.
+    /// The [`Message::sent_us`] of a message of the receiver, repeated; see the layout.
     pub echo_us: u64,
 }
 

@@ -17,7 +17,7 @@
 //! - EXEC, and the service of a waiting client, ask the log and the memory again: no command relies on an
 //!   admission of an earlier round.
 //! - Commands that free memory, or only read, are never refused for want of memory, unless they are in one
-//!   transaction with commands that add data. Those that only read are not refused for want of disk space
+//!   transaction with commands that add data. Commands that only read are not refused for want of disk space
 //!   either, unless they are in one transaction with commands that write.
 
 use access::Context as DenialContext;
@@ -48,7 +48,7 @@ fn has_queued_changes(row: &Row, session: &Session) -> bool {
 }
 
 impl Executor {
-    /// Checks that the command wrapped by this one, if any, can be run.
+    /// Checks that the command that this call wraps, if any, can be run.
     ///
     /// # Errors
     /// Those of [`wrapped`].
@@ -61,6 +61,9 @@ impl Executor {
     }
 
     /// Runs all checks. `false`: the log cannot take the command now.
+    ///
+    /// # Errors
+    /// The error of the first check that refuses the command.
     #[inline]
     pub fn check(
         &mut self,
@@ -80,7 +83,7 @@ impl Executor {
     ///
     /// # Errors
     /// [`CommandError::Loading`]: a message to a channel while the server loads. The names of the durable
-    /// channels are a part of the data, so nobody knows yet whether the message must be in the log.
+    /// channels are a part of the data, so it is not known yet whether the message must be in the log.
     #[inline]
     pub(crate) fn demand(&self, row: &Row, args: Args<'_>, host: &Host) -> Result<Demand, CommandError> {
         let runs_scripts = row.flags.has(Flags::RUNS_SCRIPTS);
@@ -106,8 +109,8 @@ impl Executor {
         Ok(host.config.is_durable_channel(args.at(1)))
     }
 
-    /// Asks the log and the memory for what a command, or a whole transaction, demands. `false`: the log
-    /// cannot take it now.
+    /// Asks for the room in the log and in memory that a command, or a whole transaction, demands. `false`:
+    /// the log cannot take it now.
     #[inline]
     pub(crate) fn admit_demand(&mut self, demand: Demand, host: &Host) -> Result<bool, CommandError> {
         if demand.runs_scripts {
@@ -125,9 +128,8 @@ impl Executor {
         Ok(true)
     }
 
-    /// Determines whether the commands of a script may write and add data. If they may not, the script runs
-    /// all the same, and those commands are refused one by one. Returns whether it may run now; `false`: the
-    /// log cannot take it now.
+    /// Determines whether the commands of a script may write and add data. If they may not, the script still
+    /// runs, and each such command is refused. `false`: the log cannot take the script now.
     ///
     /// # Errors
     /// A long unit holds the slot of an eviction candidate, or a command that is queued beside the script in
@@ -194,7 +196,7 @@ impl Executor {
         if let Some(pause) = self.rules.pause {
             self.check_pause(pause, row, args, session, host)?;
         }
-        // A write that is refused shows nothing, and its error leaves without a lease.
+        // The error of a refused write shows no data, so it does not wait for the lease of a leader.
         let refuses = self.rules.refusal.is_some() && row.flags.has(Flags::WRITE);
         if !row.flags.has(Flags::STALE) && (!refuses || row.flags.has(Flags::WRAPS)) {
             session.shows_data.set(true);
@@ -202,7 +204,6 @@ impl Executor {
         Ok(())
     }
 
-    /// Checks that no pause holds the call.
     #[cold]
     fn check_pause(
         &mut self,

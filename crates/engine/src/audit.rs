@@ -1,4 +1,4 @@
-//! The audit: who has done what as an administrator, and who has failed to log in, for one durable channel.
+//! The audit: the actions of administrators, and failed logins, for one durable channel.
 //!
 //! ```text
 //! a command | a request over HTTP | a login that failed -> Audit -> (the server) record of the log
@@ -13,8 +13,8 @@
 //!   the method and the path. The name of a login that failed is there only if there is such a user, because
 //!   people type passwords in its place.
 //! - An entry never holds up the action. At most [`WAITING_MAX`] wait; more are counted, and the next entry
-//!   says how many. Of logins that fail, at most [`LOGINS_PER_S_MAX`] a second are entries: nobody fills the
-//!   disk.
+//!   says how many. Of logins that fail, at most [`LOGINS_PER_S_MAX`] a second are entries, so that they
+//!   cannot fill the disk.
 
 use std::{
     collections::VecDeque,
@@ -39,7 +39,7 @@ const ARGUMENTS_MAX: usize = 16;
 /// The maximum bytes of one argument in an entry; the rest of the argument is left out.
 const ARGUMENT_BYTES_MAX: usize = 128;
 
-/// What was done, or tried.
+/// An action that was done or tried, or a login that failed.
 #[derive(Debug, Clone, Copy)]
 pub struct Action<'a> {
     /// The name of the command, or `HTTP`.

@@ -14,9 +14,8 @@
 //! - A client begins to wait under the locks of all its keys: nothing can happen between looking at the keys
 //!   and waiting.
 //! - A wait ends once, for one reason: served, refused, timed out, woken (CLIENT UNBLOCK, demotion) or
-//!   disconnected. The caller that wins [`Waiter::end`] acts on it; the others do nothing. The element of a
-//!   client that disconnects after it was served is popped all the same: the reply was on its way, as in
-//!   Redis.
+//!   disconnected. The caller that wins [`Waiter::end`] acts on it; the others do nothing. If a client
+//!   disconnects after it was served, its element stays popped: the reply was on its way, as in Redis.
 //! - The waiters of a key are served in the order in which they began to wait.
 //! - A waiter is admitted again when it is served, as a new call would be ([`crate::admission`]).
 //! - No client of a replica waits for an element that it would take: a demotion ends all waits.
@@ -41,7 +40,7 @@ impl Context<'_, '_> {
     /// has just been demoted, a command that writes gets an error at once.
     ///
     /// # Panics
-    /// No command runs.
+    /// If no command runs.
     pub fn block(&mut self, args: Args<'_>, awaited: Awaited) {
         if self.in_transaction {
             awaited.nothing.write(&mut self.reply);

@@ -79,18 +79,18 @@ pub struct Connected {
 /// The kind of a client, as the TYPE filters name it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ClientKind {
-    /// A client without subscriptions.
+    /// A client that has no subscriptions and is no replica.
     Normal,
     /// The server that this one replicates.
     Master,
     /// A Redis replica of this server.
     Replica,
-    /// A client with a subscription of any kind.
+    /// A client with a subscription of any kind that is no replica.
     PubSub,
 }
 
 impl ClientKind {
-    /// The kind with this name, in any case.
+    /// The kind with this name, in upper or lower case.
     pub fn parse(name: &[u8]) -> Option<ClientKind> {
         const NAMES: [(&str, ClientKind); 6] = [
             ("normal", ClientKind::Normal),
@@ -153,9 +153,7 @@ pub struct Client {
     no_evict: AtomicBool,
     no_touch: AtomicBool,
     import_source: AtomicBool,
-    /// CLIENT CAPA REDIRECT.
     handles_redirects: AtomicBool,
-    /// It is a Redis replica.
     is_replica: AtomicBool,
     monitoring: AtomicBool,
     /// Subscriptions to channels, patterns, shard channels and durable channels.
@@ -173,10 +171,8 @@ pub struct Client {
     output_bytes: AtomicU64,
     query_buffer_bytes: AtomicU64,
     output_buffer_bytes: AtomicU64,
-    /// Pushed bytes that are not sent yet.
     pushed_bytes: AtomicU64,
     labels: Mutex<Labels>,
-    /// The name of its user.
     user: Mutex<Arc<[u8]>>,
     /// The wait of a client that is blocked.
     waiter: Mutex<Weak<Waiter>>,
@@ -446,7 +442,6 @@ impl Client {
         self.monitoring.store(monitoring, Relaxed);
     }
 
-    /// Whether it is shown every command.
     pub(crate) fn is_monitoring(&self) -> bool {
         self.monitoring.load(Relaxed)
     }
@@ -471,22 +466,22 @@ impl Client {
         change(&mut self.labels.lock());
     }
 
-    /// The name of the user that it is.
+    /// The name of its user.
     pub fn user(&self) -> Arc<[u8]> {
         self.user.lock().clone()
     }
 
-    /// Notes the user that it is.
+    /// Notes its user.
     pub fn set_user(&self, name: &Arc<[u8]>) {
         *self.user.lock() = name.clone();
     }
 
-    /// Notes the wait in a command that the client begins, or that its wait is over (`None`).
+    /// Notes that the client begins to wait for a key, or that this wait is over (`None`).
     pub(crate) fn set_waiter(&self, waiter: Option<&Arc<Waiter>>) {
         *self.waiter.lock() = waiter.map(Arc::downgrade).unwrap_or_default();
     }
 
-    /// The wait of a client that is blocked.
+    /// The client's wait for a key; `None` if it does not wait for one.
     pub fn waiter(&self) -> Option<Arc<Waiter>> {
         self.waiter.lock().upgrade().filter(|waiter| !waiter.has_ended())
     }

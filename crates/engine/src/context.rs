@@ -162,11 +162,17 @@ impl Context<'_, '_> {
     }
 
     /// The channels of the worker.
+    ///
+    /// # Panics
+    /// For a merged command or a served waiter.
     pub fn channels(&mut self) -> &mut Local {
         self.channels.as_deref_mut().expect("what is merged or served has to do with keys only")
     }
 
     /// The script machine of the worker.
+    ///
+    /// # Panics
+    /// For a served waiter.
     pub fn scripting(&mut self) -> &mut Scripting {
         self.scripting.as_deref_mut().expect("what is merged or served has to do with keys only")
     }
@@ -245,7 +251,6 @@ impl Context<'_, '_> {
         result
     }
 
-    /// Notes an action of an administrator.
     #[cold]
     fn note_audited(&self, row: &'static Row, args: Args<'_>, succeeded: bool) {
         let user = self.session.on_behalf_of.as_deref().unwrap_or(self.session.login.name());
@@ -257,6 +262,9 @@ impl Context<'_, '_> {
     }
 
     /// As [`Context::handle`], for a part of a command.
+    ///
+    /// # Panics
+    /// If `run` fails after it has changed something.
     #[inline]
     pub fn attempt(
         &mut self,

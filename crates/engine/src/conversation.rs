@@ -41,8 +41,8 @@ const GROUP: usize = 32;
 const RUN_LEN_MIN: usize = 4;
 /// About so many commands are executed before other connections get their turn.
 const COMMANDS_PER_TURN_MAX: usize = 1024;
-/// About how many microseconds a connection's turn goes on at most after its first script or EXEC: one script
-/// can take as long as many commands.
+/// The turn of a connection ends about so many microseconds after its first script or EXEC has run: one
+/// script can take as long as many commands.
 const SCRIPTS_PER_TURN_US: u64 = 2_000;
 /// Unsent bytes above which the commands of a client wait, unless it is allowed more.
 pub const OUTBOX_BYTES_MAX: usize = 1 << 20;
@@ -83,8 +83,8 @@ pub enum ConversationState {
     WaitForLog,
     /// The client must take replies before the next command.
     WaitForClient,
-    /// The subscribers of the client's messages are too slow: [`pubsub::Local::take_backpressure`] says for
-    /// what the next command has to wait.
+    /// The subscribers of the client's messages are too slow: [`pubsub::Local::take_backpressure`] returns
+    /// the condition for the next command.
     WaitForSubscribers,
     /// Paused for [`Session::pause_ms`]: call [`Session::end_pause`] then. No reply may leave meanwhile.
     Paused,
@@ -123,9 +123,9 @@ pub struct Conversation {
     spoke_http: bool,
     /// About the time at which this turn of the connection ends; `None` if it has run no script and no EXEC.
     turn_ends_us: Option<u64>,
-    /// A command runs elsewhere.
+    /// Whether a command runs on another thread.
     is_away: bool,
-    /// That command, until it is taken there.
+    /// The command for another thread, until [`Conversation::take_long_unit`].
     long_unit: Option<Box<LongUnit>>,
 }
 
@@ -259,12 +259,12 @@ impl Conversation {
         self.session.wait.as_ref().and_then(Wait::timeout_ms)
     }
 
-    /// The command that is to run elsewhere, once.
+    /// Takes the command that is to run on another thread; `None` if it was taken, or there is none.
     pub fn take_long_unit(&mut self) -> Option<Box<LongUnit>> {
         self.long_unit.take()
     }
 
-    /// Whether a command runs elsewhere, and the session is there.
+    /// Whether a command runs on another thread, which has the session meanwhile.
     pub fn is_away(&self) -> bool {
         self.is_away
     }
@@ -320,9 +320,9 @@ impl Conversation {
         self.outbox_bytes_max
     }
 
-    /// To be called when something was sent: gives the sent part of pushed bytes back to the client's limit.
-    /// Replies and pushes are not distinguished here, so a client that never catches up gets too little back,
-    /// never too much.
+    /// To be called when something was sent: gives sent bytes back to the limits of pushed bytes and of
+    /// messages from the log. Replies are not distinguished from them, and count as sent first: so a client
+    /// that never catches up gets too little back, never too much.
     pub fn note_sent(&mut self) {
         if self.outbox.is_empty() {
             self.outbox_bytes_max = OUTBOX_BYTES_MAX;
@@ -425,7 +425,7 @@ impl Conversation {
         self.turn_ends_us.is_some_and(|ends_us| host.monotonic_us() >= ends_us)
     }
 
-    /// Why no command may be executed now, if so.
+    /// The state because of which no command may be executed now; `None` if one may.
     fn interruption(&self, executor: &Executor) -> Option<ConversationState> {
         if self.is_away {
             Some(ConversationState::Away)

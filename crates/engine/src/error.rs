@@ -99,8 +99,8 @@ pub enum CommandError {
     LogStalled,
     /// The log is poisoned.
     LogFailed,
-    /// Too few replicas have acknowledged within `ack-timeout` what the command wrote or would show. It is in
-    /// this server's log.
+    /// Too few replicas have acknowledged within `ack-timeout` what the command wrote or would show. All of
+    /// that is in this server's log.
     NotReplicated,
     /// Not for clients: the log must admit a record of this many bytes first. The executor asks it, and runs
     /// the command again.
@@ -129,10 +129,10 @@ pub enum CommandError {
     /// Not for clients: the command takes long on a thread that serves other clients. The executor has it
     /// offloaded.
     NeedsOwnThread,
-    /// A script has run for too long: it holds a slot or a thread that the command needs, or the command was
-    /// to end a function.
+    /// A script has run for too long, and holds a slot or a thread that the command needs, or the command is
+    /// FUNCTION KILL, which does not end scripts.
     Busy,
-    /// As [`CommandError::Busy`], for a function.
+    /// As [`CommandError::Busy`], for a function; SCRIPT KILL does not end functions.
     BusyFunction,
     /// Any other text, prefix included.
     Text(&'static str),

@@ -3,11 +3,11 @@
 //!
 //! ```text
 //! handler: cx.notify -> kept with the unit -> commit: gate -> end of the round: Executor::take_notices
-//!     -> the server holds them until the gate is committed -> Executor::publish -> channels
+//!     -> EventQueue: held until the gate is committed -> Executor::publish -> channels
 //! ```
 //!
-//! This module has the classes of events, and the buffer of one worker. It is not delivery: the server holds
-//! notices back until their gates are committed, and [`pubsub`] knows the subscribers.
+//! This module has the classes of events, and the buffer of one worker. It is not delivery: an `EventQueue`
+//! holds notices back until their gates are committed, and [`pubsub`] knows the subscribers.
 //!
 //! Invariants
 //! - While no class is wanted an event costs one branch: the wanted classes are kept beside the notices.

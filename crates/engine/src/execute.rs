@@ -70,7 +70,7 @@ pub struct Executor {
     pub(crate) scratch: Scratch,
     pub(crate) clock: AccessClock,
     random: Prng,
-    /// The number of commands up to the next one that is sampled, which is included.
+    /// The number of commands up to and including the next sampled one.
     pub until_sample: u32,
     /// The commands that are timed in this round, besides sampled ones.
     pub watch: Watch,
@@ -83,9 +83,7 @@ pub struct Executor {
     pub(crate) wrote: bool,
     /// The unused rest of the last admission.
     pub admitted_bytes: u64,
-    /// The rules of this round.
     pub(crate) rules: Rules,
-    /// The users of this round.
     pub(crate) users: Arc<UserSet>,
     /// The position of the newest change of users; [`Lsn::ZERO`] once it is known to be committed. Until
     /// then, with durability `strict`, replies to a user wait for the newest change of that user.

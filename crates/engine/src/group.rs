@@ -1,7 +1,7 @@
-//! The interface to a group of servers that fails over by itself, as commands see it.
+//! The interface of commands to a group of servers, which fails over without an operator.
 //!
-//! The server implements it; where there is no group, [`NoGroup`] does. It is not the protocol between
-//! members, of which only the first message, GROUP PEER, is a command.
+//! The server implements [`Group`]; where there is no group, [`NoGroup`] does. The interface is not the
+//! protocol between members, of which only the first message, GROUP PEER, is a command.
 
 use lsn::Lsn;
 
@@ -61,22 +61,22 @@ pub struct MemberView {
     /// Whether it is the server that is asked.
     pub is_self: bool,
     /// Whether the member is the server that is asked, or is connected and was heard within a second. A
-    /// server that does not lead hears its leader only: for it, other members answer while they are
-    /// connected.
+    /// server that does not lead hears only its leader, so for it every other connected member counts as
+    /// answering.
     pub answers: bool,
     /// The member's term; that of another member only if it was heard within a second. The leader's batches
     /// have its term as their epoch.
     pub epoch: Option<u64>,
-    /// The end of the member's durable log, if the server that is asked knows it: one that does not lead
-    /// knows only its own.
+    /// The end of the member's durable log, if the server that is asked knows it: a server that does not lead
+    /// knows only that of its own log.
     pub durable: Option<Lsn>,
-    /// The committed position that the member knows, if the server that is asked knows it: one that does not
-    /// lead knows only its own.
+    /// The committed position that the member knows. `None` if the server that is asked does not know it: a
+    /// server that does not lead knows only its own.
     pub committed: Option<Lsn>,
     /// Bytes of the leader's log that the member's durable log lacks; only if the leader is asked.
     pub lag_bytes: Option<u64>,
-    /// Milliseconds since the server that is asked has heard from the member; `None` if never. Where it does
-    /// not lead, 0 for members other than its leader while they are connected.
+    /// Milliseconds since the server that is asked has heard from the member; `None` if never. On a server
+    /// that does not lead, 0 for every connected member but its leader.
     pub heard_ms: Option<u64>,
 }
 

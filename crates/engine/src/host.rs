@@ -135,7 +135,7 @@ pub struct Host {
     pub scripts: Arc<Scripts>,
     /// The counters of all workers.
     pub stats: Arc<CommandStats>,
-    /// The instruments of the server: the slow log and the latency monitor.
+    /// The instruments of the server: the slow log, the latency monitor, and traces.
     pub observer: Arc<Observer>,
     /// The document databases; empty until they are loaded.
     pub documents: Arc<DocumentsCell>,
@@ -207,7 +207,7 @@ pub trait SettingsInForce: Send + Sync {
     /// An unknown or immutable setting, a value that is refused, a setting that belongs to the data and may
     /// not change here now (see [`SettingsInForce::require_say_over_data`]), or values that cannot be stored.
     fn set(&self, settings: &[(&[u8], &[u8])]) -> Result<Vec<(String, String)>, String>;
-    /// Whether this server may change what belongs to the data by CONFIG SET of this setting.
+    /// Checks that this server may change the data when CONFIG SET names this setting.
     ///
     /// # Errors
     /// It may not: the whole error text.
@@ -239,7 +239,7 @@ pub trait SettingsInForce: Send + Sync {
     fn rewrite(&self) -> Result<(), String>;
 }
 
-/// Snapshots, and the part of the log that is obsolete.
+/// Snapshots, the confirmation of a forced recovery, and room in the log.
 pub trait Persistence: Send + Sync {
     /// Requests a snapshot; returns at once. While a snapshot is running or wanted, another is accepted only
     /// if it may be `scheduled`.
@@ -305,6 +305,6 @@ pub trait Process: Send + Sync {
     /// Begins to stop the server; returns at once. The error is the whole error text.
     ///
     /// # Errors
-    /// If there is no shutdown to abort.
+    /// For [`ShutdownMode::Abort`]: there is no shutdown, or it cannot be aborted.
     fn shutdown(&self, mode: ShutdownMode) -> Result<(), String>;
 }

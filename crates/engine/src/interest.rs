@@ -43,7 +43,6 @@ pub enum Change {
     Expired,
 }
 
-/// One client's watch on a key.
 #[derive(Debug)]
 pub(crate) struct Interest {
     pub(crate) db: DbId,
@@ -114,7 +113,6 @@ impl Interests {
         self.count.fetch_add(1, Relaxed);
     }
 
-    /// A client stops tracking.
     pub(crate) fn tracking_ends(&self) {
         self.count.fetch_sub(1, Relaxed);
     }
@@ -148,7 +146,6 @@ impl Interests {
         }
     }
 
-    /// Reports every watched key as changed.
     pub(crate) fn report_all(&self) {
         for shard in &self.shards {
             shard.lock().watched.values().flatten().for_each(|it| it.report(Change::Value));
@@ -243,7 +240,6 @@ impl Interests {
         waiters.any(|(_, waiter)| waiter.has_condition())
     }
 
-    /// The awaited keys of these databases.
     fn awaited_keys_of(&self, affected: impl Fn(DbId) -> bool) -> Vec<(DbId, Box<[u8]>)> {
         let mut found = Vec::new();
         self.for_each_awaited(|db, key| {
@@ -270,7 +266,7 @@ impl Interests {
         self.shards.iter().map(|shard| counts(&shard.lock())).sum()
     }
 
-    /// The number of watched keys, in each database in which they are watched.
+    /// The number of watched keys; a name counts once for each database in which it is watched.
     pub fn watched_keys(&self) -> usize {
         let mut count = 0;
         for shard in &self.shards {

@@ -77,7 +77,6 @@ impl Leases {
         self.held.clear();
     }
 
-    /// The slots of all leased keys.
     pub(crate) fn slots(&self) -> Slots {
         self.held.keys().map(|(_, key)| slot_of(key)).collect()
     }

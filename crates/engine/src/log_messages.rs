@@ -17,7 +17,7 @@ use lsn::Lsn;
 use pubsub::durable::{DurableMessage, From, LogSource, Position, Read};
 use storage::{BatchInfo, CursorRead, Error, Log, LogCursor, Record, RecordKind};
 
-/// How much of the log is read at a time.
+/// About how many bytes of the log are read at a time.
 const PIECE_BYTES: usize = 512 << 10;
 /// The maximum number of cursors that stay open, so that reading continues without opening files again.
 const CURSORS_MAX: usize = 8;
@@ -90,9 +90,9 @@ impl LogMessages {
         self.cursors.clear();
     }
 
-    /// The position to begin at, and the one at or before it to read from: the end of a batch, or a place in
-    /// the part that was lost. `tail` is the position of the readers that have caught up, if there are any: a
-    /// reader that begins with new messages begins there.
+    /// The position at which a reader begins, and the position at or before it from which the log is read:
+    /// the end of a batch, or a place in the part that was lost. `tail` is the position of the readers that
+    /// have caught up, if there are any: a reader that begins with new messages begins there.
     ///
     /// # Errors
     /// See [`Refused`].
@@ -106,7 +106,7 @@ impl LogMessages {
                 if self.lost_before != Some(oldest.lsn) {
                     return Ok((oldest, oldest.lsn));
                 }
-                // The reader begins before the loss, and so is told of it.
+                // The reader begins before the loss, so that it gets the report of the loss.
                 let before = Lsn::new(oldest.lsn.get().saturating_sub(1));
                 Ok((Position { lsn: before, ..oldest }, before.align_down(self.log.segment_bytes())))
             }

@@ -14,7 +14,7 @@
 //!   again as if it had just arrived.
 //! - A unit that may still be offloaded begins nothing that cannot be undone, or that must not be done
 //!   twice.
-//! - A command that needs a slot of a long unit blocks a shared thread for a fraction of a millisecond at
+//! - A command that needs a slot of a long unit blocks a shared thread for little more than a millisecond at
 //!   most, and is then retried or gets BUSY: see [`crate::unit::LockPolicy`].
 
 use std::sync::{

@@ -64,7 +64,6 @@ pub enum Watch {
 }
 
 impl Watch {
-    /// Whether a command is timed.
     #[inline]
     pub(crate) fn includes(self, row: &Row) -> bool {
         match self {

@@ -160,7 +160,8 @@ impl Outbox {
             return self.bytes.len();
         }
         assert!(self.free_end <= self.end(), "no more is free than was written");
-        // `free_end` can be less than what was sent: an ungated reply has left, and the reply after it waits.
+        // `free_end` can be before the end of the sent bytes: a reply without a gate has left, and the reply
+        // after it waits.
         (self.free_end.saturating_sub(self.base) as usize).max(self.sent)
     }
 

@@ -32,7 +32,7 @@ pub(crate) fn redirect(row: &Row, args: Args<'_>, session: &Session, host: &Host
         return None;
     }
     match host.replication.role() {
-        // During elections and hand-overs it is not known who leads.
+        // During elections and hand-overs the leader is not known.
         RoleView::Replica { leader, .. } if leader.port == 0 => Some(CommandError::Text(NO_LEADER)),
         RoleView::Replica { leader, .. } => {
             Some(CommandError::Composed(format!("MOVED {} {leader}", slot_of(key).get())))

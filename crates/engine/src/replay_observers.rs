@@ -6,8 +6,8 @@
 //!
 //! This module does, for the replay of records, the part of a unit of commands that reports changes to
 //! interested clients. A replica's waiting clients only read (XREAD): a demotion ends all waits, and only
-//! reads begin new ones. It is not for keyspace events: their names belong to commands, which a record does
-//! not hold.
+//! reads begin new ones. This module is not for keyspace events: their names belong to commands, which a
+//! record does not hold.
 //!
 //! Invariants
 //! - A waiter is served before a later record is applied: an entry that the leader removes at once is read

@@ -1,8 +1,8 @@
 //! The interface to replication that commands use.
 //!
-//! This module has its requests and answers, without sockets. The server implements it; where nothing is
-//! replicated, [`Standalone`] does. It is not the protocol between leader and replica, whose words are passed
-//! on unchanged.
+//! This module has the requests and answers, without sockets. The server implements [`Replication`]; where
+//! nothing is replicated, [`Standalone`] does. The interface is not the protocol between leader and replica,
+//! whose words are passed on unchanged.
 
 use std::fmt;
 
@@ -25,7 +25,7 @@ pub const MASTER_DOWN: &str = "MASTERDOWN Link with MASTER is down and what of t
 pub const READ_DEPOSED: &str = "MASTERDOWN This server has given up the lead: another server leads, or is being told to. Ask that one, or see \
      replication_fenced_by_epoch in INFO; REPLICAOF has this one follow it, or lead.";
 
-/// The error of reads on a member of a group that cannot know yet what of its data is committed.
+/// The error of reads on a member of a group that does not know yet which of its data is committed.
 pub const NOT_KNOWN_COMMITTED: &str = "MASTERDOWN This member of the group does not know yet which of its data is committed: a leader must \
                                        tell it. Ask another member, or again later.";
 
@@ -128,12 +128,12 @@ impl Default for RedisReplica {
     }
 }
 
-/// What a replica that is a Redis server asks for (PSYNC, SYNC).
+/// The request of a replica that is a Redis server (PSYNC, SYNC).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RedisClaim {
     /// The replica.
     pub replica: RedisReplica,
-    /// The stream that it has the beginning of.
+    /// The stream of which the replica has the beginning; `None` if it has none.
     pub known: Option<KnownStream>,
     /// Whether it expects a line before the file.
     pub is_psync: bool,
@@ -144,7 +144,7 @@ pub struct RedisClaim {
 pub struct KnownStream {
     /// The replication ID of the stream.
     pub id: Box<[u8]>,
-    /// The bytes of it.
+    /// The number of bytes of the stream that the replica has.
     pub has_bytes: u64,
 }
 
@@ -174,7 +174,7 @@ pub enum WriteRefusal {
 }
 
 impl WriteRefusal {
-    /// All of them.
+    /// All refusals.
     pub const ALL: [WriteRefusal; 9] = [
         WriteRefusal::Replica,
         WriteRefusal::Deposed,
@@ -243,7 +243,7 @@ pub struct Wanted {
     pub replicas: usize,
     /// Whether this server must have it on its disk.
     pub local: bool,
-    /// Whether the reply tells also whether this server has it on its disk, as that of WAITAOF does.
+    /// Whether the reply also says whether this server has it on its disk, as the reply of WAITAOF does.
     pub tells_local: bool,
     /// The longest wait; `None`: unlimited.
     pub timeout_ms: Option<u64>,
@@ -335,8 +335,8 @@ pub trait Replication: Availability {
     /// Follows `leader` from now on. Answers `responder` once that is durable, or with an error.
     fn follow(&self, leader: Address, responder: Responder);
 
-    /// Stops following. Answers `responder` with OK once this server takes writes, or once it restarts to do
-    /// so; or with an error.
+    /// Stops following. Answers `responder` with OK once this server takes writes, or is about to restart to
+    /// do so; or with an error.
     fn lead(&self, responder: Responder);
 
     /// Begins to hand over to a replica; returns at once. The error is the whole error text.

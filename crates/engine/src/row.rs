@@ -138,7 +138,7 @@ pub struct Row {
     pub subcommands: &'static [Row],
     /// How the engine treats it beyond its flags.
     pub treatment: Treatment,
-    /// What a user must be permitted.
+    /// The rights that a user needs to run it.
     pub needs: Needs,
 }
 
@@ -249,7 +249,7 @@ impl CommandTable {
     /// A table of these groups of rows.
     ///
     /// # Panics
-    /// Two top-level rows have the same name, or one has a name longer than `NAME_BYTES_MAX`.
+    /// If two top-level rows have the same name, or one has a name longer than `NAME_BYTES_MAX`.
     pub fn new(groups: &[&'static [Row]]) -> CommandTable {
         let mut rows = Vec::new();
         for row in groups.iter().flat_map(|group| group.iter()) {
@@ -342,7 +342,7 @@ impl CommandTable {
     /// The position of a row: the index of its counters.
     ///
     /// # Panics
-    /// The table has neither this row nor a top-level row of its name.
+    /// If the table has neither this row nor a top-level row of its name.
     pub fn index_of(&self, row: &'static Row) -> usize {
         if let Some(index) = self.find(row.name.as_bytes()) {
             return index as usize;

@@ -21,7 +21,6 @@ pub struct Rules {
     pub read_refusal: Option<&'static str>,
     /// Whether commands with keys may have to be sent to the leader; see [`crate::redirect`].
     pub(crate) redirects: bool,
-    /// The pause of the clients' commands.
     pub(crate) pause: Option<Pause>,
 }
 
@@ -37,7 +36,6 @@ impl Rules {
         pause: None,
     };
 
-    /// The rules of a round that begins now.
     pub(crate) fn now(host: &Host) -> Rules {
         let replication = &host.replication;
         let (read_only, refusal) = (replication.is_read_only(), replication.refuses_writes());
@@ -65,8 +63,8 @@ pub(crate) fn admit(appender: Option<&Appender>, bytes: u64) -> Admission {
 }
 
 impl Rules {
-    /// Whether the server removes no keys by itself, expired or evicted ones: another server writes the log,
-    /// or no majority takes what this one writes.
+    /// Whether neither expiry nor eviction removes keys here: another server writes the log, or no majority
+    /// takes this server's log.
     pub(crate) fn keeps_all(&self) -> bool {
         self.read_only || self.refusal == Some(WriteRefusal::NotCommitted)
     }
@@ -122,8 +120,8 @@ impl Rules {
     }
 }
 
-/// Whether a command is refused where data may not be shown. Writes are not: whether they are refused is for
-/// [`Rules::refusal`] to say.
+/// Whether a command is refused where data may not be shown. Writes are not: [`Rules::refusal`] decides about
+/// them.
 pub fn is_denied_when_stale(row: &Row) -> bool {
     // A command that wraps another one (IDEMP) shows the stored reply, so it counts as a read.
     let is_refused_as_write = row.flags.has(Flags::WRITE) && !row.flags.has(Flags::WRAPS);

@@ -83,7 +83,7 @@ pub struct Session {
     pub authenticated: bool,
     /// Its user.
     pub login: LogIn,
-    /// The name in the certificate that it has shown, if such names say who clients are.
+    /// The name in the client's certificate, if the names in certificates are names of users.
     pub certificate_name: Option<Box<[u8]>>,
     /// The user over HTTP whose commands these are, if an HTTP request runs them: the audit names this user.
     /// Rights are those of `login`.
@@ -141,7 +141,7 @@ pub struct Session {
     pub tells_lsn: bool,
     /// Set if another server is taking the connection over.
     pub claim: Option<PeerClaim>,
-    /// What the client has said of itself as a replica (REPLCONF). Boxed: most clients are no replicas.
+    /// The client's description of itself as a replica (REPLCONF). Boxed: most clients are no replicas.
     pub redis_replica: Option<Box<RedisReplica>>,
     /// Set for good by the client's first command that shows or changes data and passes the checks: from then
     /// on all its replies wait for the lease of a group's leader. The replies of a client without such a
@@ -152,7 +152,7 @@ pub struct Session {
     /// Milliseconds for which the worker holds the connection before its next command, or before it tries a
     /// command that has to wait again.
     pub pause_ms: u64,
-    /// Whether that is because of a pause of clients (CLIENT PAUSE), which may be ended before.
+    /// Whether a pause of clients holds the client (CLIENT PAUSE); it may end before `pause_ms` are over.
     pub is_held: bool,
 }
 
@@ -227,8 +227,8 @@ impl Session {
         self.on_behalf_of = Some(name);
     }
 
-    /// The client is the default user again, whatever user its certificate names, and has to log in if the
-    /// default user needs a password.
+    /// The client is the default user again, even if its certificate names another user, and has to log in if
+    /// the default user needs a password.
     pub fn log_out(&mut self, users: &UserSet) {
         self.login = LogIn::chosen_default();
         self.login.show(&self.client);
@@ -241,10 +241,10 @@ impl Session {
         self.last_write.max(self.client.served_at())
     }
 
-    /// Whether the client has to log in before its next command, by these users. For when the data are
-    /// loaded.
+    /// Whether the client has to log in before its next command, by these users. To be asked once the data
+    /// are loaded.
     pub fn has_to_log_in(&self, users: &UserSet) -> bool {
-        // A client that connected during loading becomes what its certificate says with its next command.
+        // A client that connected during loading becomes the user of its certificate with its next command.
         let is_nobody = self.login.is_provisional() && self.certificate_name.is_none();
         (!self.authenticated || is_nobody) && !users.default_user().admits_everybody()
     }
@@ -331,7 +331,6 @@ impl Session {
         if self.is_import_source { 0 } else { now_ms }
     }
 
-    /// The access of this client's units.
     #[inline]
     pub(crate) fn access(&self, clock: AccessClock) -> UnitAccess {
         let touches = !self.no_touch && !self.is_import_source;

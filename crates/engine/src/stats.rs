@@ -82,7 +82,7 @@ pub struct Totals {
     pub keyspace_misses: u64,
 }
 
-/// What a unit has removed because its time was over.
+/// The keys and fields that a unit has removed because their time was over.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Expired {
     pub(crate) keys: u64,
@@ -100,7 +100,6 @@ pub struct WorkerStats {
     hits: AtomicU64,
     misses: AtomicU64,
     hot_keys: Mutex<HotKeys>,
-    /// Memory of its script machine.
     vm_bytes: AtomicU64,
     errors: errors::ErrorCounts,
 }
@@ -125,7 +124,6 @@ impl WorkerStats {
         }
     }
 
-    /// Counts an error reply with this text.
     #[cold]
     pub(crate) fn replied_error(&self, text: &[u8]) {
         self.errors.add(text);
@@ -169,7 +167,8 @@ impl WorkerStats {
 #[derive(Debug)]
 pub struct CommandStats {
     workers: Box<[Arc<WorkerStats>]>,
-    /// The sums at the last reset. Counters are read under this lock, so none is read as of before the reset.
+    /// The sums at the last reset. Readers hold this lock while they read counters, so that they never
+    /// subtract newer sums from older counts.
     reset: RwLock<Option<Sums>>,
 }
 

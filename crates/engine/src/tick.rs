@@ -9,9 +9,9 @@
 //!   -> gather messages (flush, release and resume between the looks) -> deliver
 //! ```
 //!
-//! A [`Tick`] holds everything that waits for the log at one worker, and decides the order of steps at the
-//! end of a tick. The server's workers and the simulation carry out its actions. `C` is their handle of a
-//! connection.
+//! A [`Tick`] holds the replies, notices and commands that wait for the log at one worker, and decides the
+//! order of steps at the end of a tick. The server's workers and the simulation carry out its actions. `C` is
+//! their handle of a connection.
 //!
 //! It has no sockets and no threads, and sees the log as a [`LogView`]. Replies that wait for nothing do not
 //! pass through it.
@@ -19,8 +19,8 @@
 //! Invariants
 //! - A connection is released only when the log is committed up to the gate that it was parked with.
 //! - Notices are released in the order in which they were held, and none before its gate.
-//! - One wake-up is requested from the log: for the reply or notice that is first in its queue. A smaller
-//!   gate later in the queue waits for that one.
+//! - One wake-up is requested from the log: for the reply or notice that is first in its queue. An element
+//!   with a smaller gate later in the queue waits for the first element.
 //! - When a tick has ended and a queue is not empty, a wake-up at the gate of its first element or before is
 //!   requested, or the next end is due (asserted in release builds too).
 //! - A resumed command that has to wait for room again is not resumed in the same pass over those waiting.
@@ -35,8 +35,8 @@ use pubsub::Backpressure;
 pub use self::log_view::LogView;
 use crate::{Executor, Notice, conversation::ConversationState, event_queue::EventQueue};
 
-/// If at most this many connections wait for the disk, a worker writes the batch itself instead of waking the
-/// log's thread.
+/// If at least one connection of a worker waits for the disk, and at most this many, the worker writes the
+/// batch itself instead of waking the log's thread.
 const FLUSH_HERE_PARKED_MAX: usize = 1;
 /// The maximum number of extra looks at the sockets for further writes before a batch is begun.
 const WRITE_LOOKS_MAX: usize = 3;
@@ -99,7 +99,6 @@ pub struct Tick<C> {
     wake_up: Option<Lsn>,
 }
 
-/// The next step of the end of a tick.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Step {
     /// No tick is ending.
@@ -119,7 +118,6 @@ enum Step {
     Finish,
 }
 
-/// The step that follows a release.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum AfterRelease {
     /// The connections that still wait are counted: with several, the sockets get another look.

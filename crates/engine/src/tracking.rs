@@ -15,8 +15,8 @@
 //! - A key is remembered, and forgotten when it changes, under the lock of its slot: no change is missed in
 //!   between.
 //! - The invalidation of a key is pushed after the replies of the current round of the reader's worker, so
-//!   after every reply with an older value. It is sent when the change becomes visible to other clients: with
-//!   durability strict, once it is committed.
+//!   after every reply with an older value. The invalidation is sent when the change becomes visible to other
+//!   clients: with durability `strict`, once the change is committed.
 //! - The table holds about `tracking-table-max-keys` keys at most: one more evicts another key of its shard,
 //!   if there is one. The evicted key is invalidated for its readers.
 
@@ -48,8 +48,8 @@ pub enum Mode {
     OptIn,
     /// Every key but those that it reads after CLIENT CACHING NO.
     OptOut,
-    /// No key is remembered: the client gets an invalidation for every change of a key with one of its
-    /// prefixes.
+    /// No key is remembered: instead, the client gets invalidations for the changes of all keys with one of
+    /// its prefixes.
     Broadcast,
 }
 

@@ -39,9 +39,7 @@ pub struct Transaction {
     commands: Vec<Queued>,
     /// Memory of the queue, in bytes.
     bytes: usize,
-    /// The room that the commands need together.
     demand: Demand,
-    /// All properties of the commands together.
     flags: Flags,
     /// A command that cannot be undone, if there is one.
     lasting: Option<&'static Row>,

@@ -65,16 +65,14 @@ pub struct Unit<'k> {
     as_of_ms: u64,
     touches: bool,
     flushes_all: bool,
-    /// What the unit has removed because its time was over.
+    /// The keys and fields that the unit has removed because their time was over.
     expired: Expired,
     /// Whether the reply repeats an earlier write; see [`Unit::note_repeated`].
     repeats: bool,
-    /// The number of messages in the record.
     messages: usize,
     stats: &'k WorkerStats,
     interests: &'k Arc<Interests>,
     events: &'k Events,
-    /// Keys that may serve a waiter.
     ready: ReadyKeys,
     invalidations: &'k mut Invalidations,
     /// How to undo the effects since [`Unit::begin_undo`]; `None` while nothing is recorded for an undo.
@@ -307,8 +305,8 @@ impl<'k> Unit<'k> {
         self.apply_alone(effect)
     }
 
-    /// Whether a key of this slot, or a field of a hash in it, may have expired. `false` is certain, and
-    /// cheap to find out.
+    /// Whether a key in the slot of `key`, or a field of a hash there, may have expired. `false` is certain,
+    /// and cheap to find out.
     #[inline]
     pub fn has_due(&self, key: &[u8]) -> bool {
         self.locked.slot(self.hash(key).slot()).has_due(self.as_of_ms)
@@ -386,7 +384,6 @@ impl<'k> Unit<'k> {
         self.interests.tracking().changed(slot, key, self.invalidations);
     }
 
-    /// Notes a key that may serve a waiter.
     pub(crate) fn note_ready(&mut self, db: DbId, key: &[u8]) {
         note_ready(&mut self.ready, db, key);
     }
@@ -460,7 +457,6 @@ impl<'k> Unit<'k> {
         applied
     }
 
-    /// Makes a change without logging it.
     #[inline]
     fn make(&mut self, effect: &Effect<'_>) -> Applied {
         let clock = self.clock;
@@ -593,7 +589,6 @@ impl<'k> Unit<'k> {
     }
 }
 
-/// Adds a key that may serve a waiter.
 pub(crate) fn note_ready(ready: &mut ReadyKeys, db: DbId, key: &[u8]) {
     if ready.back().is_none_or(|(last_db, last)| (*last_db, &**last) != (db, key)) {
         ready.push_back((db, key.into()));

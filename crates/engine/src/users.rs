@@ -13,8 +13,8 @@
 //!
 //! Invariants
 //! - `default` is always there. Without a record it may do everything, by the password of the setting
-//!   `requirepass`. The user of other servers (`masteruser`), without a record, may run what they say to each
-//!   other; a record takes its place.
+//!   `requirepass`. The user of other servers (`masteruser`), without a record, may run the commands that
+//!   servers send to each other; a record takes its place.
 //! - A record that this version cannot read is a user who may not log in: never more rights than were given.
 //! - A set of users does not change; a change of the users makes another one, with another generation.
 
@@ -129,7 +129,7 @@ impl Principal {
         self.record.is_some()
     }
 
-    /// Whether anybody can be this user without a password.
+    /// Whether clients can be this user without a password.
     pub fn admits_everybody(&self) -> bool {
         self.user.is_enabled && self.user.needs_no_password
     }
@@ -224,7 +224,7 @@ impl UserSettings {
 /// Is called after each change of the users. It must not wait, and must not ask for the users.
 type Observer = Box<dyn Fn() + Send + Sync>;
 
-/// Those who are told of changes of the users.
+/// The functions that are called after changes of the users.
 #[derive(Default)]
 struct Observers(Mutex<Vec<Observer>>);
 
@@ -314,7 +314,7 @@ impl Users {
         }
     }
 
-    /// Has this called after each change of the users.
+    /// Has `observer` called after each change of the users.
     pub fn observe(&self, observer: impl Fn() + Send + Sync + 'static) {
         self.observers.0.lock().push(Box::new(observer));
     }
@@ -344,7 +344,7 @@ impl Users {
     #[cold]
     pub fn refresh(&self, keyspace: &Keyspace, clients: &Clients) -> Arc<UserSet> {
         let mut current = self.current.lock();
-        // The origin is read first, so that the next call finds whatever changes after this.
+        // The origin is read before the data, so that the next call finds every change after this point.
         let origin = self.origin(keyspace);
         if current.origin == origin {
             return current.clone();
@@ -380,19 +380,19 @@ impl Users {
         next
     }
 
-    /// The user of this name that the settings make, whatever the records say.
+    /// The user of this name as the settings alone define it, even if a record takes its place.
     pub fn of_settings(&self, name: &[u8]) -> Option<User> {
         self.without_records().into_iter().find(|(known, _)| **known == *name).map(|(_, user)| user)
     }
 
-    /// The users that there are without records.
+    /// The users that exist without a record: the default user, and the user of other servers, if it is set.
     fn without_records(&self) -> Vec<(Arc<[u8]>, User)> {
         let mut users = vec![(DEFAULT_USER.as_bytes().into(), self.default_user())];
         users.extend(self.settings().servers.map(|(name, password)| (name, self.servers_user(password))));
         users
     }
 
-    /// The user of other servers without a record: it may run what servers say to each other.
+    /// The user of other servers without a record: it may run the commands that servers send to each other.
     fn servers_user(&self, password: PasswordHash) -> User {
         let mut user = User { is_enabled: true, passwords: vec![password], ..User::initial(false) };
         for row in self.table.rows().iter().filter(|row| row.flags.has(Flags::BETWEEN_SERVERS)) {
@@ -421,7 +421,7 @@ impl Users {
         self.note_turn(self.failed_logins.lock().ask(login, now_ms))
     }
 
-    /// Whether a login may be judged now. If not, it gets no place among those who wait.
+    /// Whether a login may be judged now. If not, it gets no place in the queue of waiting logins.
     pub fn may_log_in_now(&self, login: LoginOf<'_>, now_ms: u64) -> bool {
         self.failed_logins.lock().is_turn(login, now_ms)
     }
@@ -437,14 +437,14 @@ impl Users {
         turn
     }
 
-    /// The attempt has failed: the next ones from this address are slowed down.
+    /// The attempt has failed: the next attempts from this address are slowed down.
     fn slow_down(&self, address: IpAddr, user: &[u8], now_ms: u64) {
         let Some(line) = self.failed_logins.lock().failed(address, user, now_ms) else { return };
         let FailedLoginLine { failures, unlogged } = line;
         tracing::warn!(target: "server", %address, failures, unlogged, "a client failed to log in");
     }
 
-    /// Notes that the token of a client over HTTP was refused. Nobody is slowed down for it.
+    /// Notes that the token of a client over HTTP was refused. This slows down no login.
     pub fn note_refused_token(&self, address: IpAddr, now_ms: u64) {
         self.counts.0[Reason::Auth as usize].fetch_add(1, Ordering::Relaxed);
         self.audit_failed_login(b"HTTP", b"", &address.to_string(), now_ms);

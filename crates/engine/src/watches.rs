@@ -16,7 +16,6 @@ use crate::{
     interest::{Interest, Interests},
 };
 
-/// Keys that one client may watch.
 const WATCHED_KEYS_MAX: usize = 1 << 16;
 
 /// The keys that a client watches (WATCH), or the key of one lease. Dropping it ends the watches.

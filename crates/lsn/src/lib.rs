@@ -7,8 +7,8 @@
 //! Invariants
 //! - The LSN *of a record* is the position just after its last byte: a record is durable exactly when
 //!   `durable_lsn >= record_lsn`.
-//! - Positions never wrap: 2^64 bytes at 1 GB/s last more than five centuries. [`Lsn::advance`] and
-//!   [`Lsn::bytes_since`] panic instead.
+//! - Positions never wrap: 2^64 bytes at 1 GB/s last more than five centuries, and arithmetic that would
+//!   leave this range panics.
 //! - Order of the positions that a log keeps: `durable <= written <= published <= appended`.
 
 #![forbid(unsafe_code)]
@@ -63,7 +63,10 @@ impl Lsn {
         }
     }
 
-    /// The first position at or after `self` that is a multiple of `alignment` (a power of two).
+    /// The first position at or after `self` that is a multiple of `alignment`.
+    ///
+    /// # Panics
+    /// If `alignment` is no power of two, or the position would reach 2^64 bytes.
     #[inline]
     #[must_use]
     pub const fn align_up(self, alignment: u64) -> Self {
@@ -71,7 +74,10 @@ impl Lsn {
         Lsn(self.advance(alignment - 1).0 & !(alignment - 1))
     }
 
-    /// The last position at or before `self` that is a multiple of `alignment` (a power of two).
+    /// The last position at or before `self` that is a multiple of `alignment`.
+    ///
+    /// # Panics
+    /// If `alignment` is no power of two.
     #[inline]
     #[must_use]
     pub const fn align_down(self, alignment: u64) -> Self {

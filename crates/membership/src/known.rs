@@ -5,7 +5,7 @@
 //! ```
 //!
 //! Invariants
-//! - Members come into force when their record is committed, and are saved before.
+//! - Once the server runs, members come into force when their record is committed, and are saved before.
 //! - At a start it is not known whether the newest roster in the data is committed: unless `group.json` says
 //!   that it was, the members before it are in force, if they are known and this server is one of them.
 
@@ -29,7 +29,7 @@ pub struct Known {
     /// A position that was applied when the roster was seen. Once the roster is in force, its members are
     /// reported as known up to this position.
     applied_at: Lsn,
-    /// The members in force; nobody if this server is no member yet.
+    /// The members in force; empty if this server is no member yet.
     pub in_force: Members,
     is_saved: bool,
     /// At the start, the newest roster was not known to be committed.
@@ -125,7 +125,7 @@ impl Known {
         let Some(members) = self.roster.as_ref().map(Roster::members) else { return seen };
         let is_change = members != self.in_force || !self.is_saved;
         if is_change && votes.committed() < self.recorded_at {
-            // The record of the new roster ends exactly at `recorded_at`, which is not committed, so the
+            // If the record of the new roster ends exactly at `recorded_at`, which is not committed, the
             // members in force include every committed change. The votes must learn that: a member campaigns
             // only if its members are known up to the committed position.
             if is_tick && self.is_exact {
@@ -140,7 +140,7 @@ impl Known {
         seen
     }
 
-    /// Puts members in force that are saved now. Returns what the votes are to be told.
+    /// Puts members in force that are saved now. Returns the arguments for [`consensus::Member::configure`].
     pub fn put_in_force(&mut self, members: Members) -> (Members, Lsn) {
         self.in_force.clone_from(&members);
         self.is_saved = true;

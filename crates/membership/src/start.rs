@@ -12,8 +12,8 @@ use crate::{Known, OF_GROUP, ROSTER, Votes};
 const BATCHES_AT_START: usize = 1 << 16;
 
 /// A leader with so many batches that are not committed refuses writes after [`PATIENCE_US`], whatever
-/// `ack-timeout` is. The rest up to [`BATCHES_AT_START`] is for what is written until then, and for the few
-/// records of the server's own after that.
+/// `ack-timeout` is. The rest up to [`BATCHES_AT_START`] is room for the batches written until then, and for
+/// the few records that the server itself writes after that.
 const UNCOMMITTED_BATCHES_MAX: u64 = BATCHES_AT_START as u64 / 4;
 
 /// Only a batch that has waited for so many microseconds shows that no majority takes the log: a new leader
@@ -27,7 +27,6 @@ pub fn refuses_writes(awaited_us: u64, uncommitted_batches: u64, timeout_ms: u64
     is_late || awaited_us >= PATIENCE_US && uncommitted_batches >= UNCOMMITTED_BATCHES_MAX
 }
 
-/// The maximum bytes of the log in one read.
 const READ_BYTES: usize = 1 << 20;
 
 /// The outcome of a start.

@@ -5,12 +5,12 @@
 //! outcome: it saves the ballot, sends the messages, and reports the committed position and the leadership.
 //!
 //! Invariants
-//! - The ballot is on disk before a message leaves. If it cannot be saved, this member is silent until it
-//!   can, and then restarts within the process, from what is on disk.
-//! - What only looks never waits for the disk: the machine is locked while it computes, and the turn alone is
-//!   held while a ballot is saved. So the machine may be seen in a term that is not on disk yet. This is for
-//!   clients: nothing of it is told to other members, and [`Votes::link`] waits for the turn.
-//! - [`Votes::state`] is what is on disk.
+//! - The ballot is on disk before a message leaves. If it cannot be saved, this member is silent until
+//!   ballots can be saved again, and then restarts within the process, from its files.
+//! - A look at the machine ([`Votes::look`]) never waits for the disk: the machine is locked only while it
+//!   computes, and only the turn is held while a ballot is saved. So a look may find a term that is not on
+//!   disk yet. Other members are told nothing of it, and [`Votes::link`] waits for the turn.
+//! - [`Votes::state`] is the content of the file on disk.
 //! - From [`Votes::open`] to [`Votes::step_down`], [`Votes::may_answer`] is true only within the lease of
 //!   this server. `step_down` is called only when no reply from before is left.
 //! - At most [`TIMED_MAX`] batches are timed at once.
@@ -37,7 +37,7 @@ use storage::Histogram;
 /// The maximum number of batches whose commitment is timed at once; further batches are not timed.
 const TIMED_MAX: usize = 1024;
 
-/// The time at which a member that leads counts as heard by itself.
+/// The value of `Votes::leader_heard_us` while this member leads.
 const ITSELF_US: u64 = u64::MAX;
 
 /// Sends messages to other members, without waiting.
@@ -73,7 +73,7 @@ pub struct Votes {
     /// Held from an input to the end of its outcome.
     turn: Mutex<()>,
     /// `None` before [`Votes::begin`] and after [`Votes::stop`], which drops the reports because they hold
-    /// other parts of the server. Locked without waiting for anything.
+    /// other parts of the server. A thread that has locked it waits for nothing.
     member: Mutex<Option<(Member, Arc<Reports>)>>,
     /// The leader that this member follows, as a number; 0 for none.
     followed: AtomicU64,
@@ -138,8 +138,8 @@ impl Votes {
         self.is_witness
     }
 
-    /// Saves the roster for a witness, which has no data and forgets the part of the log with the roster;
-    /// empty for none.
+    /// Saves the roster for a witness, which has no data and forgets the part of the log with the roster. An
+    /// empty text means no roster.
     ///
     /// # Errors
     /// I/O errors.
@@ -205,9 +205,9 @@ impl Votes {
         })
     }
 
-    /// Writes the file again as it is. After a ballot could not be saved, success means that the next one can
-    /// be: of a ballot that was not saved, nobody was told. And a server that is about to ask to join saves
-    /// its identity before it asks, because the group may list the server before the answer arrives.
+    /// Writes the file again as it is. After a ballot could not be saved, this shows whether ballots can be
+    /// saved again. A server that asks to join also calls this before it asks, because the group may list the
+    /// server before the answer arrives, and the server must then have kept its identity.
     ///
     /// # Errors
     /// I/O errors.
@@ -255,16 +255,16 @@ impl Votes {
         }
     }
 
-    /// Looks at the machine; `None` before [`Votes::begin`] and after [`Votes::stop`]. A machine that is kept
-    /// silent, because its disk stalls or its ballot cannot be saved, is there. Does not wait for the disk.
+    /// Looks at the machine, also while it is kept silent because its disk stalls or its ballot cannot be
+    /// saved. `None` before [`Votes::begin`] and after [`Votes::stop`]. Does not wait for the disk.
     pub fn look<T>(&self, look: impl FnOnce(&Member) -> T) -> Option<T> {
         self.member.lock().as_ref().map(|(member, _)| look(member))
     }
 
     /// The leadership as people and clients are told. A leader that was silent for two election timeouts is
-    /// no longer named: by then a voter campaigns. A learner, and a member that was removed, do not campaign,
-    /// and continue to follow it. This server is not named while it is silent for its disk's sake, once
-    /// another member may have been elected.
+    /// no longer named: by then a voter campaigns, but a learner or a removed member continues to follow the
+    /// silent leader. This server does not name itself once another member may have been elected because the
+    /// disk here stalls.
     pub fn leadership(&self) -> Leadership {
         let unknown = || Leadership::Unknown { term: self.state().term };
         match self.look(Member::leadership).unwrap_or_else(unknown) {
@@ -295,7 +295,7 @@ impl Votes {
 
     /// Notes whether the disk here does not answer. A leader then takes part in no votes, as if it were
     /// paused: it sends no heartbeats, so another member is elected, and it takes no message for which it
-    /// would have to save a ballot, which would wait for the disk. Returns what was noted before.
+    /// would have to save a ballot, which would wait for the disk. Returns the note before this one.
     pub fn note_stall(&self, has_stalled: bool) -> bool {
         self.has_stalled.swap(has_stalled, SeqCst)
     }
@@ -408,14 +408,14 @@ impl Votes {
         &self.quorum_us
     }
 
-    /// Microseconds for which the oldest batch that is durable on this leader has waited for a majority; 0 if
-    /// none waits.
+    /// Microseconds for which the oldest timed batch, which is durable on this leader, has waited for a
+    /// majority; 0 if no timed batch waits.
     pub fn majority_awaited_us(&self) -> u64 {
         let oldest = self.timed.lock().front().map(|(_, durable_us)| *durable_us);
         oldest.map_or(0, |durable_us| self.now_us().saturating_sub(durable_us))
     }
 
-    /// The number of batches of the log here that are not known to be committed.
+    /// See [`Member::uncommitted_batches`]; 0 without a machine.
     pub fn uncommitted_batches(&self) -> u64 {
         self.look(|member| member.uncommitted_batches()).unwrap_or(0)
     }
@@ -445,8 +445,8 @@ impl Votes {
     }
 
     /// Whether members may copy the data of this server to follow it. A new leader commits nothing before a
-    /// majority has its log, for which a member may have to copy everything first: so this is true before
-    /// [`Votes::may_answer`] is.
+    /// majority has its log, for which a member may have to copy everything first: so this becomes true
+    /// earlier than [`Votes::may_answer`].
     pub fn may_be_copied(&self) -> bool {
         self.may_answer() || self.member.lock().as_ref().is_some_and(|(member, _)| member.is_heard())
     }
@@ -465,8 +465,8 @@ impl Votes {
     }
 
     /// Ends the leadership of this server, which keeps its memory: replies leave as those of a follower. To
-    /// be called only when no reply that was made while the server led is unsent any more. Returns false, and
-    /// does nothing, if the server was elected again, or takes part in no votes.
+    /// be called only when all replies of the time in which the server led have been sent or dropped. Returns
+    /// false, and does nothing, if the server was elected again, or takes part in no votes.
     pub fn step_down(&self) -> bool {
         let _turn = self.turn.lock();
         let follows = self.look(Member::leads) == Some(false);
@@ -482,11 +482,11 @@ impl Votes {
         Lsn::new(self.committed.load(SeqCst))
     }
 
-    /// The connection to the leader on which a follower may receive the log; `None`: this server takes part
-    /// in no votes, as long as it is no member yet and copies the log, or because it stops.
+    /// The connection to the leader on which a follower may receive the log; `None` if this server takes part
+    /// in no votes: it copies the log and is no member yet, or it stops. Waits for an input in progress.
     ///
     /// # Errors
-    /// If this member follows nobody, or its vote cannot be saved. Waits for an input in progress.
+    /// If this member follows nobody, or its vote cannot be saved.
     pub fn link(&self) -> Result<Option<Link>, String> {
         let _turn = self.turn.lock();
         if self.is_unsaved() {

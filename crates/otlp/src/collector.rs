@@ -1,4 +1,4 @@
-//! A collector: takes spans by HTTP.
+//! A collector, to which spans are sent by HTTP.
 //!
 //! Invariants
 //! - A request ends in the given time, whatever the collector does; its answer is read up to a limit.
@@ -9,7 +9,6 @@ use ureq::{Agent, Error, http::StatusCode};
 
 /// The path that a URL without one gets.
 const PATH: &str = "/v1/traces";
-/// The maximum bytes of an answer that are read.
 const ANSWER_BYTES_MAX: u64 = 64 << 10;
 
 /// A collector at a URL.
@@ -45,7 +44,7 @@ impl Collector {
         Collector { url: with_path(url), agent: agent.into() }
     }
 
-    /// Where the spans go.
+    /// The URL to which spans are sent, with its path.
     pub fn url(&self) -> &str {
         &self.url
     }
@@ -53,7 +52,7 @@ impl Collector {
     /// Sends encoded spans. Returns how many of them the collector has refused.
     ///
     /// # Errors
-    /// [`SendError`].
+    /// If the collector gives no answer in time, or one whose status is not a success.
     pub fn send(&self, body: &[u8], timeout: Duration) -> Result<u64, SendError> {
         let request = self.agent.post(&self.url).config().timeout_global(Some(timeout)).build();
         let answer = request.content_type("application/json").send(body);
@@ -75,7 +74,7 @@ fn with_path(url: &str) -> String {
 fn rejected(answer: &str) -> u64 {
     let answer: serde_json::Value = serde_json::from_str(answer).unwrap_or_default();
     let count = &answer["partialSuccess"]["rejectedSpans"];
-    // A number of 64 bits is a text in this JSON.
+    // The JSON of OTLP has numbers of 64 bits as texts.
     count.as_u64().or_else(|| count.as_str()?.parse().ok()).unwrap_or(0)
 }
 
@@ -88,7 +87,7 @@ fn unreachable(error: Error) -> String {
 }
 
 fn refused(status: StatusCode) -> SendError {
-    // The statuses that OTLP names.
+    // OTLP permits a retry after these statuses.
     let may_retry = matches!(status.as_u16(), 429 | 502 | 503 | 504);
     SendError { reason: format!("it answers {status}"), may_retry }
 }

@@ -1,14 +1,14 @@
 //! Spans as an `ExportTraceServiceRequest` in JSON.
 //!
 //! Invariants
-//! - Ids are hexadecimal digits, numbers of 64 bits are decimal texts, enums are numbers: what the
-//!   specification of OTLP wants of JSON.
+//! - As the specification of OTLP demands of JSON, ids are hexadecimal digits, numbers of 64 bits are decimal
+//!   texts, and enums are numbers.
 
 use serde::{Serialize, Serializer, ser::SerializeSeq};
 
 use crate::{Attribute, Span, SpanKind, Value};
 
-/// Who has made the spans.
+/// The program that has made the spans.
 #[derive(Debug, Clone)]
 pub struct Resource {
     /// Its attributes, such as `service.name`.
@@ -28,7 +28,7 @@ pub fn encode(resource: &Resource, spans: &[Span]) -> Vec<u8> {
     let scope_spans = [ScopeSpans { scope, spans: Spans(spans) }];
     let described = Described { attributes: Attributes(&resource.attributes) };
     let request = Request { resource_spans: [ResourceSpans { resource: described, scope_spans }] };
-    // Such a structure cannot fail to be JSON.
+    // Lists of texts and numbers always have a JSON form.
     serde_json::to_vec(&request).unwrap_or_default()
 }
 
@@ -129,7 +129,7 @@ impl Serialize for Attributes<'_> {
 }
 
 fn json(span: &Span) -> JsonSpan<'_> {
-    // Years after 2554 do not fit.
+    // 64 bits of nanoseconds end in the year 2554.
     let nanoseconds = |us: u64| us.saturating_mul(1000).to_string();
     JsonSpan {
         trace_id: hex::encode(span.trace_id),

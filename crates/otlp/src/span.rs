@@ -14,9 +14,9 @@ pub struct Span {
     pub trace_id: TraceId,
     /// Its own id.
     pub span_id: SpanId,
-    /// The span in whose course it was done.
+    /// The span in whose course it was done, if there is one.
     pub parent_id: Option<SpanId>,
-    /// Its name: one of few.
+    /// Its name, from a small set.
     pub name: Cow<'static, str>,
     /// Its part in the system.
     pub kind: SpanKind,
@@ -24,7 +24,7 @@ pub struct Span {
     pub began_unix_us: u64,
     /// When it ended, in microseconds since 1970.
     pub ended_unix_us: u64,
-    /// What is known of it.
+    /// Facts about the work.
     pub attributes: Vec<Attribute>,
     /// Why it failed, if it did; may be empty.
     pub error: Option<Cow<'static, str>>,
@@ -39,7 +39,7 @@ pub enum SpanKind {
     Server,
 }
 
-/// A name and a value.
+/// A fact about a span or a program: its name, such as `service.name`, and its value.
 pub type Attribute = (&'static str, Value);
 
 /// The value of an attribute.

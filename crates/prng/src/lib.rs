@@ -1,8 +1,8 @@
 //! A deterministic generator of evenly distributed numbers: SplitMix64 (Steele, Lea, Flood: "Fast splittable
 //! pseudorandom number generators", OOPSLA 2014).
 //!
-//! It is for samples, and for simulations that repeat. It is no source of randomness (the seed is the
-//! caller's), and not fit for secrets.
+//! It is for numbers that need not be secret, such as samples, and for simulations that repeat. It is no
+//! source of randomness: the seed is the caller's.
 
 #![forbid(unsafe_code)]
 
@@ -68,7 +68,7 @@ impl Prng {
         }
     }
 
-    /// A generator with a sequence of its own. Its seed is the next number of this one.
+    /// A new generator, whose seed is the next number of this one.
     #[must_use]
     pub fn fork(&mut self) -> Prng {
         Prng::new(self.next_u64())

@@ -13,14 +13,16 @@ pub const BUDGET_VARIABLE: &str = "SHEAF_SIM_BUDGET_S";
 /// little.
 const ROUNDS_SHARE_MIN: u64 = 20;
 
-/// The numbers of the rounds of a sweep, from 0 to below `full` times [`scale`]. They end early once the
-/// seconds of [`BUDGET_VARIABLE`] are over, but not before a twentieth of them has come.
+/// The numbers of the rounds of a sweep: the range `0..full * scale()`. They end early once the seconds of
+/// [`BUDGET_VARIABLE`] are over, but not before a twentieth of them has come.
+///
+/// # Panics
+/// As [`seed_or`].
 pub fn rounds(full: u64) -> impl Iterator<Item = u64> {
     rounds_at_least(0, full)
 }
 
-/// As [`rounds`], for a test that counts what it has met: it makes at least `fewest` of the rounds, however
-/// slow the machine is.
+/// As [`rounds`], but at least `fewest` of the rounds come, however slow the machine is.
 pub fn rounds_at_least(fewest: u64, full: u64) -> impl Iterator<Item = u64> {
     within_budget(fewest, full * scale())
 }
@@ -36,8 +38,8 @@ fn within_budget(fewest: u64, wanted: u64) -> impl Iterator<Item = u64> {
     (0..wanted).take_while(move |&round| round < fewest || started.elapsed() < budget)
 }
 
-/// The numbers below `count`, each once. The first of them, however many, are spread over the whole range,
-/// because the end of the budget may leave out the others. Ends as [`rounds`] does.
+/// The numbers below `count`, each once, in an order that is spread over the whole range from the beginning,
+/// because the budget may end it early. Ends, and panics, as [`rounds`] does.
 ///
 /// The step is about `count` divided by the golden ratio, which leaves the most even gaps (Knuth, TAOCP 3,
 /// 6.4).

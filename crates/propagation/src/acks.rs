@@ -1,4 +1,4 @@
-//! How far a replica is, as a position in the log.
+//! The progress of a replica, as a position in the log.
 
 use std::collections::VecDeque;
 
@@ -7,7 +7,7 @@ use lsn::Lsn;
 /// The maximum number of sent pieces whose acknowledgement is awaited; more count as one with the last.
 const SENT_MAX: usize = 1024;
 
-/// What a replica has been sent, and what it has acknowledged.
+/// The parts of the stream that a replica was sent, and has acknowledged.
 #[derive(Debug, Clone, Default)]
 pub struct Acks {
     /// The ends of pieces of the stream that are not acknowledged, with the last record in each.

@@ -62,7 +62,7 @@ pub struct ReplicaFile<W> {
     has_field_deadlines: bool,
 }
 
-/// What a file for a replica holds.
+/// The contents of a file for a replica.
 #[derive(Debug, Clone, Copy)]
 pub struct Parts {
     /// Keys that have expired at this time (unix milliseconds) are left out. With 0 all keys are written: for
@@ -104,7 +104,7 @@ impl<W: io::Write> ReplicaFile<W> {
         }
     }
 
-    /// Ends the file. Returns whether hashes in it have fields with deadlines.
+    /// Ends the file. Returns the writer, and whether hashes in the file have fields with deadlines.
     ///
     /// # Errors
     /// The first error of writing.

@@ -1,9 +1,9 @@
 //! The stream of commands for one replica: records, pings, and their offsets.
 //!
 //! Invariants
-//! - An offset counts the bytes of the stream from its begin. A replica that returns has the bytes up to its
-//!   offset, and gets those after it: the stream is rendered again from the checkpoint before, with the same
-//!   pings at the same places, and the bytes that the replica has are left out.
+//! - An offset counts the bytes of the stream from its beginning. A replica that returns has the bytes up to
+//!   its offset, and gets those after it: the stream is rendered again from the checkpoint before, with the
+//!   same pings at the same places, and the bytes that the replica has are left out.
 
 use std::collections::VecDeque;
 
@@ -52,7 +52,7 @@ impl Feed {
     /// `has`, and then all later ones in order.
     ///
     /// # Panics
-    /// Without a checkpoint.
+    /// If there is no checkpoint.
     pub fn resumed(checkpoints: &[Checkpoint], has: u64) -> Feed {
         let (first, later) = checkpoints.split_first().expect("a checkpoint to begin at");
         let pings = later.iter().filter(|checkpoint| checkpoint.is_after_ping);
@@ -71,7 +71,7 @@ impl Feed {
         self.offset
     }
 
-    /// The last record that was rendered. Records up to it are to be passed over.
+    /// The last record that was rendered or passed over. The caller leaves out all records up to it.
     pub fn lsn(&self) -> Lsn {
         self.lsn
     }
@@ -81,7 +81,7 @@ impl Feed {
         Checkpoint { offset: self.offset, lsn: self.lsn, db: self.renderer.db(), is_after_ping: false }
     }
 
-    /// Appends to `out` what a record adds to the stream: its items, in order.
+    /// Appends the commands for a record, which has these items in this order.
     pub fn record<'i>(&mut self, lsn: Lsn, items: impl IntoIterator<Item = Item<'i>>, out: &mut Vec<u8>) {
         self.repeat_pings(out);
         items.into_iter().for_each(|item| self.renderer.item(&item));
@@ -110,7 +110,7 @@ impl Feed {
         Checkpoint { is_after_ping: true, ..self.checkpoint() }
     }
 
-    /// The records up to `lsn` add nothing more.
+    /// Notes that the records up to `lsn` add nothing more.
     pub fn pass(&mut self, lsn: Lsn) {
         self.lsn = self.lsn.max(lsn);
     }

@@ -5,7 +5,7 @@
 //! record of the log -> Renderer: commands, which have the effects of the record on a Redis or Valkey server
 //! Feed: the commands with their offsets in the stream of one replica, from a checkpoint on
 //! Sessions: the checkpoints of replicas that may return
-//! Acks: what a replica has, as a position in the log
+//! Acks: the position in the log up to which a replica has the records
 //! ```
 //!
 //! What it is not: a reader of the log or of snapshots, a socket, or a thread; those are the server's.

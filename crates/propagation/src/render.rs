@@ -5,7 +5,7 @@
 //!
 //! Not rendered, because the replica has no place for them: documents, settings of the data, and the times of
 //! consumers (a replica has its own), except in a stream that is made as a whole. Nor the audit: on a
-//! replica, whoever subscribes would read it.
+//! replica, every subscriber could read it.
 //!
 //! Invariants
 //! - A command that Redis 7.0 does not know (HSETEX, HPEXPIREAT) runs in a script that goes on without it: a
@@ -34,14 +34,14 @@ const ITEMS_MAX: usize = 1024;
 /// Renders records. The state is the database that the replica has selected.
 #[derive(Debug, Default)]
 pub struct Renderer {
-    /// `None` at the begin of the stream.
+    /// `None` at the beginning of the stream.
     db: Option<DbId>,
     /// The commands of the present record.
     record: Commands,
-    /// The stream that is being made, and where.
+    /// The stream that the record makes as a whole, on `bench`.
     building: Option<Building>,
     bench: Workbench,
-    /// Entries of a stream that are removed: the next effect says whether with a trace.
+    /// Entries that are removed from a stream. The next effect shows whether their removal leaves a trace.
     deleting: Option<Deleting>,
 }
 
@@ -51,7 +51,7 @@ impl Renderer {
         Renderer { db, ..Renderer::default() }
     }
 
-    /// The database that the replica has selected; `None` at the begin.
+    /// The database that the replica has selected; `None` at the beginning of the stream.
     pub fn db(&self) -> Option<DbId> {
         self.db
     }
@@ -215,7 +215,7 @@ impl Renderer {
         }
     }
 
-    /// Renders what waits for further effects.
+    /// Renders the stream, or the removal of entries, that waits for further effects.
     fn settle(&mut self) {
         if let Some(building) = self.building.take() {
             self.select(building.db);
@@ -228,7 +228,7 @@ impl Renderer {
     }
 }
 
-/// A number for Redis, which takes none above the largest signed one: greater numbers become that one.
+/// A number for Redis, which takes none above `i64::MAX`: greater numbers become `i64::MAX`.
 fn signed(number: u64) -> String {
     number.min(i64::MAX as u64).to_string()
 }

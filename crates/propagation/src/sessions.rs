@@ -5,8 +5,9 @@
 //!   streams, the oldest one whose replica has left gives way, or else the oldest one; of the checkpoints,
 //!   the oldest. A replica whose stream is forgotten, or that is before its first known checkpoint, needs a
 //!   full sync.
-//! - One connection continues a stream. A later one gets a stream of its own, with the same bytes so far, if
-//!   its replica takes a new id. Otherwise it takes the stream over; what the earlier one notes is ignored.
+//! - One connection continues a stream. While it is open, a later one gets a stream of its own, with the same
+//!   bytes so far, if its replica takes a new id. Otherwise the later one takes the stream over, and the
+//!   notes of the earlier one are ignored.
 
 use std::collections::VecDeque;
 
@@ -18,8 +19,8 @@ use crate::feed::{Checkpoint, Feed};
 pub const SESSIONS_MAX: usize = 64;
 /// The maximum number of checkpoints of a stream. An idle stream gets one with each ping.
 const CHECKPOINTS_MAX: usize = 4096;
-/// A checkpoint is due this many bytes after the last one. About as many are rendered again at most for a
-/// replica that returns.
+/// A checkpoint is due this many bytes after the last one. For a replica that returns, about this many bytes
+/// at most are rendered again, or one record, if that is longer.
 const CHECKPOINT_BYTES: u64 = 1 << 20;
 
 /// The replication ID of a stream: 40 hexadecimal digits.
@@ -32,7 +33,7 @@ impl SessionId {
         SessionId(bytes)
     }
 
-    /// The first 16 bytes, which tell it from others: the length of other ids of replicas.
+    /// The first 16 bytes: as many as other ids of replicas have, and enough to distinguish streams.
     pub fn first_bytes(&self) -> [u8; 16] {
         let mut first = [0; 16];
         first.copy_from_slice(&self.0[..16]);
@@ -58,9 +59,9 @@ pub struct Ticket {
 struct Known {
     ticket: Ticket,
     checkpoints: VecDeque<Checkpoint>,
-    /// Bytes of the stream that may have been sent.
+    /// The end of the bytes of the stream that may have been sent.
     sent: u64,
-    /// When its replica left.
+    /// When its replica left; `None` while it is connected.
     left_ms: Option<u64>,
 }
 
@@ -87,8 +88,9 @@ impl Sessions {
         ticket
     }
 
-    /// Continues a stream whose replica has `has` bytes of it; `None` if it needs a full sync. If another
-    /// connection has the stream, this one gets a copy of it with the id `own`, or without one takes it over.
+    /// Continues a stream whose replica has `has` bytes of it; `None` if the replica needs a full sync. If
+    /// another connection has the stream, the caller gets a copy of the stream with the id `own`; without
+    /// `own`, it takes the stream over.
     pub fn resume(&mut self, id: &[u8], has: u64, own: Option<SessionId>) -> Option<(Ticket, Feed)> {
         let turn = self.next_turn();
         let known = self.known.iter_mut().find(|known| known.ticket.id.to_string().as_bytes() == id)?;
@@ -108,8 +110,8 @@ impl Sessions {
         Some((known.ticket, feed))
     }
 
-    /// Notes that bytes up to the checkpoint are about to be sent. Returns whether the connection still is
-    /// the one that continues the stream.
+    /// Notes that bytes up to the checkpoint are about to be sent. Returns whether the stream still belongs
+    /// to this connection.
     pub fn note(&mut self, ticket: Ticket, at: Checkpoint) -> bool {
         let Some(known) = self.find(ticket) else { return false };
         known.sent = known.sent.max(at.offset);

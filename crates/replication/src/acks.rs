@@ -1,8 +1,8 @@
 //! The acknowledgements of all replicas: the commit position, the number of replicas that have a position,
 //! and their lag.
 //!
-//! It keeps one row per connected replica, few enough to be scanned for every question. Which clients wait is
-//! decided in `server`.
+//! There is one row per connected replica; the rows are few, so every question scans all of them. The waits
+//! of clients are in `server`.
 //!
 //! Invariants
 //! - A replica counts once, however often it connects: acknowledgements on its older connections are ignored.

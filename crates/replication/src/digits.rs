@@ -9,7 +9,6 @@ pub(crate) fn parse_bytes(text: &[u8]) -> Option<[u8; 16]> {
     hex::decode_to_slice(text, &mut bytes).ok().map(|()| bytes)
 }
 
-/// Formats a number as 16 digits.
 pub(crate) fn of_u64(number: u64) -> String {
     format!("{number:016x}")
 }

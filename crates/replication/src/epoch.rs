@@ -1,9 +1,9 @@
-//! The limit on how far an epoch may be ahead of the known ones.
+//! The limit on how far an epoch may be ahead of the known epochs.
 //!
 //! An epoch rises by one with each start of a leader and by at most 2^16 with each promotion (`storage`), and
-//! a server that meets a higher one believes it for ever: a single false message, or a flipped bit, would
-//! shut the real leader out. Therefore an epoch that no group of servers can reach while one of them is away
-//! is not believed.
+//! a server that meets a higher epoch believes it for ever: a single false message, or a flipped bit, would
+//! shut the real leader out. Therefore a server does not believe an epoch that the other servers cannot have
+//! reached while it was away.
 
 /// The largest credible advance: 256 promotions, or millions of starts.
 pub const EPOCH_JUMP_MAX: u32 = 1 << 24;

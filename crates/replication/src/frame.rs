@@ -41,8 +41,8 @@ pub const HEADER_BYTES: usize = 48;
 /// The largest payload.
 pub const PAYLOAD_BYTES_MAX: usize = 8 << 20;
 
-/// The distance from which on nobody leads: servers follow each other in a ring, in which every distance
-/// grows with each heartbeat.
+/// From this distance on, a server takes it that nobody leads: where servers follow each other in a ring,
+/// every distance grows with each heartbeat.
 pub const DISTANCE_MAX: u8 = 16;
 
 /// The bits of the time of a HEARTBEAT, below its distance.

@@ -5,7 +5,7 @@
 //!        '------ GiveUp: timeout, abort or fencing; writes resume, unless fenced ---------'
 //! ```
 //!
-//! What it is: when the replica may be promoted.
+//! What it is: the decision when the replica may be promoted.
 //! What it is not: the end of writes, or the connection to the replica.
 //!
 //! Invariants
@@ -45,7 +45,7 @@ pub enum GaveUp {
     /// Another server leads in a higher epoch: writes do not resume.
     #[error("another server leads already")]
     Fenced,
-    /// The time is over.
+    /// The time is over, and the replica lacks a part of the log, or is not connected.
     #[error("the replica did not have everything in time")]
     TimedOut,
     /// The time is over, and the replica has everything on disk, but not in memory.

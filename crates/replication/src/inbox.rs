@@ -1,8 +1,8 @@
 //! Cuts the bytes received from a peer into frames.
 //!
 //! Invariants
-//! - It holds at most one frame of the largest size and the bytes of one read after it: bytes are read into
-//!   it only when it contains no whole frame.
+//! - An inbox holds at most one frame of the largest size and the bytes of one read after it: bytes are read
+//!   into the inbox only when it contains no whole frame.
 //! - Payloads are lent in place, without a copy.
 
 use std::ops::Range;
@@ -11,7 +11,7 @@ use crate::frame::{Frame, FrameError, HEADER_BYTES};
 
 /// The least space for one read: small reads would cost more than their data.
 const READ_BYTES: usize = 256 << 10;
-/// The most memory that it keeps while it is empty.
+/// The most memory that an empty inbox keeps.
 const KEPT_BYTES_MAX: usize = 2 << 20;
 
 /// Received bytes that are not yet processed.

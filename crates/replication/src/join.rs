@@ -17,8 +17,8 @@
 //! The chain value of a batch covers its bytes and all batches before it (`storage`, `log/footer.rs`): two
 //! logs with the same chain value at the same position are equal up to there. Nothing else proves that: two
 //! servers that both became leaders can write different batches at the same positions, in the same epoch, at
-//! the same time. Two logs are equal up to the newest batch whose chain value both have. It is found by
-//! asking for the ends of the replica's last batches, newest first.
+//! the same time. Two logs are equal up to the newest batch whose chain value both have. The replica finds
+//! this batch: it names the ends of its last batches, newest first, and the leader answers.
 //!
 //! Invariants
 //! - Nothing is resumed unless both sides know the chain value of the preceding batch, and it is the same.

@@ -77,7 +77,7 @@ impl Leading {
         self.acks.join(id, acked)
     }
 
-    /// A replica has acknowledged.
+    /// Notes an acknowledgement of a replica.
     pub fn note(&mut self, session: Session, acked: Acked) {
         self.acks.note(session, acked);
     }

@@ -10,16 +10,17 @@
 //!   '---------- ACK (flushed, applied) ------------> Acks: commit, WAIT, lag     Retention: log kept on disk
 //! ```
 //!
-//! The crate contains the frames between a leader and a replica, the actions of each side, the evaluation of
-//! acknowledgements, and the join of a replica. It neither decodes nor applies records: the bytes of the log
-//! are opaque here, with a position. Sockets, threads and the log belong to `server` and `storage`.
+//! The crate also contains the role of a server ([`Role`]), its [`Promotion`] and the [`Handover`] to a
+//! replica. It neither decodes nor applies records: the bytes of the log are opaque here, with a position.
+//! Sockets, threads and the log belong to `server` and `storage`.
 //!
 //! Invariants
 //! - The leader's disk, the wire and the replica's disk hold the same bytes at the same positions.
 //! - A leader ships only the part of the log that is durable on its own disk, and a replica acknowledges only
 //!   such a part as flushed. A server whose durability does not sync every batch counts written batches as
 //!   well (`Log::shippable_lsn`).
-//! - A replica applies only records that are committed, and on its own disk in the same sense.
+//! - A replica applies only records that are committed, and on its own disk in the same sense; at its
+//!   promotion, it applies all that it has received.
 //! - `commit` never goes back during the reign of a leader, unless the leader begins to wait for replicas
 //!   ([`Acks::begin_at`]).
 //! - A leader that meets a higher epoch leads no more, unless it is a member of a group, where votes decide

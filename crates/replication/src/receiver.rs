@@ -6,7 +6,6 @@
 //! flushed, applied, time --------> ack --> bytes for the leader
 //! ```
 //!
-//! It holds the next position, the highest epoch, the leader's commit position, and the last ack.
 //! It is not the log: an [`Intake`] appends batches to the log, which verifies every record, before the next
 //! batches are processed; if the log refuses a batch, the connection ends.
 //!
@@ -14,10 +13,11 @@
 //! - Batches arrive without a gap, from the agreed position on, or not at all.
 //! - A frame of a leader whose epoch is lower than the highest seen ends the connection; the farewell names
 //!   the higher epoch.
-//! - The distance is one more than that in the last heartbeat; after a LOG frame it is one.
+//! - The distance is one more than that in the last heartbeat, at most [`DISTANCE_MAX`]; after a LOG frame it
+//!   is one.
 //! - `committed` never goes back, and [`Receiver::applicable`] is neither above it nor above the durable end.
 //! - An ack is due at once after a flush, within [`ACK_BUSY_MS`] after other progress, and within
-//!   [`ACK_IDLE_MS`] in any case.
+//!   [`ACK_IDLE_MS`] without any. None is due once [`Receiver::take_in`] has failed.
 //! - Nothing is acknowledged in an epoch that was not persisted.
 
 use lsn::Lsn;
@@ -236,8 +236,8 @@ impl Receiver {
         self.committed.min(durable)
     }
 
-    /// How many servers are followed, one after the other, up to one that leads; [`DISTANCE_MAX`]: nobody
-    /// leads. `None` before the first frame.
+    /// The number of servers from this replica to the server that leads, each followed by the one before it;
+    /// [`DISTANCE_MAX`] if no server seems to lead. `None` before the first frame.
     pub fn distance(&self) -> Option<u8> {
         self.distance
     }
@@ -262,8 +262,8 @@ impl Receiver {
         })
     }
 
-    /// The last message to a leader that is abandoned: an ack, whose main purpose is to report the highest
-    /// epoch seen.
+    /// An ack that repeats the positions of the last ack. As the last message to a leader that is abandoned,
+    /// it reports the highest epoch seen.
     pub fn farewell(&self) -> [u8; HEADER_BYTES] {
         let (flushed, applied) = (self.flushed_acked, self.applied_acked);
         Frame::Ack { epoch: self.epoch, flushed, applied, as_of_ms: self.as_of_ms }.encode()

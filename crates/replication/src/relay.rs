@@ -15,7 +15,7 @@
 //!   other work gets its turn.
 //! - No step reads the log while [`RelayOptions::unsent_bytes_max`] wait for the socket.
 //! - Below that limit, pending bytes are held only to gather more: they are sent when there are enough, when
-//!   the socket is idle, or when the log thread has written what there was, whichever comes first.
+//!   the socket is idle, or when the log thread has written all that was published, whichever comes first.
 
 use lsn::Lsn;
 
@@ -57,7 +57,7 @@ pub struct Chunk<B> {
 pub struct RelayOptions {
     /// So many pending bytes are sent without waiting for more.
     pub flush_bytes: u64,
-    /// A step that has shipped this many bytes, or more with its last batch, reads no further ones.
+    /// A step that has shipped this many bytes, or more with its last batch, reads no further batch.
     pub round_bytes_max: u64,
     /// A socket with this many unsent bytes gets no more.
     pub unsent_bytes_max: u64,
@@ -82,7 +82,7 @@ pub struct Moment {
     pub commit: Lsn,
     /// The epoch of the log here.
     pub epoch: u32,
-    /// Whether the log thread has written what there was, so that no more is about to follow.
+    /// Whether the log thread has written all that was published, so that no more is about to follow.
     pub has_tick_ended: bool,
     /// How many servers this one follows, one after the other: 0 for one that leads.
     pub distance: u8,
@@ -103,7 +103,7 @@ pub enum RelayTurn {
     /// There is more to ship: call again after other work has had its turn.
     More,
     /// Call again at this time, or earlier if the log has grown, the socket is empty, or the log thread has
-    /// written what there was.
+    /// written all that was published.
     Wait {
         /// Monotonic milliseconds.
         until_ms: u64,
@@ -169,7 +169,8 @@ impl Relay {
     /// Processes received bytes. Returns the replica's progress if it has acknowledged any.
     ///
     /// # Errors
-    /// If the connection must be closed. After [`Close::Fenced`] the caller must also stop being a leader.
+    /// If the connection must be closed. After [`Close::Fenced`] the caller must also stop leading, unless it
+    /// is a member of a group.
     pub fn receive(&mut self, now_ms: u64) -> Result<Option<Acked>, Close> {
         let mut has_acked = false;
         while let Some((frame, _)) = self.inbox.next()? {

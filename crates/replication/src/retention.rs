@@ -4,8 +4,8 @@
 //! pins the position that `keep_from` returns, and asks again as the log grows.
 //!
 //! Invariants
-//! - No replica causes more than `bytes_max` of log to be kept: one that is further behind is dropped, and
-//!   may need a full sync.
+//! - No replica causes more than `bytes_max` of log to be kept: a replica that is further behind is dropped,
+//!   and may need a full sync.
 //! - The log is kept for a disconnected replica for `away_ms_max`, and only for the [`AWAY_MAX`] replicas
 //!   that disconnected last.
 

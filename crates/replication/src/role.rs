@@ -36,8 +36,8 @@ pub struct Remembered<A> {
     pub leader: Option<A>,
     /// The highest epoch of the leaders followed.
     pub seen_epoch: u32,
-    /// The epoch of another server because of which this server takes no writes; 0 for none. It has begun, or
-    /// may have begun, because a replica was about to be told to lead.
+    /// The epoch of another server because of which this server takes no writes; 0 for none. The epoch has
+    /// begun, or may have begun because this server was about to tell a replica to lead.
     pub fenced_by: u32,
     /// The log may hold more than any leader has committed.
     pub is_unconfirmed: bool,
@@ -50,9 +50,9 @@ impl<A> Default for Remembered<A> {
 }
 
 impl<A> Remembered<A> {
-    /// Changes the leader to follow; `None`: nobody, because this server leads, or because the votes of its
-    /// group do not say yet who does. Ends a fencing. A server that followed nobody forgets the epochs that
-    /// it has seen; if it now follows a leader, its log is unconfirmed.
+    /// Changes the leader to follow; `None` if this server leads, or its group has no leader that it knows.
+    /// Ends a fencing. A server that followed nobody forgets the epochs that it has seen; if it now follows a
+    /// leader, its log is unconfirmed.
     pub fn set_leader(&mut self, leader: Option<A>) {
         if self.leader.is_none() {
             self.seen_epoch = 0;
@@ -172,7 +172,7 @@ impl<A: PartialEq> Role<A> {
         self.is_handing_over
     }
 
-    /// Whether another server leads in a higher epoch, or may lead, because it was about to be told to.
+    /// Whether another server leads in a higher epoch, or may lead, because this server has yielded to it.
     pub fn is_fenced(&self) -> bool {
         self.remembered.fenced_by > 0
     }
@@ -260,8 +260,8 @@ impl<A: PartialEq> Role<A> {
 
     /// A replica is about to be told to lead, in an epoch above `epoch`. From now on this server takes no
     /// writes, not even after a restart: the change must be persisted before the replica is told. Returns
-    /// false, and changes nothing, if this server is not handing over any more, because another server has
-    /// fenced it.
+    /// false, and changes nothing, if this server is not handing over any more, for instance because another
+    /// server has fenced it.
     pub fn yield_to_replica(&mut self, epoch: u32) -> bool {
         self.is_handing_over && self.fence(epoch.saturating_add(1))
     }
@@ -286,8 +286,8 @@ impl<A: PartialEq> Role<A> {
         self.remembered.set_leader(None);
     }
 
-    /// Stops following, which must be persisted. Returns the epoch that fenced this server, or 0. It takes
-    /// writes after [`Role::open`].
+    /// Stops following, which must be persisted. Returns the epoch that fenced this server, or 0. This server
+    /// takes writes only after [`Role::open`].
     pub fn lead(&mut self) -> u32 {
         let fenced_by = self.remembered.fenced_by;
         self.remembered.set_leader(None);

@@ -1,11 +1,9 @@
-//! An applier without progress: what it has to apply needs slots that scripts of clients hold.
+//! The decision when scripts of clients are ended because they hold the slots that the applier of a replica
+//! needs.
 //!
-//! Scripts that only read run on replicas, and may be endless. Whatever waits for the applier (the leader,
-//! readers, a promotion) would wait for ever, so such scripts are ended after [`STALL_MS`], and after
-//! [`PROMOTION_STALL_MS`] during a promotion.
-//!
-//! What it is: the decision when these scripts are ended.
-//! What it is not: how they are ended.
+//! Scripts that only read run on replicas, and may be endless. The leader, readers and a promotion wait for
+//! the applier, so such scripts are ended after [`STALL_MS`], and after [`PROMOTION_STALL_MS`] during a
+//! promotion. This module does not end them.
 //!
 //! Invariants
 //! - An applier that has nothing to apply is not stalled, however long.

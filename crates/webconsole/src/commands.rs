@@ -1,4 +1,4 @@
-//! From JSON to commands, and which commands a request cannot run.
+//! Parsing commands from JSON, and refusing commands that a request cannot run.
 
 use base64::{Engine, prelude::BASE64_STANDARD};
 use engine::{CommandTable, row::ConnectionNeed};
@@ -76,12 +76,12 @@ pub struct Follow {
     pub channel: Vec<u8>,
     /// The position after which messages are wanted, as XSUBSCRIBE takes it.
     pub from: String,
-    /// How long the answer may wait for the first message.
+    /// The longest wait for the first message, in milliseconds; the server has a limit of its own.
     pub wait_ms: u64,
 }
 
 impl Follow {
-    /// The request in this body.
+    /// The request in this body; `None` if the body has another form.
     pub fn parse(body: &[u8]) -> Option<Follow> {
         #[derive(Deserialize)]
         #[serde(deny_unknown_fields)]
@@ -116,7 +116,8 @@ fn reason(need: ConnectionNeed) -> &'static str {
     }
 }
 
-/// Why a command is not run: its row says that it needs a connection. `None` if it may run.
+/// Why a request cannot run this command: its row says that it needs a connection. `None` if no row says so,
+/// also for a command that does not exist.
 pub fn refusal(table: &'static CommandTable, words: &[Vec<u8>]) -> Option<CommandRefusal> {
     let args: OwnedArgs = words.iter().collect();
     let (row, need) = ConnectionNeed::of(table, args.as_args())?;

@@ -66,7 +66,6 @@ static FILES: [File; FILES_COUNT] = files![
     "views/values.js",
 ];
 
-/// The number of files.
 const FILES_COUNT: usize = 36;
 
 /// The file of this name, below `/_console/`.
@@ -94,7 +93,7 @@ impl File {
     pub fn gzip(&'static self) -> &'static [u8] {
         self.gzip.get_or_init(|| {
             let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
-            // Memory takes everything.
+            // A write to a `Vec` does not fail.
             encoder.write_all(self.bytes).and_then(|()| encoder.finish()).unwrap_or_default()
         })
     }

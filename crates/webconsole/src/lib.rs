@@ -6,18 +6,19 @@
 //! POST /_redis  [[...], ...]  -> [`parse`] -> words -> a client of the Redis protocol -> [`JsonReply`]
 //! ```
 //!
-//! What it is: the static files, embedded in the binary as they stand in `files/`, and the two translations.
+//! What it is: the static files, embedded in the binary as they stand in `files/`, and the translations
+//! between JSON and the Redis protocol.
 //! What it is not: routes and headers, which are `couch`'s; the connection that runs the commands, which is
 //! the server's.
 //!
 //! In `files/`, each view is a module of its own, `api.js` is the only one that sends requests, and, apart
-//! from `vendor/`, `dom.js` the only one that makes elements, from texts and never from markup: what users
-//! store cannot become a part of the page. Nothing is built, and nothing is loaded from elsewhere.
+//! from `vendor/`, `dom.js` the only one that makes elements, from texts and never from markup: data of users
+//! cannot become a part of the page. The files are served as they are, and load nothing from elsewhere.
 //!
 //! Invariants
-//! - Words and values survive the way through JSON: what is not UTF-8 is `{"base64": "..."}` in both
+//! - Words and values survive the way through JSON: bytes that are not UTF-8 are `{"base64": "..."}` in both
 //!   directions, and an integer that JavaScript would round is `{"integer": "..."}` in a reply. Errors are
-//!   always texts: U+FFFD replaces what is not UTF-8 in them.
+//!   always texts: U+FFFD replaces bytes in them that are not UTF-8.
 //! - A command that would outlive its request, or change how its connection answers, is refused by name: the
 //!   n-th reply belongs to the n-th command.
 //! - All files together are smaller than [`FILES_BYTES_MAX`].

@@ -17,7 +17,7 @@
 //! waiter is judged by the rights that it has when it is served.
 //!
 //! The loops end: each iteration serves a waiter, which is then no longer waiting, or goes on to the next
-//! one. Serving BLMOVE makes a key ready, to which the same applies.
+//! waiter. Serving BLMOVE makes a key ready, whose waiters are served in the same way.
 //!
 //! On a replica the records of the leader fill keys, which serves the waiters that only read
 //! ([`Executor::serve_applied`]).
@@ -60,15 +60,14 @@ impl PendingServes {
 pub struct PendingServe {
     db: DbId,
     key: Box<[u8]>,
-    /// The slot that the first waiter needs besides the slot of the key; `None`: it needs none, or nobody has
-    /// looked yet.
+    /// The slot that the first waiter needs besides the slot of the key; `None` if it needs none, or is not
+    /// known yet.
     needs: Option<SlotId>,
     /// Whether room must be made in memory before the waiter is served.
     needs_room: bool,
 }
 
 impl PendingServe {
-    /// Whether both are about the same key.
     pub(crate) fn is_same_key(&self, other: &PendingServe) -> bool {
         (self.db, &self.key) == (other.db, &other.key)
     }
@@ -97,9 +96,9 @@ type Replies = Vec<(Arc<Waiter>, Vec<u8>)>;
 
 impl<'k> Surroundings<'_, 'k> {
     /// Serves the waiters of the keys that the unit has made ready, commits the unit as [`Unit::commit`]
-    /// does, and answers the waiters. Keys that cannot be served in this unit are added to `later`. The first
-    /// ready key is served in this unit; the others only while `later` is empty, because the keys in `later`
-    /// go first.
+    /// does, and answers the waiters. Keys that cannot be served in this unit are added to `later`: all of
+    /// them if users have changed; else all after the first ready key once `later` is not empty, because the
+    /// keys in `later` go first.
     #[cold]
     pub fn serve_and_commit(
         &self,
@@ -140,7 +139,7 @@ impl<'k> Surroundings<'_, 'k> {
     }
 
     /// Serves the waiters of a key, whose slot is locked, in order, and skips those for which the key is not
-    /// ready. Ends at the first one that needs a unit of its own: the key is then put in front of `later`.
+    /// ready. Ends at the first waiter that needs a unit of its own: the key is then put in front of `later`.
     fn serve_key(
         &self,
         mut unit: Unit<'k>,
@@ -158,8 +157,8 @@ impl<'k> Surroundings<'_, 'k> {
             if !unit.exists(db, &key) && !interests.awaits_condition(db, &key, waiter.ticket) {
                 break;
             }
-            // An ended waiter stays registered until its worker removes it; skipping it here avoids a unit of
-            // its own that would serve nobody.
+            // An ended waiter stays registered until its worker removes it; skipping it here avoids a unit
+            // without a client to serve.
             if waiter.has_ended() || !is_ready(waiter.as_ref(), &unit, db, &key) {
                 continue;
             }
@@ -239,7 +238,7 @@ impl Executor {
         let mut later = std::mem::take(&mut self.later);
         while let Some(next) = later.pop_front() {
             if self.rules.read_only {
-                // Nobody is served while the server is read-only: its leader, or its next incarnation,
+                // No waiter is served while the server is read-only: its leader, or its next incarnation,
                 // decides about the data.
                 later.push_front(next);
                 break;

@@ -2,7 +2,7 @@
 //!
 //! The fields are those of Redis 7.2 in its order, because tools parse them; a few of later servers stand
 //! between them, where these servers show them. A field for a feature that this server lacks shows the value
-//! that Redis shows when the feature is unused. Our own fields come last, as Redis adds its new ones.
+//! that Redis shows when the feature is unused. Sheaf's own fields come last, where Redis adds new fields.
 
 use std::{fmt::Write as _, sync::atomic::Ordering::Relaxed};
 

@@ -1,8 +1,8 @@
 //! The list of clients.
 //!
 //! This module finds clients by id or by filter, and keeps totals over all of them, disconnected ones
-//! included. It is not on the path of a command: it is locked when clients connect and disconnect, and to be
-//! looked at.
+//! included. The list is not on the path of a command: it is locked when clients connect and disconnect, and
+//! when commands and metrics about clients look at it.
 
 use std::{
     collections::BTreeMap,

@@ -1,10 +1,10 @@
 //! MONITOR: the clients that watch every command, and the lines they get.
 //!
-//! The lines of a round are gathered and published together, a long round's in several parts. So a monitor
-//! does not see the commands of several workers in the order in which they ran. A line shows a request, not
-//! its effect: it has no gate. A monitor that reads too slowly is
-//! disconnected by the limit on pushed bytes ([`PUSHED_BYTES_MAX`](crate::clients::PUSHED_BYTES_MAX)); if all
-//! monitors together leave more than [`UNSENT_BYTES_MAX`] unsent, the slowest of them are disconnected.
+//! The lines of a round are gathered and published together, those of a long round in several parts. So a
+//! monitor may see the commands of several workers in another order than that in which they ran. A line shows
+//! a request, not its effect: it has no gate. A monitor that reads too slowly is disconnected by the limit on
+//! pushed bytes ([`PUSHED_BYTES_MAX`](crate::clients::PUSHED_BYTES_MAX)); if all monitors together leave more
+//! than [`UNSENT_BYTES_MAX`] unsent, the slowest of them are disconnected.
 
 use std::{
     fmt::Write as _,
@@ -19,7 +19,6 @@ use parking_lot::Mutex;
 
 use super::Client;
 
-/// The maximum unsent bytes of all monitors together.
 const UNSENT_BYTES_MAX: u64 = 64 << 20;
 
 /// The clients that watch every command.
@@ -30,7 +29,6 @@ pub struct Monitors {
 }
 
 impl Monitors {
-    /// Whether there are monitors.
     #[inline]
     pub(crate) fn is_watched(&self) -> bool {
         self.count.load(Relaxed) > 0

@@ -1,10 +1,10 @@
 //! CLIENT PAUSE: for some time, the commands of clients wait.
 //!
-//! A worker reads the pause at the start of a round (one load while there is none). Its time is monotonic: a
-//! clock of the machine that is set neither lengthens nor ends a pause. A client whose command is
-//! held is noted here: CLIENT UNPAUSE has it go on, in the order in which the clients were held. That the
-//! time of a pause is over is for the client's worker to notice; if the pause has become longer meanwhile,
-//! the client is held again.
+//! A worker reads the pause at the start of a round (one load while there is none). A pause ends at a
+//! monotonic time: setting the clock of the machine neither lengthens nor ends it. A client whose command is
+//! held is noted here: CLIENT UNPAUSE has such clients go on, in the order in which they were held. When the
+//! time of a pause is over, the workers of the held clients notice it; if the pause has become longer
+//! meanwhile, they hold the clients again.
 //!
 //! Invariants
 //! - A client is noted at most once, and no longer than it is connected.
@@ -83,8 +83,8 @@ struct HeldClients {
 }
 
 impl PauseSwitch {
-    /// Begins a pause of so many milliseconds, or extends the one in force: it ends at the later time and
-    /// holds what either holds.
+    /// Begins a pause of `timeout_ms`, or extends the pause in force: that pause then ends at the later time,
+    /// and holds the commands that either of them holds.
     pub fn begin(&self, paused: Paused, timeout_ms: u64, clock: &(impl Clock + ?Sized)) {
         let _changing = self.held.lock();
         let old = self.at(clock);
@@ -120,7 +120,7 @@ impl PauseSwitch {
 
     /// Notes that the client goes on, or has disconnected.
     pub fn let_go(&self, client: &Client) {
-        // Only the client's own thread gives it a number, so a 0 that is read here stays.
+        // Only the client's own thread gives it a ticket, so a 0 that is read here stays.
         if client.pause_ticket.load(Relaxed) > 0 {
             let mut held = self.held.lock();
             held.by_ticket.remove(&client.pause_ticket.swap(0, Relaxed));

@@ -1,8 +1,9 @@
 //! Signals from any thread to the worker of a connection: to close it, or to send bytes to its client.
 //!
-//! CLIENT KILL, changes of users, MONITOR, invalidations, and replies to clients that were blocked go this
-//! way; messages of channels go through the mailboxes of [`pubsub`]. It is not ordered between senders. The
-//! bytes of one sender arrive in order, behind the replies of the current round of the client's worker.
+//! CLIENT KILL, the end of a pause, changes of users, MONITOR, invalidations, and replies to clients that
+//! were blocked are signals; messages of channels go through the mailboxes of [`pubsub`]. The signals of
+//! different senders have no order. The bytes of one sender arrive in order, behind the replies of the
+//! current round of the client's worker.
 //!
 //! Invariants
 //! - Signalling never waits and never fails: a signal to a disconnected client is dropped.
@@ -59,7 +60,7 @@ impl Client {
     /// call signals.
     pub fn kill(&self) {
         if !self.killed.swap(true, Relaxed) {
-            // From now on no element is popped for this client, which would not get it.
+            // From now on no element is popped for this client, because the client would not get the element.
             if let Some(waiter) = self.waiter() {
                 waiter.end();
             }
@@ -67,8 +68,8 @@ impl Client {
         }
     }
 
-    /// Has the worker review what the client listens to; see [`Signal::Review`]. Signals nothing if a review
-    /// is still to begin.
+    /// Has the worker review the client's subscriptions and MONITOR; see [`Signal::Review`]. Signals nothing
+    /// if a review is still to begin.
     pub fn review(&self) {
         let listens = self.kind() == ClientKind::PubSub || self.is_monitoring();
         if listens && !self.awaits_review.swap(true, SeqCst) {
@@ -76,7 +77,7 @@ impl Client {
         }
     }
 
-    /// The review begins now: a change of rights from now on needs another one.
+    /// The review begins now: a later change of rights needs another review.
     pub fn begin_review(&self) {
         self.awaits_review.store(false, SeqCst);
     }
@@ -104,7 +105,6 @@ impl Client {
         (self.signaller)(self.id, Signal::GoOn);
     }
 
-    /// Pushed bytes that are not sent yet.
     pub(crate) fn pushed_unsent_bytes(&self) -> u64 {
         self.pushed_bytes.load(Relaxed)
     }

@@ -20,8 +20,8 @@ use crate::{
     callbacks::{Condition, Serve},
 };
 
-/// The reply of a command that found nothing and must not wait. If it waits and its time is over, the reply
-/// is a null array, whatever the command.
+/// The reply of a command that found nothing and must not wait. The reply to a wait whose time is over is
+/// another one: always a null array.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Nothing {
     /// A null.
@@ -54,7 +54,7 @@ pub enum Wants {
 pub struct Awaited {
     /// The indices of its keys among its arguments.
     pub keys: Range<usize>,
-    /// The state that one of them must reach.
+    /// The state that one of the keys must reach.
     pub wants: Wants,
     /// A slot that serving needs besides that of the key.
     pub needs: Option<SlotId>,
@@ -69,7 +69,6 @@ pub struct Awaited {
 /// The wait of one client, shared between its session, the registry and the workers that may end it.
 pub struct Waiter {
     pub(crate) client: Arc<Client>,
-    /// The command that it waits in.
     pub(crate) row: &'static Row,
     /// Its place in the order of all waiters.
     pub(crate) ticket: u64,

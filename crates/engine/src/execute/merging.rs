@@ -7,9 +7,9 @@
 //! The run is one record, so a power cut leaves all of it or none: a stronger guarantee than clients are
 //! given.
 //!
-//! A special command ends the run before it, and is executed alone: commands that are refused, timed, or
-//! shown to monitors, and commands that need more room in the log than their arguments say. A command that
-//! blocks, makes a key ready for a waiter, or postpones parts of its reply ends the run after it.
+//! A run ends before a command that does more than read or change its only key, is refused, timed, or shown
+//! to monitors, or needs more room in the log than its arguments say. A run ends after a command that blocks,
+//! makes a key ready for a waiter, or postpones parts of its reply.
 
 use std::collections::VecDeque;
 

@@ -9,7 +9,7 @@ use wire::Args;
 
 use crate::{Executor, Flags, Keys, Session, row::ResolvedCommand};
 
-/// What was found out about a command before its execution: its row, and the hash of its first key.
+/// The row of a command, and the hash of its first key, as far as they are known before its execution.
 #[derive(Debug, Clone, Copy)]
 pub struct Resolved {
     pub(super) found: Option<ResolvedCommand>,

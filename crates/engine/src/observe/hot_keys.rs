@@ -35,12 +35,11 @@ struct Counter {
     of: Option<(DbId, KeyHash)>,
     count: u64,
     doubt: u64,
-    /// The key that has the counter. If another key takes the counter over, it overwrites this one without a
-    /// new allocation.
+    /// The key that has the counter. A key that takes the counter over is stored here without a new
+    /// allocation.
     key: Vec<u8>,
 }
 
-/// The sketch of one worker.
 #[derive(Debug, Default)]
 pub(crate) struct HotKeys {
     /// Set by set; empty before the first sample.

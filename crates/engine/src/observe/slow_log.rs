@@ -60,7 +60,7 @@ impl Default for SlowLog {
 
 impl SlowLog {
     /// Logs commands that take `slower_than_us` or longer (negative: none), and keeps the newest
-    /// `entries_max`. If nothing is to be logged, what was logged before stays, as in Redis 8 and Valkey.
+    /// `entries_max`. If no command is to be logged, the entries so far stay, as in Redis 8 and Valkey.
     pub fn configure(&self, slower_than_us: i64, entries_max: u64) {
         self.slower_than_us.store(slower_than_us, Relaxed);
         self.entries_max.store(entries_max, Relaxed);
@@ -73,7 +73,7 @@ impl SlowLog {
         self.slower_than_us.load(Relaxed)
     }
 
-    /// Logs a command that has just ended, if it reached the threshold. Only then the time is read.
+    /// Logs a command that has just ended, if it reached the threshold. `now_ms` is called only then.
     #[inline]
     pub fn ran(
         &self,

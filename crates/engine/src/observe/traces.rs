@@ -1,7 +1,7 @@
 //! Traces: which commands are traced, and the times of each.
 //!
-//! What it is: the choice of commands, and what is known of one when its reply may leave. What it is not:
-//! spans and their export; a [`TraceSink`] makes them of it.
+//! What it is: the choice of commands, and the facts about a command when its reply may leave. What it is
+//! not: spans and their export; a [`TraceSink`] makes spans of these facts.
 //!
 //! Invariants
 //! - While nothing is traced, no command costs anything for it: commands are chosen among those that are
@@ -26,7 +26,7 @@ use crate::{Row, stats::TIMED_EVERY};
 const WHOLE: u32 = 1_000_000;
 /// The maximum length of the code of an error: longer words are no codes.
 const CODE_BYTES_MAX: usize = 32;
-/// Commands of one worker that wait for the log and are traced, at most.
+/// The maximum number of traced commands of one worker that wait for the log.
 pub(crate) const WAITING_MAX: usize = 1024;
 
 /// A command that has run and was chosen to be traced. Times are monotonic microseconds.
@@ -40,7 +40,7 @@ pub struct TracedCommand {
     pub db: DbId,
     /// When it began to run.
     pub began_us: u64,
-    /// When it had run: its reply was there.
+    /// When it had run and its reply was written.
     pub ran_us: u64,
     /// The position that its reply waits for; [`Lsn::ZERO`] for none.
     pub gate: Lsn,
@@ -54,11 +54,11 @@ pub struct TracedCommand {
 pub trait TraceSink: Send + Sync {
     /// A command whose reply may leave since `released_us`. Must not wait for anything.
     fn ran(&self, command: &TracedCommand, released_us: u64);
-    /// A command was chosen, and so many wait already.
+    /// A command was chosen, but is dropped, because too many wait already.
     fn overflowed(&self);
 }
 
-/// Which commands are traced, and who takes them.
+/// The share of the commands that are traced, and the sink that takes them.
 #[derive(Default)]
 pub struct Traces {
     millionths: AtomicU32,
@@ -72,7 +72,8 @@ impl fmt::Debug for Traces {
 }
 
 impl Traces {
-    /// Has commands traced from now on, once there is a share.
+    /// Sets the sink: from now on commands are traced, if the share is not 0. Only the first call has an
+    /// effect.
     pub fn send_to(&self, sink: Arc<dyn TraceSink>) {
         let _ = self.sink.set(sink);
     }
@@ -87,17 +88,17 @@ impl Traces {
         if self.sink.get().is_some() { self.millionths.load(Relaxed) } else { 0 }
     }
 
-    /// Who takes traced commands, if any are traced.
+    /// The sink that takes traced commands, if one is set.
     pub(crate) fn sink(&self) -> Option<&dyn TraceSink> {
         self.sink.get().map(|sink| &**sink)
     }
 
-    /// Whether so many are traced that all commands have to be timed.
+    /// Whether the share is so large that all commands have to be timed.
     pub(crate) fn needs_all(&self) -> bool {
         u64::from(self.share()) * TIMED_EVERY > u64::from(WHOLE)
     }
 
-    /// Whether a timed command, which stands for so many, is traced; `random` decides.
+    /// Whether a timed command, which stands for so many commands, is traced; `random` decides.
     #[inline]
     pub(crate) fn chooses(&self, stands_for: u64, random: impl FnOnce() -> u32) -> bool {
         let share = u64::from(self.share()) * stands_for;

@@ -61,9 +61,9 @@ impl Flags {
     /// Publishes messages: refused to read-only scripts like a write.
     pub const PUBLISHES: Flags = Flags(1 << 26);
 
-    /// Runs a script, or possibly any command. The checks for writes and growth are made before it runs; an
-    /// inner command that fails them is refused. The command shows itself to monitors, before the commands
-    /// that it runs.
+    /// Runs inner commands: those of a script or function, or a wrapped command (IDEMP). The checks for
+    /// writes and growth are made before it runs; an inner command that fails them is refused. The command
+    /// shows itself to monitors before its inner commands.
     pub const RUNS_SCRIPTS: Flags = Flags(1 << 21);
 
     /// Its first two arguments name a document: database and id.

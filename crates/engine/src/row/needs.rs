@@ -1,4 +1,4 @@
-//! What a user must be permitted to run a command: categories, and the use of keys and channels.
+//! The rights that a user needs to run a command: categories, and the use of keys and channels.
 //!
 //! What it is: data of a row. COMMAND INFO, ACL CAT and every judgement read it.
 //! What it is not: a judgement; see `judgement`.
@@ -12,12 +12,12 @@ use super::{Family, Flags, Keys, Row};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct KeyUsage {
     names: &'static [&'static str],
-    /// What a user must be permitted.
+    /// The right to the key that a user needs.
     pub access: KeyAccess,
 }
 
 impl KeyUsage {
-    /// Only whether and how the key exists.
+    /// Reads whether the key exists, and its properties, but not its value.
     pub const EXISTENCE: KeyUsage = KeyUsage { names: &["RO"], access: KeyAccess::NONE };
     /// Reads the value.
     pub const READ: KeyUsage = KeyUsage { names: &["RO", "access"], access: KeyAccess::READ };
@@ -36,7 +36,8 @@ impl KeyUsage {
     /// Reads and changes the value.
     pub const READ_UPDATE: KeyUsage =
         KeyUsage { names: &["RW", "access", "update"], access: KeyAccess::BOTH };
-    /// Reads the value, and may store what it has computed from it: for rights, that is reading.
+    /// Reads the value, and may store a result of its computation with the value: for rights, that is
+    /// reading.
     pub const READ_CACHE: KeyUsage = KeyUsage { names: &["RW", "access"], access: KeyAccess::READ };
     /// Reads the value and removes something from it.
     pub const READ_DELETE: KeyUsage =
@@ -65,7 +66,7 @@ enum Usages {
     Found(fn(Args<'_>) -> KeyUsage),
 }
 
-/// Which arguments of a command are channels that a user must be permitted.
+/// The arguments of a command that are channels to which a user needs rights.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Channels {
     /// None.
@@ -78,7 +79,7 @@ pub enum Channels {
     Patterns,
 }
 
-/// What a user must be permitted. Most rows have [`Needs::BY_FLAGS`].
+/// The rights that a user needs. Most rows have [`Needs::BY_FLAGS`].
 #[derive(Debug, Clone, Copy)]
 pub struct Needs {
     usages: Usages,
@@ -148,7 +149,7 @@ impl Row {
         }
     }
 
-    /// How the command uses its `nth` key, whatever its arguments are: an upper bound.
+    /// An upper bound of the use of the `nth` key, for all possible arguments.
     pub fn usage_in_general(&self, nth: usize) -> KeyUsage {
         match self.needs.usages {
             Usages::Of(first, _) if nth == 0 => first,
@@ -203,7 +204,7 @@ impl Row {
         Category::ALL.into_iter().filter(has).collect()
     }
 
-    /// Whether all clients may run it, whatever the rules of their users: AUTH, HELLO, QUIT, RESET.
+    /// Whether all clients may run it, without regard to the rules of their users: AUTH, HELLO, QUIT, RESET.
     pub(crate) const fn is_for_all(&self) -> bool {
         self.flags.has(Flags::NO_AUTH)
     }

@@ -18,8 +18,8 @@ pub struct Treatment {
     pub may_wait: fn(Args<'_>) -> bool,
     /// Whether the argument at this index is a secret, which SLOWLOG and MONITOR do not show.
     pub is_secret: fn(Args<'_>, usize) -> bool,
-    /// Whether the command never replies BUSY: a client that ignores the reply would go on without what it
-    /// asked for.
+    /// Whether the command never replies BUSY, because clients may ignore its reply and rely on its effect
+    /// (WATCH).
     pub is_never_busy: bool,
     /// Whether the command also runs while clients are paused, because it begins or ends a pause.
     pub is_never_paused: bool,

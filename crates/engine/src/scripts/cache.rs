@@ -211,8 +211,9 @@ impl Scripts {
     }
 
     /// The answer to a command whose slot is locked by another unit; `None`: the command waits, because no
-    /// long unit holds the slot. BUSY names SCRIPT KILL as the way out, so nobody gets BUSY before a script
-    /// is registered: a unit may hold its slots long before that, while it compiles or runs other commands.
+    /// long unit holds the slot. BUSY names SCRIPT KILL as the way out, so no client gets BUSY before a
+    /// script is registered: a unit may hold its slots long before that, while it compiles or runs other
+    /// commands.
     pub(crate) fn hold_up(&self, slot: SlotId, now_us: u64) -> Option<LockContended> {
         let Holder { since_us, runs_scripts } = self.long_units.holder(slot)?;
         let (run_us, busy_after_us) = (now_us.saturating_sub(since_us), self.settings.busy_after_ms() * 1000);

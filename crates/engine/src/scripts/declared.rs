@@ -1,5 +1,5 @@
-//! What a call of a script or function declares before it runs: the flags of its first line, or of its
-//! registration.
+//! The declarations of a script or function that a command calls, known before it runs: the flags of its
+//! first line, or of its registration.
 
 use keyspace::{Function, FunctionFlags};
 use scripting::{Sha, Source, Traits};
@@ -30,7 +30,8 @@ impl Executor {
         self.declared(row, args, host).is_some_and(|traits| traits.no_writes)
     }
 
-    /// What the script or function declares that a command calls; `None` if it calls none that is known.
+    /// The declarations of the script or function that a command calls; `None` if it calls none that is
+    /// known.
     fn declared(&mut self, row: &Row, args: Args<'_>, host: &Host) -> Option<Traits> {
         match row.treatment.calls {
             Some(Callee::Source) => Source::of_script(args.at(1)).ok().map(|source| source.traits),

@@ -36,9 +36,9 @@ pub struct RunningFunction {
 /// The kind of code that runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ScriptKind {
-    /// A script of EVAL or EVALSHA.
+    /// A script of EVAL, EVALSHA or their variants.
     Script,
-    /// A function called by FCALL.
+    /// A function called by FCALL or its variant.
     Function,
 }
 
@@ -54,12 +54,10 @@ pub enum Kill {
 }
 
 impl RunningScripts {
-    /// Registers a script or a function.
     pub(super) fn begin(&self, started_us: u64, meter: Meter, function: Option<RunningFunction>) {
         self.0.lock().push(Running { started_us, meter, function, is_reported: false });
     }
 
-    /// Unregisters a script or a function.
     pub(super) fn end(&self, meter: &Meter) {
         self.0.lock().retain(|running| !running.meter.is(meter));
     }
@@ -74,7 +72,6 @@ impl RunningScripts {
         running.iter_mut().filter(|it| it.meter.is(meter)).for_each(|it| it.meter = other.clone());
     }
 
-    /// Kills all.
     pub(super) fn kill_all(&self) {
         self.0.lock().iter().for_each(|running| running.meter.stop(Stop::Killed));
     }
@@ -98,7 +95,7 @@ impl RunningScripts {
         .collect()
     }
 
-    /// The kind of the one that has run for longest.
+    /// The kind of the script or function that has run for longest.
     pub(super) fn longest(&self) -> Option<ScriptKind> {
         let running = self.0.lock();
         running.iter().min_by_key(|running| running.started_us).map(Running::kind)

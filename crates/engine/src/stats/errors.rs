@@ -9,7 +9,6 @@ const CODES_MAX: usize = 128;
 /// The code under which those beyond the maximum are counted.
 const OTHERS: &str = "ERRORSTATS_OVERFLOW";
 
-/// The counters of one worker.
 #[derive(Debug, Default)]
 pub(super) struct ErrorCounts(Mutex<BTreeMap<Box<str>, u64>>);
 

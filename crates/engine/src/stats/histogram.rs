@@ -12,7 +12,6 @@ const fn bound_us(bucket: usize) -> u64 {
     (nanoseconds + nanoseconds / 128 - 1) / 1000
 }
 
-/// The bucket of a duration.
 fn bucket_of(usec: u64) -> usize {
     (0..BUCKETS - 1).find(|&bucket| usec <= bound_us(bucket)).unwrap_or(BUCKETS - 1)
 }

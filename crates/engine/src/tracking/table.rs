@@ -141,12 +141,10 @@ impl Table {
         }
     }
 
-    /// The number of keys.
     pub(super) fn len(&self) -> usize {
         self.len.load(Relaxed)
     }
 
-    /// The number of pairs of key and reader.
     pub(super) fn items(&self) -> usize {
         self.items.load(Relaxed)
     }

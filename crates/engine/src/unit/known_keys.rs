@@ -7,7 +7,6 @@ use std::cell::Cell;
 
 use keyspace::KeyHash;
 
-/// The address, length and hash of a key.
 #[derive(Clone, Copy)]
 struct Known {
     start: *const u8,
@@ -22,7 +21,6 @@ impl Known {
     }
 }
 
-/// The keys of a command with their hashes.
 #[derive(Default)]
 pub(super) struct KnownKeys {
     /// The only or the first key. Most commands have only one.
@@ -59,7 +57,7 @@ impl KnownKeys {
         self.first.iter().chain(&self.others).map(|known| &known.hash)
     }
 
-    /// The hash of a key: the first key, or the one found last, or the next one. `None` for any other key.
+    /// The hash of a key; `None` unless it is the first key, the key found last, or the key after that.
     #[inline]
     pub(super) fn hash(&self, key: &[u8]) -> Option<KeyHash> {
         let first = self.first.as_ref()?;

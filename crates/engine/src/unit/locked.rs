@@ -38,7 +38,6 @@ impl<'k> Locked<'k> {
         true
     }
 
-    /// Visits the locked slots.
     pub(super) fn for_each(&self, mut visit: impl FnMut(SlotId)) {
         match self {
             Locked::None => {}
@@ -47,7 +46,6 @@ impl<'k> Locked<'k> {
         }
     }
 
-    /// Whether every slot is locked.
     pub(super) fn is_all(&self) -> bool {
         matches!(self, Locked::Many(slots) if slots.is_all())
     }

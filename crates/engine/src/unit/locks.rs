@@ -96,7 +96,7 @@ impl<'k> Locks<'k> {
     /// Locks the slot of the only key. `hash` is its hash, if it is known.
     ///
     /// # Errors
-    /// A long unit holds it. The same error applies to the other constructors.
+    /// A long unit holds it. The same error applies to the other constructors with a policy.
     #[inline]
     pub fn one(
         keyspace: &'k Keyspace,

@@ -31,7 +31,6 @@ pub(crate) struct Scratch {
     pub stats: Arc<WorkerStats>,
     /// The clients that watch, await or track keys.
     pub interests: Arc<Interests>,
-    /// The invalidations for tracking clients.
     pub(crate) invalidations: Invalidations,
     /// The notices of the units.
     pub events: Events,
@@ -72,7 +71,6 @@ pub(crate) struct UnitAccess {
     pub clock: AccessClock,
     /// See [`Unit::as_of_ms`](crate::Unit::as_of_ms).
     pub as_of_ms: u64,
-    /// Whether reads renew access stamps.
     pub(crate) touches: bool,
 }
 

@@ -1,10 +1,9 @@
-//! Undoing the changes of a script, of IDEMP, or of an EXEC (with documents, or one that may be offloaded),
-//! before any other client has seen them.
+//! Undoing the changes of a script, of IDEMP, or of an EXEC that has commands on documents or may be
+//! offloaded, before any other client has seen them.
 //!
 //! Before each effect is made, this module notes the effects that undo it. Small values are copied as a
 //! whole; of large values only the elements that the effect names, so that a script that pushes onto a long
-//! list does not copy it. Undos nest: a script that IDEMP runs is undone by itself, or with all changes of
-//! IDEMP.
+//! list does not copy it. Undos nest: a script that IDEMP runs is undone alone, or with all changes of IDEMP.
 //! Undo is not for effects that other clients may have seen. The slots stay locked from the first effect to
 //! the last one undone, and the record of the unit is truncated to its former length.
 //!
@@ -66,7 +65,6 @@ const PUT_BACK_MAX: usize = 16;
 /// The maximum number of changed keys that are compared one by one: most scripts change no more.
 const FEW: usize = 8;
 
-/// A set of keys.
 #[derive(Debug, Default)]
 struct Keys {
     /// Databases of the first keys, and the ends of their names in `names`.

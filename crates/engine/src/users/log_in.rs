@@ -1,4 +1,4 @@
-//! Who a session is: its user, bound to the users of one moment.
+//! The user of a session, bound to the users of one moment.
 
 use std::sync::{Arc, LazyLock};
 
@@ -14,23 +14,20 @@ static DEFAULT_NAME: LazyLock<Arc<[u8]>> = LazyLock::new(|| DEFAULT_USER.as_byte
 /// The user of a session.
 #[derive(Debug, Clone)]
 pub struct LogIn {
-    /// The name of the user.
     name: Arc<[u8]>,
     /// See [`LogIn::principal`].
     principal: Option<Arc<Principal>>,
     /// The generation of the users in which the user was looked up.
     generation: u64,
-    /// Whether it may do everything.
     is_unrestricted: bool,
     /// Whether the client has not logged in since it connected or logged out, and has run no command since
     /// then with the users known. Unless `is_chosen`, its certificate may still name its user.
     is_provisional: bool,
-    /// Whether a log-in or RESET has settled who the user is: the certificate is not asked any more.
+    /// Whether a log-in or RESET has determined the user: the certificate no longer counts.
     is_chosen: bool,
 }
 
 impl Default for LogIn {
-    /// The default user.
     fn default() -> LogIn {
         LogIn {
             name: DEFAULT_NAME.clone(),
@@ -44,7 +41,7 @@ impl Default for LogIn {
 }
 
 impl LogIn {
-    /// A log-in as this user, who is one of the users of this generation.
+    /// A log-in as this user, one of the users of this generation.
     pub fn new(principal: &Arc<Principal>, generation: u64) -> LogIn {
         LogIn {
             name: (*principal.name).into(),
@@ -94,7 +91,7 @@ impl LogIn {
         self.is_provisional
     }
 
-    /// Whether a log-in or RESET has settled who the user is.
+    /// Whether a log-in or RESET has determined the user.
     pub(crate) fn is_chosen(&self) -> bool {
         self.is_chosen
     }

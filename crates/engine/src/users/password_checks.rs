@@ -1,4 +1,4 @@
-//! Checks of derived passwords: which are running, and what the last ones have found.
+//! Checks of derived passwords: those that run, and the verdicts of the last ones.
 //!
 //! ```text
 //! login -> verdict: known -> it counts
@@ -36,7 +36,6 @@ pub const PAUSE_MS: u64 = 20;
 /// again and again. The login is refused then.
 pub const CHECKS_PER_LOGIN_MAX: u8 = 2;
 
-/// The maximum number of known verdicts.
 const VERDICTS_MAX: usize = 10_000;
 
 type Digest = [u8; 64];
@@ -49,10 +48,10 @@ pub struct PasswordCheck {
     password: Box<[u8]>,
 }
 
-/// What is known about a password.
+/// The verdict about a password, or the way to one.
 #[derive(Debug)]
 pub enum Verdict {
-    /// It is the right one, or not.
+    /// Whether it is the right password.
     Known(bool),
     /// Nothing: run this.
     Begins(PasswordCheck),
@@ -72,7 +71,7 @@ struct State {
 pub struct PasswordChecks(Mutex<State>);
 
 impl PasswordChecks {
-    /// What is known about this password.
+    /// The verdict about this password; if none is known, the check to run, or [`Verdict::Later`].
     pub fn verdict(&self, derived: &DerivedPassword, password: &[u8], now_ms: u64) -> Verdict {
         let password_of = digest(derived, password);
         let mut state = self.0.lock();

@@ -15,7 +15,7 @@ pub(super) fn review(before: &UserSet, now: &UserSet, clients: &Clients) {
     for client in clients.all() {
         let user = client.user();
         match now.get(&user) {
-            // One that closes itself still gets its reply.
+            // A client whose connection is closing already still gets its reply.
             None if !client.is_closing() => client.kill(),
             None => {}
             Some(known) if is_another(before.get(&user), known) && !client.is_closing() => client.kill(),
@@ -30,8 +30,7 @@ fn is_another(before: Option<&Arc<Principal>>, now: &Principal) -> bool {
     before.is_some_and(|before| before.has_record() && before.user.birth != now.user.birth)
 }
 
-/// Whether the user of a session may listen to everything that the session has subscribed to, and to what
-/// MONITOR shows.
+/// Whether the user of a session may use all subscriptions of the session, and MONITOR if it is on.
 pub fn may_listen(users: &UserSet, channels: &Local, session: &Session) -> bool {
     if session.subscriber.is_none() && session.monitoring.is_none() {
         return true;
@@ -46,7 +45,7 @@ pub fn may_listen(users: &UserSet, channels: &Local, session: &Session) -> bool 
         let names = channels.names(subscriber, kind);
         names.iter().all(|name| principal.rights.allow_subscription(ChannelUse { name, is_pattern }))
     };
-    // What administrators do is for administrators.
+    // Only administrators may read the audit.
     let reads_audit = channels.names(subscriber, Kind::Log).iter().any(|name| **name == *AUDIT_CHANNEL);
     if reads_audit && !principal.is_admin {
         return false;

@@ -1,11 +1,11 @@
-//! A stream that a record makes as a whole: one that was made, renamed, moved, copied, or restored.
+//! A stream that a record makes as a whole, because it was made, renamed, moved, copied, or restored.
 //!
-//! It is made here first, in a keyspace that holds nothing else, and the replica gets it as it is (RESTORE).
-//! Commands cannot make it: they add no entry below the last id, make no entry pending that the stream no
-//! longer has, and set no times of consumers.
+//! The stream is made here first, in a keyspace that holds nothing else, and the replica gets it as it is
+//! (RESTORE). Commands cannot make it: they add no entry below the last id, make no entry pending that the
+//! stream no longer has, and set no times of consumers.
 //!
 //! Invariants
-//! - What is made is a part of one record, so it is bounded as records are. Afterwards it is removed.
+//! - The stream is a part of one record, so it is bounded as records are. It is removed once it is rendered.
 
 use std::fmt;
 
@@ -26,8 +26,8 @@ impl fmt::Debug for Workbench {
 }
 
 impl Workbench {
-    /// The keyspace, which is made once it is needed. The seed is always the same, as what is rendered must
-    /// be.
+    /// The keyspace, which is made once it is needed. Its seed is fixed, so that the same records give the
+    /// same bytes.
     fn keyspace(&mut self) -> &Keyspace {
         self.0.get_or_insert_with(|| Box::new(Keyspace::new(Options { hash_seed: 0 })))
     }
@@ -57,7 +57,8 @@ impl Building {
         Building { db, key: key.to_vec() }
     }
 
-    /// Takes an effect on the stream. Returns `false` for any other.
+    /// Takes an effect that changes the stream, but does not replace or delete it. Returns `false` for any
+    /// other.
     pub(super) fn takes(&self, bench: &mut Workbench, effect: &Effect<'_>) -> bool {
         let Effect::Key { db, key, op } = *effect else { return false };
         let changes_entries = matches!(
@@ -89,8 +90,9 @@ impl Building {
     }
 }
 
-/// Adds a RESTORE. The form that every version reads has one time of a consumer, that of its last call: if
-/// it got nothing then, a newer form comes first, which has the time of its last delivery, too.
+/// Adds a RESTORE. In the form that every version reads, a consumer has one time, that of its last call. If a
+/// consumer got nothing in that call, a script tries a newer form first, which also has the time of the last
+/// delivery.
 fn restore(out: &mut Commands, key: &[u8], ttl: &[u8], view: View<'_>) {
     let payload = |mut writer: Writer| {
         encode_value(view, 0, &mut writer);

@@ -24,13 +24,11 @@ impl Commands {
         wire::request::encode(["SELECT", &db.get().to_string()], &mut self.bytes);
     }
 
-    /// Begins a command of `words` words.
     pub(super) fn begin(&mut self, words: usize) {
         self.count += 1;
         self.header(b'*', words);
     }
 
-    /// Adds a word of the command that was begun.
     pub(super) fn word(&mut self, word: &[u8]) {
         self.header(b'$', word.len());
         self.bytes.extend_from_slice(word);

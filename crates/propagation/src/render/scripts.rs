@@ -1,8 +1,8 @@
 //! Scripts for effects that no command of Redis has. Each has one key.
 
 /// Inserts `ARGV[2]` before the element at index `ARGV[1]`, or at the end if that is the length. LINSERT
-/// looks for an element: if an equal one comes before, the element is replaced for the moment by one that
-/// the list does not have.
+/// looks for an element: if an equal element comes before, the element at the index is replaced for the
+/// moment by a value that the list does not have.
 pub(super) const LIST_INSERT: &str = "\
 local k,i=KEYS[1],tonumber(ARGV[1]) \
 if redis.call('LLEN',k)==i then return redis.call('RPUSHX',k,ARGV[2]) end \
@@ -15,9 +15,10 @@ redis.call('LSET',k,i,m) end \
 redis.call('LINSERT',k,'BEFORE',m,ARGV[2]) \
 if m~=p then redis.call('LSET',k,i+1,p) end";
 
-/// Sets fields, in pairs with their values, and keeps their deadlines. On a server without HSETEX (Redis
-/// before 8.0), HSET removes the deadlines, so they are set again. HPEXPIRETIME does not find a field whose
-/// deadline has passed, as is possible on a replica that lags: such a field gets 1, which has passed, too.
+/// Sets fields, in pairs with their values, and keeps their deadlines. On a server without HSETEX (such as
+/// Redis before 8.0), HSET removes the deadlines, so they are set again. HPEXPIRETIME does not find a field
+/// whose deadline has passed, as is possible on a replica that lags: such a field gets 1, which has passed,
+/// too.
 pub(super) const HASH_UPDATE: &str = "\
 local k,r=KEYS[1],redis.pcall('HSETEX',KEYS[1],'KEEPTTL','FIELDS',#ARGV/2,unpack(ARGV)) \
 if type(r)~='table' or not r.err then return end \
@@ -54,9 +55,9 @@ local k,t=KEYS[1],ARGV[1] \
 local r=redis.pcall('RESTORE',k,t,ARGV[2],'REPLACE','ABSTTL') \
 if type(r)=='table' and r.err then redis.call('RESTORE',k,t,ARGV[3],'REPLACE','ABSTTL') end";
 
-/// Removes entries from a stream, of which none was ever deleted: the ids after its last id and the number of
-/// entries that were added. Those at its begin are trimmed. Where others are deleted, the highest deleted id
-/// becomes the lowest that can be set.
+/// Removes entries from a stream of which none was ever deleted. The arguments are the last id of the stream,
+/// the number of entries ever added, and the ids to remove. Entries at its beginning are trimmed. Where
+/// others are deleted, the highest deleted id becomes the lowest that can be set.
 pub(super) const DELETE_WITHOUT_TRACE: &str = "\
 local k,n,i=KEYS[1],#ARGV,3 \
 for _,e in ipairs(redis.call('XRANGE',k,'-','+','COUNT',n-2)) do \

@@ -5,7 +5,6 @@ use keyspace::{DbId, Delivery, Effect, KeyOp, Listed, StreamBlock, StreamHead, S
 use super::commands::Commands;
 use super::{ITEMS_MAX, scripts, signed};
 
-/// Adds the commands for an operation on a stream.
 pub(super) fn render(out: &mut Commands, key: &[u8], op: &KeyOp<'_>) {
     match *op {
         KeyOp::StreamAdd { id, pairs } => {
@@ -75,7 +74,6 @@ fn claim_alike(out: &mut Commands, names: &[&[u8]; 3], deliveries: &[Delivery]) 
     }
 }
 
-/// Sets the head of a stream.
 fn set_head(out: &mut Commands, key: &[u8], head: &StreamHead) {
     let (last, added) = (shown(head.last_id), signed(head.entries_added));
     let deleted = shown(head.max_deleted_id);
@@ -83,8 +81,8 @@ fn set_head(out: &mut Commands, key: &[u8], head: &StreamHead) {
     out.command(&[&[b"XSETID", key, last.as_bytes()], counters].concat());
 }
 
-/// Entries that are removed from a stream, and may leave no trace in its head: trimming with ACKED removes
-/// entries between others, and is no deletion.
+/// Entries that are removed from a stream. The removal may leave no trace in the head of the stream: trimming
+/// with ACKED removes entries between others, and is no deletion.
 #[derive(Debug)]
 pub(super) struct Deleting {
     pub(super) db: DbId,
@@ -97,14 +95,13 @@ impl Deleting {
         Deleting { db, key: key.to_vec(), ids: ids.iter().collect() }
     }
 
-    /// Whether the effect, which follows, says that no entry was ever deleted. XSETID sets any other highest
-    /// deleted id.
+    /// Whether the next effect says that no entry was ever deleted. If it says otherwise, XSETID sets the
+    /// highest deleted id.
     pub(super) fn leaves_no_trace(&self, effect: &Effect<'_>) -> bool {
         let Effect::Key { db, key, op: KeyOp::StreamSetHead { head } } = *effect else { return false };
         (db, key) == (self.db, self.key.as_slice()) && head.max_deleted_id == StreamId::ZERO
     }
 
-    /// Adds the command that deletes them.
     pub(super) fn render(self, out: &mut Commands) {
         out.ids(&[b"XDEL", &self.key], &self.ids);
     }

@@ -9,7 +9,7 @@ use super::MARKS_MAX;
 use crate::{ProcessId, ReplicaId, digits};
 
 /// The version of frames, texts and the log format, on which a replica and its leader must agree. Version 1
-/// compared the ends of batches by checksums of their footers, which did not depend on what is in the
+/// compared the ends of batches by checksums of their footers, which did not depend on the content of the
 /// batches.
 pub const PROTOCOL_VERSION: u32 = 2;
 

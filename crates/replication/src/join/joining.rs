@@ -3,7 +3,7 @@
 //! ```text
 //! claim --> +RESUME ------------------------> Follow
 //!       --> +PROBE --> marks --> :<end> ----> Cut          (again while the leader knows none of the marks)
-//!       |                   '--> none kept -> CopyAnew
+//!       |                   '--> none left -> CopyAnew
 //!       '-> +FULL ---------------------------> Copy
 //! ```
 //!
