@@ -28,8 +28,8 @@ pub(crate) struct Lease {
 
 impl Lease {
     /// Notes that a member has answered a heartbeat that was sent at `sent_us`.
-    pub(crate) fn note(&mut self, voter: MemberId, sent_us: u64) {
-        let newest = self.answered.entry(voter).or_default();
+    pub(crate) fn note(&mut self, member: MemberId, sent_us: u64) {
+        let newest = self.answered.entry(member).or_default();
         *newest = (*newest).max(sent_us);
     }
 

@@ -174,7 +174,7 @@ impl Context<'_, '_> {
     /// # Panics
     /// For a served waiter.
     pub fn scripting(&mut self) -> &mut Scripting {
-        self.scripting.as_deref_mut().expect("what is merged or served has to do with keys only")
+        self.scripting.as_deref_mut().expect("a served waiter runs no script")
     }
 
     /// Makes sure that the log has room for a record with `bytes` of content. A command whose record can be
