@@ -86,10 +86,10 @@ def test_a_group_starts_without_a_warning_and_tells_about_its_members(new_server
     assert metric(servers[0], "sheaf_group_quorum_seconds_count") > 0
     assert metric(servers[0], "sheaf_group_leader") == 1
     assert metric(servers[1], "sheaf_group_leader_known") == 1
-    before = metric(servers[1], "sheaf_group_leaderless_seconds")
+    before = metric(servers[1], "sheaf_group_leaderless_seconds_total")
     servers[0].kill()
     servers[2].kill()
-    wait_until("time without a leader", lambda: metric(servers[1], "sheaf_group_leaderless_seconds") > before)
+    wait_until("time without a leader", lambda: metric(servers[1], "sheaf_group_leaderless_seconds_total") > before)
 
 
 def test_a_server_that_joins_an_idle_group_becomes_a_voter(new_server):
@@ -306,7 +306,7 @@ def test_two_groups_of_the_same_name_do_not_mix(new_server):
     wait_leader(rest)
     for server in servers:
         server.wait_for_log("founds a group of its own")
-    assert metric(founder, "sheaf_group_messages_refused") > 2
+    assert metric(founder, "sheaf_group_messages_refused_total") > 2
     refusals = [line for line in founder.log().splitlines() if "refused what a member" in line]
     assert len(refusals) == 1, refusals
     assert fields(founder, "GROUP", "INFO")["voters"] == 1
@@ -346,7 +346,7 @@ def test_strangers_take_no_place_of_a_member(new_server):
             connection.send(b"x" * 88)
             with pytest.raises(UNREACHABLE):
                 connection.read()
-    assert metric(follower, "sheaf_group_messages_refused") == 9, "no more than have a place can say anything"
+    assert metric(follower, "sheaf_group_messages_refused_total") == 9, "no more than have a place can say anything"
     assert accepts_writes(leader) and fields(follower, "GROUP", "INFO")["term"] == own["term"]
     for server in others(servers, leader):
         assert is_following(server)
@@ -385,7 +385,7 @@ def test_messages_that_no_member_sends_are_refused_counted_and_change_nothing(ne
         ((1, own["id"], sender), "wrong number of arguments"),
     ):
         assert reason in error_of(call(follower, "GROUP", "PEER", *words)), words
-    refused = metric(follower, "sheaf_group_messages_refused")
+    refused = metric(follower, "sheaf_group_messages_refused_total")
     valid = heartbeat(sender, to, own["term"] + (1 << 25))
     damaged = valid[:40] + b"\1" + valid[41:]
     for number, wrong in enumerate((valid, damaged, heartbeat(to, sender, own["term"]), b"GET / HTTP/1.1\r\n" * 6)):
@@ -394,15 +394,15 @@ def test_messages_that_no_member_sends_are_refused_counted_and_change_nothing(ne
             connection.send(wrong)
             with pytest.raises(UNREACHABLE):
                 connection.read()
-        assert metric(follower, "sheaf_group_messages_refused") == refused + number + 1
+        assert metric(follower, "sheaf_group_messages_refused_total") == refused + number + 1
     lines = [line for line in follower.log().splitlines() if "far ahead of term" in line]
     assert len(lines) == 1, lines
-    outdated = metric(follower, "sheaf_group_messages_outdated")
+    outdated = metric(follower, "sheaf_group_messages_outdated_total")
     with follower.connect() as connection:
         assert connection.call("GROUP", "PEER", 1, own["id"], sender, to) == b"OK"
         for _ in range(3):
             connection.send(heartbeat(sender, to, own["term"] - 1))
-        wait_until("them to be counted", lambda: metric(follower, "sheaf_group_messages_outdated") == outdated + 3)
+        wait_until("them to be counted", lambda: metric(follower, "sheaf_group_messages_outdated_total") == outdated + 3)
     assert follower.log().count("ignored a message of an earlier term") == 1
     assert fields(follower, "GROUP", "INFO")["term"] == own["term"]
     assert accepts_writes(leader) and all(is_following(server) for server in others(servers, leader))
@@ -414,7 +414,7 @@ def test_a_stranger_that_names_something_new_each_time_fills_no_log(new_server):
     wait_until("it to follow", lambda: is_following(follower))
     own = fields(leader, "GROUP", "INFO")
     to, sender = listed(leader, follower)["id"], listed(leader, other)["id"]
-    before = metric(follower, "sheaf_group_messages_refused")
+    before = metric(follower, "sheaf_group_messages_refused_total")
     count = 30
     for number in range(count):
         stranger = f"{number + 1:016x}"
@@ -433,7 +433,7 @@ def test_a_stranger_that_names_something_new_each_time_fills_no_log(new_server):
                 connection.send(message)
                 with pytest.raises(UNREACHABLE):
                     connection.read()
-    assert metric(follower, "sheaf_group_messages_refused") == before + 8 * count
+    assert metric(follower, "sheaf_group_messages_refused_total") == before + 8 * count
     lines = [line for line in follower.log().splitlines() if "refused what a member" in line]
     # One for each cause, and as many if a minute has passed.
     assert 6 <= len(lines) <= 12 and max(map(len, lines)) < 1000, lines
@@ -495,7 +495,7 @@ def learner_of(new_server) -> tuple[Server, Server]:
 
 def test_a_learner_knows_no_leader_that_is_dead(new_server):
     _, learner = learner_of(new_server)
-    before = metric(learner, "sheaf_group_leaderless_seconds")
+    before = metric(learner, "sheaf_group_leaderless_seconds_total")
     wait_until("it to know no leader", lambda: fields(learner, "GROUP", "INFO")["leader"] is None)
     assert all(row["role"] != b"leader" for row in members(learner)), members(learner)
     assert call(learner, "SENTINEL", "GET-MASTER-ADDR-BY-NAME", NAME) is None
@@ -506,7 +506,7 @@ def test_a_learner_knows_no_leader_that_is_dead(new_server):
     assert error_of(call(learner, "GROUP", "TRANSFER")) == "NOTLEADER no leader is known, try again"
     shown = run_sheaf("group", f"127.0.0.1:{learner.port}")
     assert shown.returncode == 3 and "no known leader" in shown.stdout, shown.stdout
-    wait_until("time without a leader", lambda: metric(learner, "sheaf_group_leaderless_seconds") > before)
+    wait_until("time without a leader", lambda: metric(learner, "sheaf_group_leaderless_seconds_total") > before)
 
 
 def test_a_quorum_counts_voters_that_answer(new_server):

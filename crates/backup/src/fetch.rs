@@ -92,7 +92,7 @@ pub enum BackupError {
     #[error(transparent)]
     Remote(#[from] RemoteError),
     /// The copy was interrupted.
-    #[error("the copy was interrupted: {0}. Run the same command again to resume it")]
+    #[error("the copy was interrupted: {}. Run the same command again to resume it", .0.trim_end_matches('.'))]
     Interrupted(String),
     /// The copied data is damaged.
     #[error(

@@ -62,11 +62,11 @@ pub use message::{Kind, MESSAGE_BYTES, Message, MessageError};
 pub const TICK_US: u64 = 50_000;
 /// Ticks between two heartbeats.
 pub const HEARTBEAT_TICKS: usize = 2;
-/// The minimum number of ticks without a leader after which one of several voters campaigns. A random number
-/// of ticks below this minimum is added.
+/// The minimum number of ticks without a leader after which a voter campaigns, unless it is the only voter. A
+/// random number of ticks below this minimum is added.
 pub const ELECTION_TICKS: usize = 10;
-/// The [`ELECTION_TICKS`] of a witness. Every other member can campaign once before a witness does, and often
-/// twice.
+/// The minimum for a witness; a number below [`ELECTION_TICKS`] is added, too. Every other member can
+/// campaign once before a witness does, and often twice.
 pub const WITNESS_TICKS: usize = 3 * ELECTION_TICKS;
 /// The last term: a term becomes the epoch of batches, and the control file of the log has no room for a
 /// higher one. After the leader of this term has ended, nobody can lead any more, and the data must be

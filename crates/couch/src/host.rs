@@ -258,9 +258,9 @@ pub trait Acks: Send + Sync {
 
 /// The server of the Redis protocol.
 pub trait Redis: Send + Sync {
-    /// A non-blocking connection of a new client of the Redis protocol, which is shown with the address
-    /// `peer`. It is logged in as `user` if the Redis protocol has this user and it is an admin, otherwise as
-    /// the default user. The audit notes its commands as those of `user`.
+    /// Connects a client of the Redis protocol, which lists of clients show with the address `peer`. It is
+    /// logged in as `user` if that is an enabled admin of the Redis protocol, otherwise as the default user.
+    /// The audit notes its commands as those of `user`. The returned stream is non-blocking.
     ///
     /// # Errors
     /// Why the client is not served, in words for it.

@@ -24,7 +24,7 @@ impl Noted {
         self.status = Some(status);
     }
 
-    /// Bytes of the body of the reply are sent.
+    /// Counts bytes of the reply's body as they are sent.
     pub(super) fn add_bytes(&mut self, bytes: u64) {
         self.bytes += bytes;
     }

@@ -50,8 +50,6 @@ pub struct MemoryFigures {
     pub resident_bytes: u64,
     /// The highest resident memory so far.
     pub resident_bytes_max: u64,
-    /// Memory that the allocator has taken from the system and not given back.
-    pub committed_bytes: u64,
     /// The memory of the machine, or the limit of the process's control group if that is less; 0 if unknown.
     pub system_bytes: u64,
     /// The ring of the log.

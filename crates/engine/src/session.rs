@@ -220,7 +220,7 @@ impl Session {
     }
 
     /// The client carries the commands of this admin over HTTP. It is the user of that name, if that is an
-    /// admin of the Redis protocol; otherwise, like an admin of a setting, it is the default user.
+    /// enabled admin of the Redis protocol; otherwise it is the default user.
     pub fn log_in_over_http(&mut self, name: Box<[u8]>, users: &UserSet) {
         let known = users.get(&name).filter(|known| known.is_admin && known.user.is_enabled);
         self.log_in(LogIn::new(known.unwrap_or(users.default_user()), users.generation));

@@ -1,7 +1,8 @@
 //! Arbitrary bytes from a peer, in arbitrary pieces: neither side panics, buffers too much, or accepts log
 //! out of order.
 //!
-//! Input: bytes of a piece minus 1 (u8), whether the header is made valid (bit 0 of a u8), the bytes.
+//! Input: the size of the pieces in bytes, minus 1 (u8); whether the header is made valid (bit 0 of a u8);
+//! the bytes.
 
 use arbitrary::{Arbitrary, Unstructured};
 use lsn::Lsn;

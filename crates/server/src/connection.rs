@@ -544,7 +544,8 @@ impl Connection {
         run(&mut self.conversation.borrow_mut().session)
     }
 
-    /// Sends pushed bytes, as far as they are sendable.
+    /// Sends the outbox after bytes were pushed, as far as bytes may leave now. If the socket has refused
+    /// bytes, only counts the unsent ones and applies the limits: the task sends once the socket is writable.
     pub(crate) fn send_pushed(&self) {
         self.pushed.set(false);
         if !self.refused.get() {

@@ -391,12 +391,12 @@ fn encode_group(encoder: &mut DescriptorEncoder<'_>, figures: &GroupFigures) -> 
     gauge(encoder, "sheaf_group_members", "members of the group", figures.members as u64)?;
     gauge(encoder, "sheaf_group_voters", "members whose votes count", figures.voters as u64)?;
     let help = "elections that this server has won since it last started or restarted within the process";
-    gauge(encoder, "sheaf_group_elections_won", help, figures.elections_won)?;
+    counter(encoder, "sheaf_group_elections_won", help, figures.elections_won)?;
     let help = "messages and connections between members that were refused since then: damaged, of another group, of another version";
-    gauge(encoder, "sheaf_group_messages_refused", help, figures.refused)?;
+    counter(encoder, "sheaf_group_messages_refused", help, figures.refused)?;
     let help = "messages of members in an earlier term since then";
-    gauge(encoder, "sheaf_group_messages_outdated", help, figures.outdated)?;
-    let seconds = ConstGauge::new(figures.leaderless_us as f64 / 1e6);
+    counter(encoder, "sheaf_group_messages_outdated", help, figures.outdated)?;
+    let seconds = ConstCounter::new(figures.leaderless_us as f64 / 1e6);
     let (name, help) =
         ("sheaf_group_leaderless_seconds", "time in which this member has known no leader since then");
     seconds.encode(encoder.encode_descriptor(name, help, None, seconds.metric_type())?)?;

@@ -38,7 +38,6 @@ impl Process for ServerProcess {
         MemoryFigures {
             resident_bytes: env::process::rss_bytes(),
             resident_bytes_max: env::process::peak_rss_bytes(),
-            committed_bytes: env::allocator::committed_bytes(),
             system_bytes: env::process::memory_total_bytes(),
             log_buffer_bytes: self.0.log.get().map_or(0, Log::ring_bytes),
         }

@@ -64,7 +64,7 @@ pub enum ConfigError {
         name: &'static str,
         /// The value as given; hidden for secret settings.
         value: String,
-        /// The accepted values.
+        /// What the value must be, or why this one cannot be used, in words.
         reason: String,
     },
     /// The setting can be changed only by a restart.

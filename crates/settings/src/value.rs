@@ -111,7 +111,7 @@ impl Kind {
             Kind::Text if text.contains(['\n', '\r', '\0']) => Err("must be one line".into()),
             Kind::Text => Ok(Value::Text(text.into())),
             Kind::HttpUrl if text.is_empty() || is_http_url(text) => Ok(Value::Text(text.into())),
-            Kind::HttpUrl => Err("must be a URL such as http://127.0.0.1:4318".into()),
+            Kind::HttpUrl => Err("must be a URL such as http://127.0.0.1:4318, without TLS: have a collector run beside the server".into()),
             Kind::Share => {
                 let share = text.parse::<f64>().ok().filter(|share| (0.0..=1.0).contains(share));
                 let millionths = share.map(|share| Value::Share((share * f64::from(WHOLE)).round() as u32));

@@ -350,7 +350,7 @@ impl Endless {
     }
 }
 
-/// Runs a command on any worker; `None` if it must be retried after a pause.
+/// Runs a command with this executor; `None` if it must be retried after a pause.
 fn execute(
     executor: &mut engine::Executor,
     session: &mut engine::Session,

@@ -119,7 +119,6 @@ mod tests {
         let figures = MemoryFigures {
             resident_bytes: 120 * MIB,
             resident_bytes_max: 130 * MIB,
-            committed_bytes: 121 * MIB,
             system_bytes: 1000 * MIB,
             log_buffer_bytes: 4 * MIB,
         };

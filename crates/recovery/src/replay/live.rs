@@ -220,7 +220,7 @@ impl<'k, 'c, O: Observer> Pass<'k, 'c, '_, O> {
         }
     }
 
-    /// Locks all slots of the effects.
+    /// Locks the slots of all effects together; every slot if an effect changes whole databases.
     fn lock(&self, effects: &[(Effect<'_>, Option<KeyHash>)]) -> LockedSlots<'k> {
         let mut slots: Vec<SlotId> = Vec::with_capacity(effects.len());
         for (effect, hash) in effects {

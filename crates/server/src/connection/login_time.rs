@@ -18,8 +18,8 @@ use super::Connection;
 const LOGIN_S_MAX: u32 = 10;
 
 impl Connection {
-    /// Disconnects a client that has not logged in for too long, or has gone. Called about once a second,
-    /// while the users are known.
+    /// Disconnects a client that does not log in in time, or that hangs up while its login waits for its
+    /// turn. Called about once a second, while the users are known.
     pub(crate) fn require_login(&self, users: &UserSet) {
         let (has_failed, checks_password) = {
             let session = &self.conversation.borrow().session;

@@ -137,8 +137,8 @@ impl Socket {
         }
     }
 
-    /// Tells the client of an encrypted connection that nothing more comes, if everything before has left and
-    /// the socket takes the message.
+    /// Tells the client of an encrypted connection that nothing more comes, if all accepted bytes have left
+    /// and the socket takes the message.
     pub(super) fn say_goodbye(&self) {
         if let Socket::Tls(encrypted) = self
             && encrypted.session.borrow().as_ref().is_some_and(|session| !session.has_unsent())

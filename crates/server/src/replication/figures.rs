@@ -28,7 +28,7 @@ pub(crate) struct Figures {
     pub(crate) leader: Option<LeaderFigures>,
 }
 
-/// The leader as its replica sees it.
+/// What a replica knows of its leader, and how far it has followed the leader's log.
 pub(crate) struct LeaderFigures {
     pub(crate) address: Address,
     pub(crate) link: LinkState,

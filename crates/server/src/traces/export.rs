@@ -7,7 +7,8 @@
 //! Invariants
 //! - [`Exporter::add`] waits for nothing but the lock of the queue, which is held for moments.
 //! - The queue and a batch have limits. While the collector is away one batch is kept and the queue fills up.
-//! - One log line says that spans are not delivered, and one that they are again.
+//! - One log line says that spans are not delivered, and one that they are again. While they are delivered, a
+//!   line says that others are dropped, at most once in [`DROPS_TOLD_EVERY`].
 
 use std::{
     collections::VecDeque,
@@ -38,6 +39,8 @@ const PAUSE_MIN: Duration = Duration::from_millis(500);
 const PAUSE_MAX: Duration = Duration::from_secs(30);
 /// How long the end of the process waits for the delivery.
 const CLOSE_PATIENCE: Duration = Duration::from_secs(1);
+/// How long no second line says that spans are dropped.
+const DROPS_TOLD_EVERY: Duration = Duration::from_secs(60);
 /// Clients come first.
 const NICE: i32 = 10;
 
@@ -131,15 +134,41 @@ impl Exporter {
     }
 }
 
+/// The dropped spans of which a log line has told.
+#[derive(Default)]
+struct Drops {
+    told: u64,
+    told_at_us: Option<u64>,
+}
+
+impl Drops {
+    /// Whether a line about so many dropped spans is due; it counts as written then.
+    fn are_news(&mut self, dropped: u64, now_us: u64) -> bool {
+        let next_us = self.told_at_us.map_or(0, |at_us| at_us + DROPS_TOLD_EVERY.as_micros() as u64);
+        let are_news = dropped > self.told && now_us >= next_us;
+        if are_news {
+            *self = Drops { told: dropped, told_at_us: Some(now_us) };
+        }
+        are_news
+    }
+}
+
 impl Shared {
     /// Delivers batches until the exporter is closed and the queue is empty.
     fn deliver(&self) {
-        let mut is_failing = false;
+        let (mut is_failing, mut drops) = (false, Drops::default());
         while let Some(batch) = self.next_batch() {
             let count = batch.len() as u64;
             let refused = self.send(&encode(&self.resource, &batch), &mut is_failing).unwrap_or(count);
             self.dropped.fetch_add(refused, Relaxed);
             self.sent.fetch_add(count.saturating_sub(refused), Relaxed);
+            let dropped = self.dropped.load(Relaxed);
+            if !is_failing && drops.are_news(dropped, self.clock.monotonic_us()) {
+                tracing::warn!(
+                    target: "server", url = self.collector.url(), dropped,
+                    "spans are dropped: more come than the collector takes, or it refuses some. A lower otel-sample-ratio makes fewer"
+                );
+            }
         }
         self.state.lock().has_ended = true;
         self.ended.notify_all();
@@ -217,5 +246,21 @@ impl Shared {
             _ => {}
         }
         *is_failing = sent.is_err();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn drops_are_told_once_a_minute() {
+        let minute_us = DROPS_TOLD_EVERY.as_micros() as u64;
+        let mut drops = Drops::default();
+        assert!(!drops.are_news(0, 5));
+        assert!(drops.are_news(3, 5));
+        assert!(!drops.are_news(9, 4 + minute_us));
+        assert!(drops.are_news(9, 5 + minute_us));
+        assert!(!drops.are_news(9, 9 * minute_us), "none since");
     }
 }

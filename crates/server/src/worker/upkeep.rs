@@ -92,7 +92,8 @@ impl Worker {
         self.unread.borrow_mut().push(connection.clone());
     }
 
-    /// Runs further commands of clients that do not read, within the limits, or disconnects these clients.
+    /// Looks at the clients that must read before their next command. Runs further commands of those that
+    /// have not read for a moment, if the limits permit; disconnects those that have not read for too long.
     fn look_at_unread(&self) {
         let now_ms = self.host.monotonic_us() / 1000;
         self.unread.borrow_mut().retain(|connection| connection.look_at_unread(now_ms));

@@ -2,7 +2,7 @@
 //!
 //! The module puts such arguments into the words of this command line; it leaves all others as they are.
 
-use settings::{Meaning, OPTIONS, is_redis_file, meaning};
+use settings::{Meaning, OPTIONS, Settings, is_redis_file, meaning};
 
 /// Translates arguments of `redis-server` into arguments of this command line. `tools`: the names of other
 /// subcommands than `serve`.
@@ -47,7 +47,12 @@ pub(super) fn in_our_words(arguments: Vec<String>, tools: &[String]) -> Vec<Stri
 /// The flag here with the same meaning; `None` if there is none, or if the words are right as they are.
 fn translated(name: &str, words: &[String]) -> Option<String> {
     let is_ours = OPTIONS.iter().any(|option| option.name == name);
-    if words.is_empty() || is_ours && words.len() == 1 {
+    if let (true, [word]) = (is_ours, words) {
+        let defaults = Settings::default();
+        let (_, value) = settings::in_our_words(name, word, &defaults).ok()?;
+        return (value != word).then(|| format!("--{name}={value}"));
+    }
+    if words.is_empty() {
         return None;
     }
     match meaning(&name.to_ascii_lowercase(), words, true) {
@@ -77,6 +82,8 @@ mod tests {
             ("sheaf --slaveof no one --port 7", "sheaf --replica-of=none --port 7"),
             ("sheaf --appendfsync everysec", "sheaf --durability=interval"),
             ("sheaf --appendfsync=always", "sheaf --durability=strict"),
+            ("sheaf --loglevel notice --port 7", "sheaf --loglevel=info --port 7"),
+            ("sheaf --loglevel=warning", "sheaf --loglevel=warn"),
             ("sheaf --bind 127.0.0.1 -::1 --port 7", "sheaf --bind=127.0.0.1 -::1 --port 7"),
             ("sheaf --min-slaves-to-write 1", "sheaf --min-replicas-to-write=1"),
             (
@@ -94,6 +101,8 @@ mod tests {
             "sheaf",
             "sheaf --port 1 --bind 127.0.0.1",
             "sheaf --port=1",
+            "sheaf --loglevel warn",
+            "sheaf --loglevel loud",
             "sheaf check data.conf",
             "sheaf tail --bind a b",
             "sheaf data.toml",

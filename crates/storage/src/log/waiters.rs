@@ -63,8 +63,8 @@ impl Waiters {
         fence(Ordering::SeqCst);
     }
 
-    /// Calls once each listener whose gate `position` has reached. The caller must store the position
-    /// (SeqCst) before.
+    /// Calls each listener whose gate is at or before `position`, once for each request. Before this, the
+    /// caller must store what has moved the position (SeqCst).
     pub(crate) fn wake(&self, position: Lsn) {
         fence(Ordering::SeqCst);
         for waiter in &self.waiters {

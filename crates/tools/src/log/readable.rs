@@ -174,7 +174,7 @@ pub(super) fn joined(len: usize, items: impl Iterator<Item = String>) -> String 
     text
 }
 
-/// Maximum bytes printed of a value.
+/// Maximum bytes printed of one byte string: of a key, of a name, of each item of a value.
 const SHOWN_BYTES_MAX: usize = 128;
 
 pub(super) fn quoted(bytes: &[u8]) -> String {

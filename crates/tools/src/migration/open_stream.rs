@@ -1,12 +1,14 @@
-//! The stream whose commands are being made.
+//! The commands that create a stream, made from its parts one after the other.
 //!
 //! ```text
-//! XADD key id ... (in turn) | XSETID | XGROUP CREATE
-//!                           | XGROUP RESTORECONSUMER key group consumer ... (in parts)
+//! XADD key id ... (for each entry), XSETID key ...
+//! for each group: XGROUP CREATE key group ...
+//!     for each consumer: XGROUP RESTORECONSUMER key group consumer ... (in parts)
 //! ```
 //!
-//! It remembers names that later parts refer to, and collects the pending entries of a consumer: also those
-//! that are no longer in the stream, for which Redis has no command.
+//! It remembers names that later parts refer to, and collects the pending entries of a consumer.
+//! RESTORECONSUMER is a command of Sheaf: no command of Redis makes an entry pending that is no longer in the
+//! stream.
 
 use rdb::{StreamElement, StreamHead, StreamId};
 

@@ -76,7 +76,7 @@ function showDetails(element, now, known) {
     ['Slow clients disconnected', number(value(now, 'sheaf_slow_clients_disconnected_total'))],
   ]);
   const disk = facts([
-    ['Last snapshot', time(known.rdb_last_save_time)],
+    ['Last snapshot', Number(known.snapshot_bytes) === 0 ? 'none yet' : time(known.rdb_last_save_time)],
     ['Unsaved documents', bytes(value(now, 'sheaf_document_unsaved_bytes'))],
     ['Damaged files', number(value(now, 'sheaf_scrub_damaged_files_total'))],
     ['Cannot write because', known.read_only_reason],
