@@ -62,7 +62,8 @@ impl DeadLog {
 }
 
 impl Pending {
-    /// Cuts the log, if the FLUSHALL is durable and nothing else needs the log before the given position.
+    /// Cuts the log before the last FLUSHALL, if that is durable, and if `is_free` says that nothing else
+    /// needs the log before the position that it gets.
     fn cut(&self, log: &Log, is_free: impl FnOnce(Lsn) -> bool) {
         let Some(flushed) = *self.0.lock() else { return };
         if log.durable_lsn() < flushed.record || !is_free(flushed.boundary) {

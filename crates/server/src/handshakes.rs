@@ -11,7 +11,7 @@
 //!   each occupies the descriptor of a client to come. At this limit, new clients wait in the backlog of the
 //!   listener; but a handshake that goes on for [`PATIENCE`] gives way to a new one, so that silent peers
 //!   keep nobody out.
-//! - A handshake ends after [`HANDSHAKE_TIMEOUT`].
+//! - A handshake takes at most [`HANDSHAKE_TIMEOUT`].
 
 use std::{
     cell::{Cell, RefCell},

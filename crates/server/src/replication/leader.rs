@@ -74,11 +74,11 @@ pub(super) struct Leader {
 /// How often replicas have joined, by the answer of this leader.
 #[derive(Debug, Default)]
 pub(crate) struct Joins {
-    /// Replicas that got the log from the end of their own log on.
+    /// Partial syncs: replicas that went on from the position that they had, Redis replicas among them.
     pub(crate) resumed: AtomicU64,
     /// Replicas that had to copy all data.
     pub(crate) copied: AtomicU64,
-    /// Replicas that had to copy all data because the log after their own was no longer kept. They are among
+    /// Full syncs of replicas that wanted to go on from a position from which they could not. They are among
     /// `copied`, too.
     pub(crate) not_resumed: AtomicU64,
 }

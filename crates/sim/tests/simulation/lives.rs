@@ -33,8 +33,8 @@ fn servers_that_crash_again_and_again_keep_every_promise() {
     }
 }
 
-/// A run that was cut off leaves complete batches beyond its end, and the next run's batches have the same
-/// lengths.
+/// A run that a crash cuts off may leave whole batches after the end that recovery finds. The commands are so
+/// small that the next run's batches mostly have the same lengths, and end where a leftover one begins.
 #[test]
 fn leftovers_of_a_run_never_continue_the_next() {
     let workload = WorkloadOptions {

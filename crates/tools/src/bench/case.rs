@@ -1,10 +1,10 @@
 //! The cases: clients that send SET or GET, and wait for each reply or for each pipeline of them.
 
-use std::{cell::RefCell, rc::Rc};
+use std::{cell::RefCell, rc::Rc, time::Duration};
 
 use env::{Clock, Entropy, RealClock, RealEntropy};
 use prng::Prng;
-use tokio::task::LocalSet;
+use tokio::{task::LocalSet, time::timeout};
 use wire::{DecodeLimits, Value};
 
 use super::{BenchError, latencies::Latencies};
@@ -19,6 +19,8 @@ const KEYS: u64 = 10_000;
 const VALUE_BYTES: usize = 100;
 /// Keys that one pipeline writes before a case of GET, or removes at the end.
 const AT_ONCE: u64 = 500;
+/// Silence after which the server is considered lost.
+const SILENCE_MAX: Duration = Duration::from_secs(30);
 const LIMITS: DecodeLimits = DecodeLimits { bytes_max: 1 << 20, ..DecodeLimits::DEFAULT };
 
 /// A kind of load.
@@ -234,8 +236,8 @@ impl Connection {
     }
 
     async fn send(&mut self) -> Result<(), BenchError> {
-        let sent = self.client.send_bytes(&self.requests).await;
-        sent.map_err(|error| self.lost(error.to_string()))
+        let sent = timeout(SILENCE_MAX, self.client.send_bytes(&self.requests)).await;
+        sent.map_err(|_| self.silent())?.map_err(|error| self.lost(error.to_string()))
     }
 
     /// The next reply. An error reply is an error.
@@ -249,11 +251,15 @@ impl Connection {
                 }
                 Some(value) => return Ok(value),
                 None => {
-                    let received = self.client.receive().await;
-                    received.map_err(|error| self.lost(error.to_string()))?;
+                    let received = timeout(SILENCE_MAX, self.client.receive()).await;
+                    received.map_err(|_| self.silent())?.map_err(|error| self.lost(error.to_string()))?;
                 }
             }
         }
+    }
+
+    fn silent(&self) -> BenchError {
+        self.lost(format!("the server has been silent for {} s", SILENCE_MAX.as_secs()))
     }
 
     fn lost(&self, reason: String) -> BenchError {

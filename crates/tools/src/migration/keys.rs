@@ -28,7 +28,7 @@ const PART_BYTES: usize = 256 << 10;
 /// A batch is sent once it has this many bytes.
 const BATCH_BYTES: usize = 256 << 10;
 
-/// Commands, with the position in the file after them.
+/// Commands, and how many bytes of the file had been read when they were sent, for the progress.
 #[derive(Debug, Default)]
 pub(super) struct Batch {
     pub(super) commands: Commands,

@@ -96,7 +96,7 @@ impl Drop for Screen {
     }
 }
 
-/// Number of messages, and their rate.
+/// The messages so far, and how many came per second between the last two ticks.
 #[derive(Debug)]
 struct Rate {
     messages: u64,
