@@ -34,7 +34,7 @@ PROGRESS_OF_NODE = Path(__file__).with_name("progress.mjs")
 
 @dataclass
 class Step:
-    """A command of bash, and the seconds that it may take: three times what it takes on two quiet cores."""
+    """A command of bash, and the seconds that it may take: at least three times those on two quiet cores."""
 
     name: str
     limit_s: int

@@ -476,9 +476,11 @@ pub(crate) type Content = BTreeMap<(u8, Vec<u8>), (ValueBuf, Option<u64>)>;
 
 fn content(keyspace: &Keyspace) -> Content {
     let mut content = Content::new();
+    // Most of the databases are empty, and the slots are many.
+    let dbs: Vec<DbId> = DbId::all().filter(|&db| keyspace.len(db) > 0).collect();
     for slot in SlotId::all() {
         let guard = keyspace.lock(slot);
-        for db in DbId::all() {
+        for &db in &dbs {
             content.extend(guard.entries(db).map(|entry| {
                 ((db.get(), entry.key().to_vec()), (ValueBuf::of(entry), entry.expire_at_ms()))
             }));

@@ -11,10 +11,12 @@ pub const SCALE_VARIABLE: &str = "SHEAF_SIM_SCALE";
 pub const BUDGET_VARIABLE: &str = "SHEAF_SIM_BUDGET_S";
 /// A sweep whose budget is spent still makes at least one in this many of its rounds: fewer would test
 /// little.
-const ROUNDS_SHARE_MIN: u64 = 20;
+const ROUNDS_SHARE_MIN: u64 = 40;
+/// With a budget, one in this many of the random outcomes of each crash is looked at.
+const OUTCOMES_SHARE: u64 = 3;
 
 /// The numbers of the rounds of a sweep: the range `0..full * scale()`. They end early once the seconds of
-/// [`BUDGET_VARIABLE`] are over, but not before a twentieth of them has come.
+/// [`BUDGET_VARIABLE`] are over, but not before one in forty of them has come.
 ///
 /// # Panics
 /// As [`seed_or`].
@@ -58,6 +60,15 @@ pub fn spread_at_least(fewest: u64, count: u64) -> impl Iterator<Item = u64> {
 
 fn gcd(a: u64, b: u64) -> u64 {
     if b == 0 { a } else { gcd(b, a % b) }
+}
+
+/// The number of random outcomes of one crash that are looked at: `full`, or a third of them within a budget,
+/// where every crash counts for more than one more outcome of it.
+pub fn outcomes(full: u64) -> u64 {
+    match number(BUDGET_VARIABLE) {
+        None => full,
+        Some(_) => full.div_ceil(OUTCOMES_SHARE),
+    }
 }
 
 /// The seed from the environment, or `default`.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use env::sim::{CrashMode, FaultKind, FaultPlan};
 use env::{Disk, SimDisk};
+use prng::sweep::spread;
 use proptest::prelude::*;
 
 use super::files::{assert_saves_again, disk, history, recovered};
@@ -252,7 +253,7 @@ fn a_crash_or_failure_at_any_io_of_a_compaction_loses_nothing() {
     let whole = disk();
     compacted_history(&Kit::open(&whole, &[]).expect("empty")).expect("a good disk");
     assert!(whole.io_count() > begin + 30);
-    for at in begin..whole.io_count() {
+    for at in spread(whole.io_count() - begin).map(|io| begin + io) {
         for mode in [CrashMode::LoseAll, CrashMode::KeepAll, CrashMode::Random] {
             let disk = disk();
             disk.reseed(at);
@@ -278,7 +279,6 @@ fn a_crash_or_failure_at_any_io_of_a_compaction_loses_nothing() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(64))]
     #[test]
     fn feeds_go_on_while_a_file_is_compacted(
         before in proptest::collection::vec(step(), 1..30),

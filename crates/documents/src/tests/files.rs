@@ -7,6 +7,7 @@ use bytes::Bytes;
 use env::sim::{CrashMode, FaultKind, FaultPlan, SimDiskOptions};
 use env::{Disk, SimDisk};
 use lsn::Lsn;
+use prng::sweep::spread;
 use proptest::prelude::*;
 
 use super::history::{Step, recount, run, step};
@@ -120,7 +121,7 @@ fn a_crash_at_any_io_loses_nothing() {
     history(&Kit::open(&whole, &[]).expect("empty")).expect("a good disk");
     let ios = whole.io_count();
     assert!(ios > 40, "{ios}");
-    for at in 0..ios {
+    for at in spread(ios) {
         for mode in [CrashMode::LoseAll, CrashMode::KeepAll, CrashMode::Random, CrashMode::Random] {
             let disk = disk();
             disk.reseed(at * 31 + 1);
@@ -144,7 +145,7 @@ fn a_crash_at_any_io_loses_nothing() {
 fn a_failure_of_any_io_is_told_and_takes_nothing_from_readers() {
     let whole = disk();
     history(&Kit::open(&whole, &[]).expect("empty")).expect("a good disk");
-    for at in 0..whole.io_count() {
+    for at in spread(whole.io_count()) {
         for kind in [FaultKind::Eio, FaultKind::Enospc, FaultKind::ShortWrite] {
             let disk = disk();
             disk.set_fault_plan(FaultPlan { fail_io: Some((at, kind)), ..FaultPlan::default() });
@@ -178,7 +179,7 @@ pub(crate) fn assert_saves_again(disk: &Arc<SimDisk>, kit: &Kit, what: &str) {
 fn a_failed_save_succeeds_once_the_disk_works_again() {
     let whole = disk();
     history(&Kit::open(&whole, &[]).expect("empty")).expect("a good disk");
-    for at in 0..whole.io_count() {
+    for at in spread(whole.io_count()) {
         for (kind, sticky) in
             [(FaultKind::Eio, false), (FaultKind::Enospc, true), (FaultKind::ShortWrite, false)]
         {

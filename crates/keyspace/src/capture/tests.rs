@@ -252,8 +252,6 @@ fn load(pieces: &[Vec<u8>]) -> Keyspace {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 150, ..ProptestConfig::default() })]
-
     #[test]
     fn a_slot_is_captured_as_it_was_at_one_moment(
         before in prop::collection::vec(any_change(), 1..25),

@@ -275,8 +275,6 @@ fn owned() -> impl Strategy<Value = Owned> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 4 } else { 256 }))]
-
     #[test]
     fn a_record_of_effects_round_trips_and_every_cut_is_noticed(
         effects in prop::collection::vec(owned(), 0..8),

@@ -130,8 +130,6 @@ fn run(step: &Step, fill: u8, entry: &mut Entry, model: &mut Model) -> Option<En
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 4 } else { 256 }))]
-
     #[test]
     fn an_entry_holds_its_last_write(
         key_len in prop_oneof![0..40usize, 250..260usize],

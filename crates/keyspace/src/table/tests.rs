@@ -192,8 +192,6 @@ fn run(step: &Step, table: &mut Table, model: &mut BTreeMap<Vec<u8>, Option<u64>
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 3 } else { 300 }))]
-
     #[test]
     fn a_table_is_a_map(
         mask in prop::sample::select(&MASKS[..]),

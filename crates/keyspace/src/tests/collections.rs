@@ -119,8 +119,6 @@ const TIGHT: PackedLimits = PackedLimits {
 };
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 3 } else { 120 }))]
-
     #[test]
     fn a_replay_has_the_same_digest(steps in prop::collection::vec(step(), 1..120)) {
         let live = Keyspace::new(Options { hash_seed: 1 });

@@ -234,8 +234,6 @@ fn content(keyspace: &Keyspace) -> Content {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 1 } else { 100 }))]
-
     #[test]
     fn the_keyspace_is_a_map_and_its_log_rebuilds_it(
         mask in prop::sample::select(&[0u32, 0x00ff_0000, 0x0000_8003, u32::MAX][..]),

@@ -32,8 +32,6 @@ fn scan(keyspace: &Keyspace, db: DbId, count: usize, mut between: impl FnMut()) 
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 1 } else { 48 }))]
-
     #[test]
     fn keys_that_stay_are_visited_exactly_once(
         mask in prop::sample::select(&[0x00ff_0000, 0x0000_8003, u32::MAX][..]),

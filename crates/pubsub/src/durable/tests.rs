@@ -272,8 +272,6 @@ fn event() -> impl Strategy<Value = Event> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
-
     #[test]
     fn every_reader_hears_of_everything_once_and_in_order(
         events in prop::collection::vec(event(), 1..150),

@@ -374,8 +374,6 @@ impl Read for Trickle<'_> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(64))]
-
     #[test]
     fn written_files_are_read_back(
         entries in prop::collection::vec(

@@ -61,8 +61,6 @@ fn patterns_match_as_in_lua() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
-
     #[test]
     fn any_pattern_matches_as_in_lua(subject in "[ab1 ]{0,12}", pattern in "(\\^)?([ab.]|%a|%d|\\[a-b\\]|\\[\\^a\\]|\\(a|a\\)|\\(\\)|%1|%bab){1,4}[*+?-]?\\$?") {
         let (ours, theirs) = both(&subject, &pattern);

@@ -39,7 +39,8 @@ pub(crate) fn sweep_at_least(
 fn power_cut_at_every_io_loses_nothing_acknowledged() {
     let (mut states, mut workloads) = (0, 0);
     for round in rounds(WORKLOADS) {
-        states += sweep(seeded(seed_or(1) + round), STEPS, MIXTURES).unwrap_or_else(|lost| panic!("{lost}"));
+        states += sweep_at_least(4, seeded(seed_or(1) + round), STEPS, MIXTURES)
+            .unwrap_or_else(|lost| panic!("{lost}"));
         workloads += 1;
     }
     println!("{states} crash states in {workloads} workloads");

@@ -18,6 +18,7 @@ use recovery::recover::Mode;
 use serde_json::Value;
 use sim::{
     Content, Recovered, WorldOptions, confirm, content_of, recover, recover_by, rounds_at_least, seed_or,
+    spread_at_least,
 };
 use storage::{Admission, LogReader, RecordKind};
 
@@ -220,7 +221,7 @@ fn a_confirmation_that_is_interrupted_anywhere_is_none_or_whole() {
         };
         let (outcome, ios) = confirmed(&disk.clone_state(), None);
         outcome.expect("a sound disk");
-        for io in 0..ios {
+        for io in spread_at_least(8, ios) {
             let stopped = disk.clone_state();
             // Cleaning up afterwards may fail.
             let _ = confirmed(&stopped, Some(io));

@@ -11,7 +11,7 @@ use env::{
 use recovery::recover::Mode;
 use sim::{
     DocumentContent, DocumentWorld, Recovered, WorldOptions, confirm, documents_of, recover_documents,
-    recover_documents_by, rounds_at_least, seed_or,
+    recover_documents_by, rounds_at_least, seed_or, spread_at_least,
 };
 
 use crate::{
@@ -170,7 +170,7 @@ fn a_confirmation_with_documents_that_is_interrupted_anywhere_is_none_or_whole()
         };
         let (outcome, ios) = confirmed(&damaged.disk.clone_state(), None);
         outcome.expect("a sound disk");
-        for io in 0..ios {
+        for io in spread_at_least(8, ios) {
             let stopped = damaged.disk.clone_state();
             // Cleaning up afterwards may fail.
             let _ = confirmed(&stopped, Some(io));

@@ -20,7 +20,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use sim::{GroupFault, GroupFigures, GroupOptions, GroupWorld, rounds, seed_or};
+use sim::{GroupFault, GroupFigures, GroupOptions, GroupWorld, rounds_at_least, seed_or};
 
 /// The length of a run in simulated milliseconds.
 const RUN_MS: u64 = 5_000;
@@ -40,7 +40,7 @@ fn run(seed: u64, fault: Option<GroupFault>) -> Result<GroupFigures, String> {
 fn no_acknowledged_write_of_a_group_is_lost_and_no_read_is_stale() {
     let first_seed = seed_or(200_000);
     let (mut total, mut seeds) = (GroupFigures::default(), 0);
-    for seed in rounds(2_000).map(|round| first_seed + round) {
+    for seed in rounds_at_least(100, 2_000).map(|round| first_seed + round) {
         seeds += 1;
         let figures = run(seed, None).unwrap_or_else(|broken| panic!("SHEAF_SIM_SEED={seed}: {broken}"));
         total.add(&figures);

@@ -1,11 +1,14 @@
 //! Snapshots of a running server, with all faults.
 
 use env::sim::{FaultKind, FaultPlan};
-use sim::{Survival, WorkloadOptions, WorldOptions, content_of, recover, rounds, scale, seed_or};
+use sim::{
+    Survival, WorkloadOptions, WorldOptions, content_of, recover, rounds, rounds_at_least, scale, seed_or,
+    spread_at_least,
+};
 use storage::Durability;
 
 use crate::{
-    crash::sweep,
+    crash::sweep_at_least,
     crash_in_recovery::crash_recovery,
     lives::many_lives,
     states::{end, live, new_disk, oracle_for, start, with_durability},
@@ -56,7 +59,7 @@ fn power_cut_at_every_io_of_taking_snapshots_loses_nothing() {
         (0..scale()).flat_map(|round| [Durability::Strict, Durability::None].map(|it| (round, it)))
     {
         let options = with_snapshots(seed_or(720) + round, durability);
-        states += sweep(options, 2 * STEPS, MIXTURES).unwrap_or_else(|lost| panic!("{lost}"));
+        states += sweep_at_least(20, options, 2 * STEPS, MIXTURES).unwrap_or_else(|lost| panic!("{lost}"));
     }
     println!("{states} crash states");
     assert!(states >= 100 * scale(), "{states} crash states are too few to mean anything");
@@ -81,7 +84,7 @@ fn power_cut_at_every_io_of_recovering_from_a_snapshot_changes_nothing() {
 #[test]
 fn servers_that_take_snapshots_and_crash_again_and_again_keep_every_promise() {
     let durabilities = [Durability::Strict, Durability::Strict, Durability::Commit, Durability::None];
-    for round in 0..20 * scale() {
+    for round in rounds_at_least(4, 20) {
         let durability = durabilities[round as usize % durabilities.len()];
         many_lives(with_snapshots(seed_or(760) + round, durability), STEPS as u64);
     }
@@ -92,7 +95,7 @@ fn servers_that_take_snapshots_and_crash_again_and_again_keep_every_promise() {
 fn no_io_error_while_a_snapshot_is_taken_loses_anything() {
     let options = with_snapshots(seed_or(780), Durability::Strict);
     let (mut failed_snapshots, mut failed_logs) = (0, 0);
-    for io in 0..live(options, STEPS, FaultPlan::default()).disk.io_count() {
+    for io in spread_at_least(80, live(options, STEPS, FaultPlan::default()).disk.io_count()) {
         for (kind, sticky) in
             [(FaultKind::Eio, false), (FaultKind::Enospc, true), (FaultKind::ShortWrite, false)]
         {

@@ -251,8 +251,6 @@ fn any_part() -> impl Strategy<Value = PartContent> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
-
     #[test]
     fn written_chunks_are_read_back(
         content in proptest::collection::vec(any_part(), 1..4),

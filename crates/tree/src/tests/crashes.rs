@@ -7,9 +7,12 @@ use env::{
     sim::{CrashMode, FaultKind, FaultPlan},
 };
 
+use prng::sweep::outcomes;
+
 use super::*;
 
-const SEEDS_PER_CRASH: u64 = 12;
+/// How many outcomes of each crash are looked at.
+const OUTCOMES: u64 = 12;
 /// The first state of [`History`] that is written under faults; the earlier ones are on disk.
 const FIRST: u64 = 4;
 const LAST: u64 = 6;
@@ -84,7 +87,7 @@ type Act = fn(&Arc<SimDisk>, &mut u64) -> Result<(), TreeError>;
 
 /// Copies of `disk` after a crash, in several random outcomes.
 fn crashed(disk: &SimDisk) -> impl Iterator<Item = Arc<SimDisk>> {
-    (0..SEEDS_PER_CRASH).map(|seed| {
+    (0..outcomes(OUTCOMES)).map(|seed| {
         let copy = disk.clone_state();
         copy.reseed(seed);
         copy.crash(match seed {

@@ -98,8 +98,6 @@ impl World {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 96, ..ProptestConfig::default() })]
-
     #[test]
     fn trees_are_sorted_maps(
         steps in vec(step(), 1..25),

@@ -412,7 +412,6 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(64))]
     #[test]
     fn indexes_find_the_same_documents_as_a_full_scan(steps in steps(), hint: Index) {
         let mut world = World::new(&[r#"{"fields":["a"]}"#, r#"{"fields":["b","a"]}"#, r#"{"fields":["a.b"]}"#]);

@@ -312,8 +312,6 @@ fn run(step: &Step, map: &mut FieldMap, model: &mut Model) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 3 } else { 100 }))]
-
     #[test]
     fn a_field_map_is_a_map(mask in prop::sample::select(&MASKS[..]), steps in steps()) {
         // Fields with equal hashes are searched one after the other, which takes long; a few steps show as

@@ -132,8 +132,6 @@ impl World {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 4 } else { 200 }))]
-
     #[test]
     fn lists_are_deques(steps in prop::collection::vec(step(), 1..60), list_entries in 2..40u32, list_bytes in 10..2000u32) {
         let keyspace = Keyspace::new(Options { hash_seed: 3 });

@@ -257,8 +257,6 @@ impl Model {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(200))]
-
     #[test]
     fn a_tree_is_a_sorted_list(
         start in 0..9000usize,

@@ -153,8 +153,6 @@ impl World {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 4 } else { 256 }))]
-
     #[test]
     fn effects_on_a_set_match_the_model(limits in limits(), steps in steps()) {
         let mut world = World::new(limits);

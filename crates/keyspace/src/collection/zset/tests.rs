@@ -216,8 +216,6 @@ fn world(zset_entries: u32, zset_value_bytes: u32) -> World {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(200))]
-
     #[test]
     #[cfg_attr(miri, ignore = "too long; see `ranked_map`")]
     fn a_sorted_set_is_a_map_in_order(

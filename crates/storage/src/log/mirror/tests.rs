@@ -8,6 +8,7 @@ use env::{
     Disk, Prng, SimClock, SimDisk, SimEntropy,
     sim::{CrashMode, FaultPlan},
 };
+use prng::sweep::rounds;
 
 use super::*;
 use crate::{
@@ -386,7 +387,7 @@ fn a_log_without_epochs_left_does_not_start() {
 #[test]
 fn no_crash_of_a_mirror_loses_durable_bytes_or_looks_like_damage() {
     for (seed, durability) in
-        (0..300).zip([Durability::Strict, Durability::None, Durability::Interval].iter().cycle())
+        rounds(300).zip([Durability::Strict, Durability::None, Durability::Interval].iter().cycle())
     {
         let mut prng = Prng::new(seed);
         let source_disk = disk(seed);

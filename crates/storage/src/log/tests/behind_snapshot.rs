@@ -4,6 +4,7 @@ use env::{
     Access,
     sim::{CrashMode, FaultPlan},
 };
+use prng::sweep::outcomes;
 
 use super::*;
 use crate::{
@@ -437,7 +438,7 @@ fn snapshots_and_the_forgetting_of_the_log_may_stop_anywhere() {
         let acknowledged = run(&disk, &log);
         drop(log);
         finished = !disk.has_stopped();
-        for seed in 0..3 {
+        for seed in 0..outcomes(3) {
             let copy = disk.clone_state();
             copy.reseed(seed);
             copy.crash(CrashMode::Random);

@@ -5,9 +5,12 @@ use env::{
     sim::{CrashMode, FaultKind, FaultPlan},
 };
 
+use prng::sweep::outcomes;
+
 use super::*;
 
-const SEEDS_PER_CRASH: u64 = 12;
+/// How many outcomes of each crash are looked at.
+const OUTCOMES: u64 = 12;
 
 /// The content of the older of two snapshots. The newer one takes more than one write per part.
 fn old_content() -> Vec<PartContent> {
@@ -54,7 +57,7 @@ fn crash_everywhere(act: impl Fn(&Arc<SimDisk>) -> Result<(), Error>, judge: imp
         let crash_at_io = Some(disk.io_count() + io);
         disk.set_fault_plan(FaultPlan { crash_at_io, ..FaultPlan::default() });
         let finished = act(&disk).is_ok();
-        for seed in 0..SEEDS_PER_CRASH {
+        for seed in 0..outcomes(OUTCOMES) {
             let copy = disk.clone_state();
             copy.reseed(seed);
             copy.crash(match seed {
@@ -89,7 +92,7 @@ fn fail_everywhere(act: impl Fn(&Arc<SimDisk>) -> Result<(), Error>, judge: impl
                 disk.set_fault_plan(FaultPlan::default());
                 let copy = disk.clone_state();
                 judge(&whole_snapshots(&copy), finished);
-                for seed in 0..3 {
+                for seed in 0..outcomes(3) {
                     let copy = disk.clone_state();
                     copy.reseed(seed);
                     copy.crash(CrashMode::Random);
