@@ -1,10 +1,15 @@
 """Directories that earlier versions have written are started on, with all that they held.
 
-A version's directory is VERSION.tar.xz: a snapshot, a log after it, documents, messages of a durable channel, as
-kill -9 left them. VERSION.json has a digest of each thing in it. A new pair is made when a format has changed, by the
-version that is to be left behind:
+A version's directory is VERSION.tar.xz: a snapshot, a log after it, documents, messages of a durable channel, users,
+as kill -9 left them. VERSION.json has a digest of each thing in it. A new pair is made when a format has changed, by
+the version that is to be left behind; between two releases its name ends with the commit:
 
-    SHEAF_BINARY=... PYTHONPATH=tests python3 -m upgrade.test_upgrade 0.1.0
+    SHEAF_BINARY=... PYTHONPATH=tests python3 -m upgrade.test_upgrade 0.1.0-a01ea54d
+
+| version | what later ones write differently |
+|---|---|
+| 0.1.0 | it has no users |
+| 0.1.0-a01ea54d | records of users of version 1, without births |
 """
 
 import hashlib
@@ -28,6 +33,9 @@ VERSIONS = sorted(file.name.removesuffix(".tar.xz") for file in HERE.glob("*.tar
 YEAR_2100_MS = 4_102_444_800_000
 CHANNEL = "kept.channel"
 MESSAGES = ["before the snapshot", "after the snapshot"]
+RULES = ["on", ">secret", "~orders:*", "%R~read:*", "&news.*", "+@read", "-keys", "(+set ~written:*)"]
+# Made by ACL SETUSER before the snapshot and after it, and over HTTP.
+USERS = ["early", "late", "bert"]
 
 pytestmark = pytest.mark.sheaf_only
 
@@ -62,18 +70,23 @@ def write(server: Server) -> None:
     documents = [{"_id": f"order-{number}", "number": number} for number in range(300)]
     request(server, "/orders/_bulk_docs", {"docs": [*documents, {"_id": "attached", "_attachments": attached}]})
     with server.connect() as connection:
+        connection.call("ACL", "SETUSER", "early", *RULES)
         connection.call("SAVE")
+        connection.call("ACL", "SETUSER", "late", *RULES)
         connection.call("SET", "after the snapshot", "1")
         connection.call("IDEMP", "once", YEAR_2100_MS, "INCR", "counted")
         connection.call("PUBLISH", CHANNEL, MESSAGES[1])
     conflict = {"_id": "order-1", "_rev": "1-0123456789abcdef0123456789abcdef", "number": "conflict"}
     request(server, "/orders/_bulk_docs", {"new_edits": False, "docs": [conflict]})
+    bert = {"name": "bert", "password": "secret", "roles": ["reader"], "type": "user"}
+    request(server, "/_users", method="PUT")
+    request(server, "/_users/org.couchdb.user:bert", bert, method="PUT")
     deleted = request(server, "/orders/order-2")
     request(server, f"/orders/order-2?rev={deleted['_rev']}", method="DELETE")
 
 
 def digests(server: Server) -> dict[str, str]:
-    """A digest of each key, of the documents and of the messages, by name."""
+    """A digest of each key, of the documents, the messages and the users, by name."""
     found = {str(name): value for name, value in everything.all_data(server.port).items()}
     for number in range(300):
         if number != 2:
@@ -82,6 +95,9 @@ def digests(server: Server) -> dict[str, str]:
     # The order of changes is that of the sequence, which is an opaque word.
     changes = request(server, "/orders/_changes?style=all_docs")["results"]
     found["changes"] = [{name: value for name, value in change.items() if name != "seq"} for change in changes]
+    with server.connect() as connection:
+        users = {line.split()[1].decode(): line for line in connection.call("ACL", "LIST")}
+    found |= {name: users[name] for name in USERS if name in users}
     found["messages"], position = [], "-"
     while len(found["messages"]) < len(MESSAGES):
         read = request(server, "/_redis/channel", {"channel": CHANNEL, "from": position, "wait_ms": 20000})
@@ -109,6 +125,9 @@ def test_the_directory_of_an_earlier_version_has_all_it_had(version: str, new_se
         with server.connect() as connection:
             # It is not counted again.
             assert connection.call("IDEMP", "once", YEAR_2100_MS, "INCR", "counted") == 1
+            for user in USERS if "early" in expected else []:
+                with server.connect() as login:
+                    assert login.call("AUTH", user, "secret") == b"OK", user
             connection.call("SAVE")
         assert server.stop() == 0
 
