@@ -467,7 +467,8 @@ def test_a_file_of_redis_is_converted_and_a_wrong_one_refused(tmp_path):
     file = tmp_path / "redis.conf"
     file.write_text('port 7001\nrename-command FLUSHALL ""\n')
     converted = run_sheaf("config", "convert", str(file))
-    assert converted.returncode == 0 and "\nport = 7001\n" in converted.stdout, converted
+    assert converted.returncode == 1 and "\nport = 7001\n" in converted.stdout, converted
+    assert "1 line was not taken over" in converted.stderr, converted
     assert "line 2: unknown setting 'rename-command': commands keep their names" in converted.stdout
     directory = run_sheaf("config", "convert", str(tmp_path))
     assert directory.returncode == 1 and f"{tmp_path}: it is a directory" in directory.stderr, directory

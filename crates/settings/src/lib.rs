@@ -40,7 +40,7 @@ pub use lasting::{Given, Lasting, Origin, Reread};
 pub use output_limits::{OutputLimit, OutputLimits};
 pub use owed::{OwedSettings, RecordedSetting};
 pub use password_file::read_password;
-pub use redis_file::{Meaning, converted, is_redis_file, meaning};
+pub use redis_file::{Converted, Meaning, converted, is_redis_file, meaning};
 pub use redis_values::{appendfsync_of, in_our_words};
 pub use table::{ALIASES, Group, Key, OPTIONS, Setting};
 pub use value::{Kind, Value};

@@ -215,12 +215,20 @@ impl RedisFile {
     }
 }
 
-/// A file of Redis as a file of TOML with the same meaning. Directives without effect, and refused ones,
-/// become comments.
+/// A file of Redis as a file of TOML.
+#[derive(Debug)]
+pub struct Converted {
+    /// Has the same meaning. Directives without effect, and refused ones, are comments at its end.
+    pub text: String,
+    /// The number of directives that were refused.
+    pub refused: usize,
+}
+
+/// Converts a file of Redis and the files that it includes.
 ///
 /// # Errors
 /// If a file cannot be read, or a line cannot be split into words.
-pub fn converted(path: &Path) -> Result<String, ConfigError> {
+pub fn converted(path: &Path) -> Result<Converted, ConfigError> {
     let directives = directives(path)?;
     let is_appendonly = is_appendonly(&directives);
     let mut settings = Settings::default();
@@ -249,9 +257,11 @@ pub fn converted(path: &Path) -> Result<String, ConfigError> {
         let lines: String = lines.iter().map(|line| format!("#   {line}\n")).collect();
         if lines.is_empty() { lines } else { format!("\n# {title}\n{lines}") }
     };
+    let refused_count = refused.len();
     let refused = comment("Not taken over:", refused);
     let without_effect = comment("Without effect here:", without_effect);
-    Ok(format!("# Made from {}\n{document}{refused}{without_effect}", path.display()))
+    let text = format!("# Made from {}\n{document}{refused}{without_effect}", path.display());
+    Ok(Converted { text, refused: refused_count })
 }
 
 /// Whether the last `appendonly` says yes.

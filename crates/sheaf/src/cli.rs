@@ -267,7 +267,11 @@ fn config_command() -> Command {
             "Print a redis.conf, and the files that it includes, as a configuration file of Sheaf, in TOML. Comments \
              name the lines that have no effect here, and those that are refused, with what to do instead.",
         )
-        .arg(file);
+        .arg(file)
+        .after_help(
+            "Exit status: 0: every line was taken over, or has no effect here. 1: lines were refused, or the file \
+             cannot be read. 2: wrong usage.",
+        );
     Command::new("config").about("Convert configuration files").subcommand_required(true).subcommand(convert)
 }
 

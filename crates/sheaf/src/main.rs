@@ -67,7 +67,10 @@ fn main() -> ExitCode {
             Err(error) => Err(error.into()),
         },
         Task::Certs(options) => certs::run(&options).map_err(Into::into),
-        Task::Convert { file } => settings::converted(&file).map(|text| print!("{text}")).map_err(Into::into),
+        Task::Convert { file } => match settings::converted(&file) {
+            Ok(converted) => return print_converted(&converted),
+            Err(error) => Err(error.into()),
+        },
         Task::Completions { shell } => cli::completions(shell).map_err(Into::into),
         Task::Man { dir } => cli::man(&dir).map_err(Into::into),
         Task::Log { dir, selection } => log::print_log(&dir, &selection).map_err(Into::into),
@@ -85,6 +88,18 @@ fn main() -> ExitCode {
             }
         }
     }
+}
+
+/// Prints the text, and tells of lines that it does not have: a server started with it would do without them.
+fn print_converted(converted: &settings::Converted) -> ExitCode {
+    print!("{}", converted.text);
+    if converted.refused == 0 {
+        return ExitCode::SUCCESS;
+    }
+    let lines =
+        if converted.refused == 1 { "1 line was" } else { &format!("{} lines were", converted.refused) };
+    let _ = writeln!(std::io::stderr(), "sheaf: {lines} not taken over; comments at the end say why");
+    ExitCode::FAILURE
 }
 
 /// The exit status of `sheaf doctor`.

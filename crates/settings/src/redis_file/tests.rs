@@ -208,7 +208,8 @@ fn a_converted_file_sets_the_same_and_says_what_it_leaves_out() {
     let text = "port 7001\nrequirepass \"p # \\\"q\"\nmaxmemory 1gb\nport 7002\nsave 60 1\nhz 10\nrename-command KEYS \"\"\n\
                 client-output-buffer-limit normal 1 2 3\nclient-output-buffer-limit pubsub 4 5 6\n";
     let path = files.with("redis.conf", text);
-    let toml = converted(&path).unwrap();
+    let Converted { text: toml, refused } = converted(&path).unwrap();
+    assert_eq!(refused, 1);
     assert!(toml.starts_with(&format!("# Made from {}\nport = 7002\n", path.display())), "{toml}");
     assert!(
         toml.contains("# Not taken over:\n#   ") && toml.contains("line 7: unknown setting 'rename-command'"),
