@@ -62,8 +62,8 @@ use lsn::Lsn;
 use parking_lot::{Mutex, RwLock};
 use recovery::{
     group_state::{self, GroupState, Membership, Wanted},
+    in_flight::InFlight,
     replication_state::ReplicationState,
-    state_writes::StateWrites,
 };
 use replication::{ProcessId, RelayOptions, ReplicaId, Role, Unanswered};
 use settings::{Key, Settings};
@@ -123,7 +123,7 @@ pub(crate) struct Node {
     entropy: Arc<dyn Entropy + Send + Sync>,
     pub(crate) traces: Arc<Traces>,
     /// Files that say what this server is, and that are being written.
-    writes: Arc<StateWrites>,
+    writes: Arc<InFlight>,
     /// `replication.json`: the part of the role that must survive a restart. Held while the role changes, so
     /// also while the file is written: nothing that clients ask for waits for it.
     standing: Mutex<ReplicationState>,
@@ -233,7 +233,7 @@ impl Node {
             None => Role::start(standing.remembered(), settings.integer(Key::AckReplicas) > 0),
         };
         let disk: Arc<dyn Disk> = Arc::new(RealDisk);
-        let writes = Arc::new(StateWrites::new(clock.clone()));
+        let writes = Arc::new(InFlight::new(clock.clone()));
         let votes = member
             .map(|member| Votes::new(member, dir.to_path_buf(), disk, clock.clone(), writes.clone()))
             .map(Arc::new);

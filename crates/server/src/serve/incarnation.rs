@@ -476,6 +476,7 @@ async fn every_second(parts: &Parts, log: &Log) {
         }
         parts.node.tick();
         log.look_for_stall();
+        parts.snapshots.look_for_standstill();
         stalled.look(&parts.node, &parts.scripts);
         read_only.look(Some(log), &*parts.replication);
     }
