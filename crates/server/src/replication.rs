@@ -34,6 +34,7 @@ pub(crate) mod handle;
 mod leader;
 pub(crate) mod line;
 mod membership;
+mod orders;
 mod overdue;
 mod own_addresses;
 mod promoting;
@@ -77,6 +78,7 @@ use self::{
     follower::{Following, Threads},
     leader::{Joins, Leader},
     line::Introduction,
+    orders::Orders,
     overdue::Overdue,
     own_addresses::OwnAddresses,
     redis::RedisReplicas,
@@ -131,6 +133,8 @@ pub(crate) struct Node {
     role: RwLock<Arc<Role<Address>>>,
     /// The identity of this server towards leaders.
     replica_id: ReplicaId,
+    /// The changes of the role that clients have ordered.
+    orders: Orders,
     /// Serialises promotions; a second caller sees the result of the first.
     promotion: Mutex<()>,
     /// Held while the acknowledged position is passed to the log, so that an older position never overwrites
@@ -259,6 +263,7 @@ impl Node {
             acks_overdue: false.into(),
             unconfirmed: role.unconfirmed().get().into(),
             role: RwLock::new(Arc::new(role)),
+            orders: Orders::default(),
             promotion: Mutex::new(()),
             acking: Mutex::new(()),
             lacks_replicas: false.into(),
@@ -482,6 +487,7 @@ impl Node {
 
     /// The periodic work, once a second.
     pub(crate) fn tick(self: &Arc<Self>) {
+        self.orders.answer_overdue(self.now_ms());
         if let Some(log) = self.log() {
             self.leader.keep_log(log, self.now_ms());
         }
