@@ -213,8 +213,8 @@ fn listen_for_redis(
     mailboxes: &[Mailbox],
     tls: Option<TlsDoor>,
 ) -> std::io::Result<()> {
-    let reception =
-        Reception { access: parts.access.clone(), workers: mailboxes.to_vec(), next: Arc::default() };
+    let (access, log) = (parts.access.clone(), parts.log.clone());
+    let reception = Reception { access, workers: mailboxes.to_vec(), log, next: Arc::default() };
     let plain = process.redis.iter().chain(&process.sentinel).map(|listener| (listener, None));
     let encrypted = process.redis_tls.iter().map(|listener| (listener, tls.clone()));
     for (listener, tls) in plain.chain(encrypted) {
