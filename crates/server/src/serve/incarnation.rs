@@ -472,7 +472,9 @@ async fn every_second(parts: &Parts, log: &Log) {
             parts.node.review_replicas(&parts.config.users().current(), [replicate, psync]);
         }
         if parts.config.record_given(log) {
-            parts.config.put_data_settings_in_force();
+            let config = parts.config.clone();
+            // What follows from a setting may have to wait for the disk.
+            tokio::task::spawn_blocking(move || config.put_data_settings_in_force());
         }
         parts.node.tick();
         log.look_for_stall();
