@@ -12,6 +12,8 @@
 //! - A witness, whose memory has no data, takes no snapshot.
 //! - One snapshot at a time. A failure is logged, and the server goes on; while growth of the log or time
 //!   calls for a snapshot, the server tries again later.
+//! - Whoever waits for a snapshot gets an answer, also if a script holds keys for ever: after
+//!   [`STANDSTILL_US`] an error, while the snapshot waits on.
 //! - A request that comes while a snapshot is being taken is refused, or served by one more snapshot after
 //!   it: the one in progress may lack records written meanwhile.
 
@@ -33,6 +35,7 @@ use keyspace::Keyspace;
 use lsn::Lsn;
 use parking_lot::{Condvar, Mutex};
 use recovery::{
+    in_flight::InFlight,
     progress::LoadProgress,
     salvage,
     snapshot_task::{PartTask, SnapshotPlan, SnapshotTask},
@@ -53,6 +56,11 @@ use crate::{
 const WRITERS_MAX: usize = 8;
 /// The reply to clients that wait for a snapshot that was given up.
 const CANCELLED: &str = "ERR the snapshot was cancelled";
+/// If others have held a key for this long that a snapshot needs, those who wait for the snapshot are told.
+const STANDSTILL_US: u64 = 10_000_000;
+/// The reply to them.
+const HELD: &str = "ERR the snapshot cannot go on: a script or another command has held keys that it needs for 10 seconds. It is \
+                    taken once they are free, which LASTSAVE shows; SCRIPT KILL ends a script, BGSAVE CANCEL gives the snapshot up";
 /// Period of the check of triggers.
 const LOOK_PERIOD: Duration = Duration::from_secs(1);
 /// After a failure or a cancellation, automatic snapshots pause for this time; commands are not delayed.
@@ -120,6 +128,8 @@ pub(crate) struct Snapshots {
     /// change.
     copied_bytes: AtomicU64,
     cancelled: AtomicBool,
+    /// The chunks that are being captured: each needs the locks of its keys.
+    captures: InFlight,
 }
 
 /// The parts of the server that a snapshot is made of, or depends on.
@@ -154,6 +164,8 @@ struct State {
     wanted: bool,
     /// Called after the wanted snapshot.
     waiting: Vec<OnTaken>,
+    /// Called after the snapshot in progress.
+    serving: Vec<OnTaken>,
     /// The answer channel of the command that confirms a forced recovery.
     confirming: Option<Responder>,
     stop: Option<AtStop>,
@@ -170,12 +182,15 @@ impl Snapshots {
     /// reported as the time of the last.
     pub(crate) fn new(sources: Sources) -> Snapshots {
         let figures = Figures { last_unix_ms: sources.unix_ms(), ..Figures::default() };
+        let captures = InFlight::new(sources.clock.clone());
         Snapshots {
             sources,
+            captures,
             state: Mutex::new(State {
                 figures,
                 wanted: false,
                 waiting: Vec::new(),
+                serving: Vec::new(),
                 confirming: None,
                 stop: None,
             }),
@@ -317,6 +332,7 @@ impl Snapshots {
             }
             if let Some(responder) = state.confirming.take() {
                 state.figures.running_since_ms = Some(self.sources.unix_ms());
+                state.serving.push(Box::new(move |outcome| responder.keep(outcome)));
                 drop(state);
                 let outcome = self.take_confirmed(log);
                 self.state.lock().figures.running_since_ms = None;
@@ -324,10 +340,11 @@ impl Snapshots {
                     tracing::error!(target: "server", error = %failure, "the forced recovery is not confirmed");
                     format!("ERR the forced recovery is not confirmed, try again: {failure}")
                 });
-                responder.keep(outcome);
+                self.tell(&outcome);
                 continue;
             }
-            let (wanted, waiting) = (std::mem::take(&mut state.wanted), std::mem::take(&mut state.waiting));
+            let wanted = std::mem::take(&mut state.wanted);
+            state.serving = std::mem::take(&mut state.waiting);
             state.figures.running_since_ms = wanted.then(|| self.sources.unix_ms());
             // The lock is released first: triggers read the figures.
             drop(state);
@@ -336,9 +353,37 @@ impl Snapshots {
                 if self.state.lock().stop.is_none() {
                     self.cancelled.store(false, Relaxed);
                 }
-                waiting.into_iter().for_each(|then| then(outcome.clone()));
+                self.tell(&outcome);
             }
         }
+    }
+
+    /// Tells those who wait for the snapshot in progress.
+    fn tell(&self, outcome: &Result<(), String>) {
+        let serving = std::mem::take(&mut self.state.lock().serving);
+        serving.into_iter().for_each(|then| then(outcome.clone()));
+    }
+
+    /// Tells those who wait for the snapshot in progress, or for the next one, if keys that it needs have
+    /// been held for too long. The snapshot waits on. Call once a second.
+    pub(crate) fn look_for_standstill(&self) {
+        if self.captures.oldest_us() < STANDSTILL_US {
+            return;
+        }
+        let told = {
+            let mut state = self.state.lock();
+            let mut told = std::mem::take(&mut state.serving);
+            told.append(&mut state.waiting);
+            told
+        };
+        if told.is_empty() {
+            return;
+        }
+        tracing::warn!(
+            target: "server", clients = told.len(),
+            "a snapshot cannot go on: a script or another command has held keys that it needs for 10 seconds"
+        );
+        told.into_iter().for_each(|then| then(Err(HELD.into())));
     }
 
     /// Replaces the files left by a forced recovery by a snapshot of the memory; then writes are accepted.
@@ -513,7 +558,8 @@ impl Snapshots {
         // Commands have priority. A failure does no harm.
         let _ = env::thread::set_nice(15);
         let mut cpu_us = env::thread::cpu_time_us();
-        while let Some(bytes) = part.step()? {
+        while let Some(chunk) = self.captures.during(|| part.capture()) {
+            let bytes = part.write(chunk)?;
             self.written_bytes.fetch_add(bytes, Relaxed);
             self.copied_bytes.fetch_add(part.take_copied_bytes(), Relaxed);
             let used_cpu_us = env::thread::cpu_time_us() - cpu_us;

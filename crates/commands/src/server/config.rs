@@ -39,7 +39,7 @@ pub(super) const ROWS: [Row; 5] = [
     Row {
         name: "config|rewrite",
         arity: 2,
-        flags: ADMIN.or(Flags::AUDITED),
+        flags: ADMIN.or(Flags::AUDITED).or(Flags::AWAITS_DISK),
         since: "2.8.0",
         summary: "Writes the settings in force to the configuration file.",
         handler: rewrite,
@@ -49,7 +49,7 @@ pub(super) const ROWS: [Row; 5] = [
         name: "config|set",
         treatment: Treatment::of_secrets(is_password),
         arity: -4,
-        flags: ADMIN.or(Flags::AUDITED),
+        flags: ADMIN.or(Flags::AUDITED).or(Flags::AWAITS_DISK),
         since: "2.0.0",
         complexity: "O(N) where N is the number of settings given.",
         summary: "Changes settings, all or none.",

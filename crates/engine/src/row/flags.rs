@@ -92,6 +92,10 @@ impl Flags {
     /// An action of an administrator, which the audit notes.
     pub const AUDITED: Flags = Flags(1 << 30);
 
+    /// Reads or writes a file at once, so it may wait for a disk that does not answer: it runs on a thread of
+    /// its own.
+    pub const AWAITS_DISK: Flags = Flags(1 << 31);
+
     /// Both sets of properties.
     pub const fn or(self, other: Flags) -> Flags {
         Flags(self.0 | other.0)
@@ -101,6 +105,12 @@ impl Flags {
     #[inline]
     pub const fn has(self, other: Flags) -> bool {
         self.0 & other.0 == other.0
+    }
+
+    /// Whether this set has any property of `others`.
+    #[inline]
+    pub const fn has_any(self, others: Flags) -> bool {
+        self.0 & others.0 != 0
     }
 
     /// The names that COMMAND INFO shows.
@@ -164,6 +174,7 @@ mod tests {
             Flags::BETWEEN_SERVERS,
             Flags::GUARDED,
             Flags::AUDITED,
+            Flags::AWAITS_DISK,
         ];
         let together = ALL.iter().fold(Flags::NONE, |all, flag| all.or(*flag));
         assert_eq!(together.0.count_ones() as usize, ALL.len());
