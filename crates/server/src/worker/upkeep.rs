@@ -1,5 +1,5 @@
 //! What a worker does by the clock: expiry, deadlines of blocked and held commands, idle clients, clients
-//! that receive too slowly, and unused memory.
+//! that receive too slowly, tracked keys beyond the limit, and unused memory.
 
 use std::{cmp::Reverse, rc::Rc, time::Duration};
 
@@ -30,6 +30,7 @@ impl Worker {
             if index == 0 {
                 self.evict_excess().await;
                 self.warn_of_slow_scripts();
+                self.parts.data.interests.tracking().trim(&self.host.clients);
             }
             self.close_idle();
             self.enforce_limits();
