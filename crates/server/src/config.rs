@@ -134,6 +134,10 @@ impl engine::SettingsInForce for Config {
         self.hot.memory_limits()
     }
 
+    fn sparse_bytes_max(&self) -> usize {
+        self.hot.sparse_bytes_max()
+    }
+
     fn event_classes(&self) -> EventClass {
         // Without a subscriber to events, no event is noted, and events cost no more than this check.
         if self.hub.hears_of_keys() { self.hot.event_classes() } else { EventClass::NONE }

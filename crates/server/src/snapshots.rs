@@ -29,7 +29,7 @@ use std::{
     time::Duration,
 };
 
-use engine::{CancelAnswer, Responder, SAVE_IN_PROGRESS, SaveAnswer};
+use engine::{CancelAnswer, CommandStats, Responder, SAVE_IN_PROGRESS, SaveAnswer};
 use env::{Clock, Disk, RealDisk};
 use keyspace::Keyspace;
 use lsn::Lsn;
@@ -109,8 +109,8 @@ pub(crate) struct Figures {
     pub(crate) last_cancelled: bool,
     pub(crate) taken: u64,
     pub(crate) failures: u64,
-    /// Value of [`Sources::records`] from which [`Snapshots::changes`] counts.
-    records_at_last: u64,
+    /// Value of [`Sources::changes`] from which [`Snapshots::changes`] counts.
+    changes_at_last: u64,
     /// Position at which the newest snapshot begins.
     begin_lsn: Option<Lsn>,
     /// Time of the last failure or cancellation.
@@ -142,13 +142,15 @@ pub(crate) struct Sources {
     pub(crate) saver: Arc<Saver>,
     pub(crate) progress: Arc<LoadProgress>,
     pub(crate) log: Arc<AttachedLog>,
+    pub(crate) stats: Arc<CommandStats>,
 }
 
 impl Sources {
-    /// Records replayed at the start and written since.
-    fn records(&self) -> u64 {
+    /// Changes replayed at the start and written since: records, and the pops of waiting clients, which are
+    /// in the records of the pushes.
+    fn changes(&self) -> u64 {
         let written = self.log.get().map_or(0, |log| log.stats().records.load(Relaxed));
-        self.progress.records() + written
+        self.progress.records() + written + self.stats.served()
     }
 
     fn unix_ms(&self) -> u64 {
@@ -216,9 +218,9 @@ impl Snapshots {
         self.copied_bytes.load(Relaxed)
     }
 
-    /// Records written since the newest snapshot was begun or, after a forced recovery, was confirmed.
+    /// Changes written since the newest snapshot was begun or, after a forced recovery, was confirmed.
     pub(crate) fn changes(&self) -> u64 {
-        self.sources.records().saturating_sub(self.figures().records_at_last)
+        self.sources.changes().saturating_sub(self.figures().changes_at_last)
     }
 
     /// Requests a snapshot. While one is wanted or in progress, only a `scheduled` request is taken, which is
@@ -407,7 +409,7 @@ impl Snapshots {
         }
         let figures = &mut self.state.lock().figures;
         figures.newest_is(&info);
-        figures.records_at_last = self.sources.records();
+        figures.changes_at_last = self.sources.changes();
         Ok(())
     }
 
@@ -436,7 +438,7 @@ impl Snapshots {
     /// Takes a snapshot, logs its outcome and notes it in the figures. The error is the reply to clients that
     /// wait for the snapshot.
     fn take_and_tell(&self, log: &Log) -> Result<(), String> {
-        let (begun_ms, records_before) = (self.sources.unix_ms(), self.sources.records());
+        let (begun_ms, changes_before) = (self.sources.unix_ms(), self.sources.changes());
         self.state.lock().figures.running_since_ms = Some(begun_ms);
         let job = self.sources.node.traces.job("snapshot");
         let taken = self.take(log);
@@ -487,7 +489,7 @@ impl Snapshots {
                     figures.newest_is(&info);
                 }
                 figures.last_unix_ms = begun_ms;
-                figures.records_at_last = records_before;
+                figures.changes_at_last = changes_before;
             }
             Err(_) => {
                 figures.failures += u64::from(!is_cancelled);
