@@ -48,9 +48,6 @@ pub(crate) const EVERYTHING_ADMITTED: u64 = u64::MAX;
 const RECORD_TOO_LARGE: CommandError =
     CommandError::Text("ERR this would write more than 2 GiB to the log at once, which is not possible");
 
-/// Commands with any of these properties may have to be offloaded before they begin.
-const MAY_BE_LONG: Flags = Flags::WALKS.or(Flags::AWAITS_DISK);
-
 /// A step that must be done before a command can run: nothing has happened yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Retry {
@@ -240,8 +237,8 @@ impl Context<'_, '_> {
         let is_action = row.flags.has(Flags::AUDITED);
         let was_audited = is_action && self.host.users.audit.is_on();
         let result = self.attempt(|cx| {
-            if row.flags.has_any(MAY_BE_LONG) || args.len() > LONG_ELEMENTS {
-                cx.require_short(row, args)?;
+            if row.flags.has(Flags::WALKS) || args.len() > LONG_ELEMENTS {
+                cx.require_short_walk(row, args)?;
             }
             (row.handler)(cx, args)
         });

@@ -155,16 +155,12 @@ impl Context<'_, '_> {
             && (!self.in_transaction || self.unit.can_undo())
     }
 
-    /// Checks a command that walks over all elements of its keys, has many arguments, or waits for a disk,
-    /// before it runs.
+    /// Checks a command that walks over all elements of its keys, or has many arguments, before it runs.
     ///
     /// # Errors
     /// To be passed on: [`CommandError::NeedsOwnThread`].
     #[cold]
-    pub(crate) fn require_short(&self, row: &Row, args: wire::Args<'_>) -> Result<(), CommandError> {
-        if row.flags.has(Flags::AWAITS_DISK) {
-            self.require_own_thread()?;
-        }
+    pub(crate) fn require_short_walk(&self, row: &Row, args: wire::Args<'_>) -> Result<(), CommandError> {
         let elements_max = self.elements_max();
         if row.flags.has(Flags::WALKS) {
             let (db, mut walked) = (self.db(), 0);

@@ -97,6 +97,7 @@ fn set(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
     if pairs.iter().any(|(name, _)| name.eq_ignore_ascii_case(FORCE_RECOVERY.as_bytes())) {
         return confirm_recovery(cx, &pairs);
     }
+    cx.require_own_thread()?;
     let default_user = default_user_with(cx, &pairs)?;
     if default_user.is_some() || pairs.iter().any(|(name, _)| cx.host.config.is_of_data(name)) {
         if cx.in_transaction {
@@ -167,6 +168,7 @@ fn reset_stats(cx: &mut Context<'_, '_>, _args: Args<'_>) -> Result<(), CommandE
 
 /// `CONFIG REWRITE`
 fn rewrite(cx: &mut Context<'_, '_>, _args: Args<'_>) -> Result<(), CommandError> {
+    cx.require_own_thread()?;
     cx.host.config.rewrite().map_err(CommandError::Composed)?;
     cx.reply.ok();
     Ok(())

@@ -92,8 +92,8 @@ impl Flags {
     /// An action of an administrator, which the audit notes.
     pub const AUDITED: Flags = Flags(1 << 30);
 
-    /// Reads or writes a file at once, so it may wait for a disk that does not answer: it runs on a thread of
-    /// its own.
+    /// Reads or writes a file at once, so it may wait for a disk that does not answer: its handler asks for a
+    /// thread of its own ([`Context::require_own_thread`](crate::Context::require_own_thread)).
     pub const AWAITS_DISK: Flags = Flags(1 << 31);
 
     /// Both sets of properties.
@@ -105,12 +105,6 @@ impl Flags {
     #[inline]
     pub const fn has(self, other: Flags) -> bool {
         self.0 & other.0 == other.0
-    }
-
-    /// Whether this set has any property of `others`.
-    #[inline]
-    pub const fn has_any(self, others: Flags) -> bool {
-        self.0 & others.0 != 0
     }
 
     /// The names that COMMAND INFO shows.
