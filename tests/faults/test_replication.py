@@ -1,5 +1,6 @@
 """Leaders and replicas, real processes: joining, following, failing, promotion, hand-over, and safety."""
 
+import json
 import signal
 import socket
 import threading
@@ -744,7 +745,8 @@ def test_a_replaced_leader_takes_no_writes_until_it_is_told_to_lead(new_server, 
     leader.wait_for_log("another server leads in a higher epoch")
     assert error_of(call(leader, "SET", "k", "3")).startswith("READONLY")
     assert refuses_reads(leader, GIVEN_UP)
-    wait_until("it to be saved", lambda: '"fenced_by":0' not in (leader.directory / "replication.json").read_text())
+    saved = leader.directory / "replication.json"
+    wait_until("it to be saved", lambda: json.loads(saved.read_bytes())["fenced_by"] > 0)
     leader.options.port = leader.port
     leader.kill()
     leader.start()

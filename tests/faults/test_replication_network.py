@@ -142,6 +142,8 @@ def test_a_fenced_leader_does_not_take_writes_after_a_hand_over_that_failed(new_
         leader.wait_for_log("another server leads in a higher epoch")
         if moment == "during a hand-over":
             leader.wait_for_log("the hand-over has failed")
-        assert error_of(call(leader, "FAILOVER")).startswith("ERR FAILOVER is not valid")
+        # The role is in force before it is saved; until then, FAILOVER is told that it changes.
+        refused = "ERR FAILOVER is not valid"
+        wait_until("the role to be saved", lambda: error_of(call(leader, "FAILOVER")).startswith(refused))
         assert error_of(call(leader, "SET", "k", "v")).startswith("READONLY")
         assert info(leader)["replication_fenced_by_epoch"] != "0"

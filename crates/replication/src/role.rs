@@ -99,6 +99,8 @@ pub struct Role<A> {
     is_member: bool,
     /// The position up to which the leader must have committed the log before anything is shown.
     unconfirmed: Lsn,
+    /// The epoch that this server outbids: it leads in a higher one after a restart; 0 for none.
+    outbid: u32,
 }
 
 impl<A: PartialEq> Role<A> {
@@ -109,13 +111,13 @@ impl<A: PartialEq> Role<A> {
         let is_open = !follows && remembered.fenced_by == 0;
         let is_unconfirmed = remembered.is_unconfirmed || follows && awaits_acks;
         let unconfirmed = if is_unconfirmed { EVERYTHING } else { Lsn::ZERO };
-        Role { remembered, is_open, is_handing_over: false, is_member: false, unconfirmed }
+        Role { remembered, is_open, is_handing_over: false, is_member: false, unconfirmed, outbid: 0 }
     }
 
     /// The role of a starting member of a group: a replica of nobody, until the votes say more.
     pub fn start_member(remembered: Remembered<A>) -> Role<A> {
         let unconfirmed = EVERYTHING;
-        Role { remembered, is_open: false, is_handing_over: false, is_member: true, unconfirmed }
+        Role { remembered, is_open: false, is_handing_over: false, is_member: true, unconfirmed, outbid: 0 }
     }
 
     /// Whether it is a replica, perhaps of nobody.
@@ -233,9 +235,11 @@ impl<A: PartialEq> Role<A> {
     }
 
     /// Notes that another server leads in a higher epoch. Returns true if this server is neither a replica
-    /// nor a member of a group, and did not know that; then the change must be persisted.
+    /// nor a member of a group, did not know that, and does not outbid this epoch; then the change must be
+    /// persisted.
     pub fn fence(&mut self, epoch: u32) -> bool {
-        if self.is_member || self.leader().is_some() || self.remembered.fenced_by >= epoch {
+        let known = self.remembered.fenced_by.max(self.outbid);
+        if self.is_member || self.leader().is_some() || known >= epoch {
             return false;
         }
         (self.is_open, self.is_handing_over) = (false, false);
@@ -286,12 +290,13 @@ impl<A: PartialEq> Role<A> {
         self.remembered.set_leader(None);
     }
 
-    /// Stops following, which must be persisted. Returns the epoch that fenced this server, or 0. This server
-    /// takes writes only after [`Role::open`].
+    /// Stops following, which must be persisted. Returns the epoch that fenced this server, or 0; the caller
+    /// outbids it and restarts. Until then that epoch fences this server no more, also if a replica tells of
+    /// it again, and a second call returns it again. This server takes writes only after [`Role::open`].
     pub fn lead(&mut self) -> u32 {
-        let fenced_by = self.remembered.fenced_by;
+        self.outbid = self.outbid.max(self.remembered.fenced_by);
         self.remembered.set_leader(None);
-        fenced_by
+        self.outbid
     }
 
     /// Accepts writes and shows all data.
@@ -406,6 +411,17 @@ mod tests {
         );
         let mut replica = follower(false);
         assert!(!replica.fence(9), "it takes no writes anyway");
+    }
+
+    #[test]
+    fn an_epoch_that_is_outbid_fences_no_more() {
+        let mut role: Role<&str> = Role::start(Remembered::default(), false);
+        assert!(role.fence(8));
+        assert_eq!(role.lead(), 8);
+        assert!(!role.fence(8) && !role.is_fenced(), "a replica tells of it again before the restart");
+        assert_eq!(role.lead(), 8, "a second order outbids it, too");
+        assert!(role.fence(9) && role.is_fenced());
+        assert_eq!(role.lead(), 9);
     }
 
     #[test]
