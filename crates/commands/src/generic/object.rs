@@ -126,11 +126,11 @@ mod tests {
             server.check(&[
                 ("OBJECT ENCODING k", r#""raw""#),
                 ("EXPIRE k 100", ":1"),
-                ("RENAME k longer", "+OK"),
-                ("PERSIST longer", ":1"),
-                ("OBJECT ENCODING longer", r#""raw""#),
-                ("SET longer 12", "+OK"),
-                ("OBJECT ENCODING longer", r#""int""#),
+                ("OBJECT ENCODING k", r#""raw""#),
+                ("PERSIST k", ":1"),
+                ("OBJECT ENCODING k", r#""raw""#),
+                ("SET k 12", "+OK"),
+                ("OBJECT ENCODING k", r#""int""#),
             ]);
         }
         check(&[
