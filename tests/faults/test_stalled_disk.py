@@ -1,6 +1,7 @@
 """A disk that does not answer: what waits for it waits, the server says why, and a group goes on without it."""
 
 import contextlib
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -76,6 +77,81 @@ def test_the_server_says_that_the_disk_does_not_answer(new_server, volume):
             wait_until("the end of the stall", lambda: couch.get("/_up").status == 200)
             assert couch.send("PUT", "/db/doc", {}).status == 201
         assert call(server, "GET", "key") == b"value"
+    finally:
+        server.close()
+
+
+def test_new_connections_are_served_while_a_worker_waits_for_the_disk(new_server, volume):
+    server = new_server(directory=volume.root / "data").start()
+    try:
+        with Couch(server.http_port) as couch, server.connect() as writer, volume.stalled():
+            writer.send(encode("SET", "key", "value"))
+            wait_until("the reason", lambda: couch.get("/_up").json.get("error") == "disk_stalled")
+            # The worker of the writer waits for the disk; none of these connections is given to it.
+            assert [call(server, "PING") for _ in range(8)] == [b"PONG"] * 8
+            assert info(server)["read_only_reason"] == "disk_stalled"
+            assert call(server, "SET", "other", "value").text.startswith("BUSY")
+    finally:
+        server.close()
+
+
+CHANGES_OF_FILES = {
+    "a setting": [("CONFIG", "SET", "timeout", "7")],
+    "a setting in a transaction": [("MULTI",), ("CONFIG", "SET", "timeout", "7"), ("EXEC",)],
+    "users": [("ACL", "SAVE")],
+    "the configuration file": [("CONFIG", "REWRITE")],
+}
+
+
+@pytest.mark.parametrize("change", CHANGES_OF_FILES)
+def test_a_command_that_writes_a_file_keeps_no_other_client_waiting(new_server, volume, change):
+    extra = []
+    if change == "users":
+        users = volume.root / "users.acl"
+        users.write_text("user anna on nopass ~* +@all\nuser default on nopass ~* &* +@all\n")
+        extra = ["--aclfile", str(users)]
+    elif change == "the configuration file":
+        config = volume.root / "sheaf.toml"
+        config.write_text("timeout = 5\n")
+        extra = ["--config", str(config)]
+    server = new_server(directory=volume.root / "data", extra=extra).start()
+    try:
+        clients = [server.connect() for _ in range(4)]
+        assert [client.call("PING") for client in clients] == [b"PONG"] * 4
+        if change == "the configuration file":
+            assert call(server, "CONFIG", "SET", "timeout", "7") == b"OK"
+        with server.connect() as changer, Couch(server.http_port) as couch:
+            with volume.stalled():
+                changer.send(b"".join(encode(*words) for words in CHANGES_OF_FILES[change]))
+                for _ in range(20):
+                    assert [client.call("PING") for client in clients] == [b"PONG"] * 4
+                    assert clients[0].call("INFO", "server") and clients[1].call("CONFIG", "GET", "timeout")
+                    assert [call(server, "GET", f"key:{number}") for number in range(4)] == [None] * 4
+                if change.startswith("a setting"):
+                    wait_until("the reason", lambda: couch.get("/_up").json.get("error") == "disk_stalled")
+                    # Another change waits behind it, keeps nobody waiting either, and is given up.
+                    with server.connect() as second:
+                        second.send(encode("CONFIG", "SET", "slowlog-max-len", "5"))
+                        assert [client.call("PING") for client in clients] == [b"PONG"] * 4
+                        assert "earlier change" in second.read().text
+            replies = [changer.read() for _ in CHANGES_OF_FILES[change]]
+            assert replies[-1] in (b"OK", [b"OK"]), replies
+        wait_until("the end", lambda: call(server, "CONFIG", "GET", "timeout") == [b"timeout", b"7"] or change == "users")
+    finally:
+        server.close()
+
+
+def test_a_setting_over_http_keeps_no_other_client_waiting(new_server, volume):
+    server = new_server(directory=volume.root / "data").start()
+    try:
+        with ThreadPoolExecutor() as threads, Couch(server.http_port) as changer, Couch(server.http_port) as couch:
+            with volume.stalled():
+                changed = threads.submit(changer.send, "PUT", "/_node/_local/_config/log/level", "warn")
+                wait_until("the reason", lambda: couch.get("/_up").json.get("error") == "disk_stalled")
+                for _ in range(8):
+                    with Couch(server.http_port) as other:
+                        assert other.get("/").status == 200
+            assert changed.result().status == 200
     finally:
         server.close()
 
@@ -189,6 +265,36 @@ def test_a_replica_is_told_to_lead_while_its_disk_does_not_answer(new_server, vo
                 wait_doors(replica, role="slave", leads=False, up="disk_stalled", reason="disk_stalled")
                 assert call(replica, "SET", "key", "value").text.startswith("READONLY")
             assert told.read() == b"OK"
+        wait_until("it to lead", lambda: call(replica, "SET", "key", "value") == b"OK")
+    finally:
+        replica.close()
+
+
+def test_an_order_to_lead_behind_one_that_waits_for_the_disk_is_refused(new_server, volume):
+    other = new_server().start()
+    leader = new_server(directory=volume.root / "data").start()
+    try:
+        with leader.connect() as told:
+            with volume.stalled():
+                told.send(encode("REPLICAOF", other.host, other.port))
+                wait_doors(leader, role="master", up="disk_stalled")
+                # It leads still, and is about to follow: an OK would be a lie.
+                refused = call(leader, "REPLICAOF", "NO", "ONE")
+                assert "earlier change" in refused.text and "nothing was changed" in refused.text
+            assert told.read() == b"OK"
+        wait_same(other, leader)
+    finally:
+        leader.close()
+
+
+def test_an_order_that_the_disk_does_not_take_is_answered(new_server, volume):
+    leader = new_server().start()
+    replica = follower_of(new_server, leader, directory=volume.root / "data")
+    try:
+        with replica.connect() as told, volume.stalled():
+            told.send(encode("REPLICAOF", "NO", "ONE"))
+            assert "it is not done yet" in told.read().text
+            assert call(replica, "ROLE")[0] == b"slave"
         wait_until("it to lead", lambda: call(replica, "SET", "key", "value") == b"OK")
     finally:
         replica.close()

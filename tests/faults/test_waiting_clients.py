@@ -170,3 +170,18 @@ def test_a_client_that_waits_on_a_displaced_server_is_told(new_server):
     assert error_of(client.read()) == UNBLOCKED
     wait_until("the replica to lead", lambda: info(replica)["role"] == "master")
     assert call(replica, "RPUSH", "l", "x") == 1
+
+
+def test_whoever_waits_for_a_snapshot_is_told_of_a_script_that_holds_its_keys(new_server):
+    server = new_server().start()
+    assert call(server, "SET", "key", "value") == b"OK"
+    with server.connect() as script, server.connect() as saver:
+        script.send(resp.encode("EVAL", "redis.call('GET', KEYS[1]) while true do end", 1, "key"))
+        wait_until("the script", lambda: error_of(call(server, "GET", "key")).startswith("BUSY"))
+        refused = error_of(saver.call("SAVE"))
+        assert "held keys that it needs" in refused and "SCRIPT KILL" in refused
+        # The snapshot waits on, so no other one begins.
+        assert "in progress" in error_of(saver.call("SAVE"))
+        assert call(server, "SCRIPT", "KILL") == b"OK"
+        server.wait_for_log("took a snapshot")
+        wait_until("its end", lambda: saver.call("SAVE") == b"OK")

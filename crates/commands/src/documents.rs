@@ -43,7 +43,7 @@ fn edit(cx: &mut Context<'_, '_>, args: Args<'_>, document: NewDocument) -> Resu
     if id.starts_with(LOCAL_PREFIX) {
         return Err(CommandError::Text("BADREQUEST _local documents are written over HTTP"));
     }
-    let is_admin = cx.session.login.principal().is_none_or(|principal| principal.is_admin);
+    let is_admin = cx.session.login.principal().is_some_and(|principal| principal.is_admin);
     if id.starts_with(DESIGN_PREFIX) && !is_admin {
         return Err(CommandError::Text("FORBIDDEN You are not a db or server admin."));
     }

@@ -31,9 +31,6 @@ use sketch::{Corrupted, SketchRef};
 use crate::string::string;
 pub(crate) use rows::ROWS;
 
-/// A string with the sparse encoding does not grow beyond this length; Redis' `hll-sparse-max-bytes`.
-const SPARSE_BYTES_MAX: usize = 3000;
-
 impl From<Corrupted> for CommandError {
     fn from(_: Corrupted) -> CommandError {
         CommandError::Text("INVALIDOBJ Corrupted HLL object detected")

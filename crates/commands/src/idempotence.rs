@@ -111,7 +111,11 @@ fn run(
         cx.unit.begin_undo();
     }
     let outer = std::mem::replace(&mut cx.in_transaction, true);
-    let outcome = (found.row.handler)(cx, call);
+    let outcome = match (found.row.handler)(cx, call) {
+        // A script has failed, perhaps after changes: its reply is judged as any other.
+        Err(CommandError::Replied) => Ok(()),
+        outcome => outcome,
+    };
     cx.in_transaction = outer;
     let outcome = outcome.and_then(|()| {
         if cx.reply.position() == start {

@@ -166,7 +166,7 @@ fn bearer_token(headers: &HeaderMap) -> Option<&str> {
 pub(super) async fn log_in(
     host: &Host,
     peer: &SocketAddr,
-    (name, password): (&str, &str),
+    (name, password): (&str, &[u8]),
     resource: Option<Resource>,
 ) -> Result<Account, Failure> {
     let number = LOGINS.fetch_add(1, Relaxed);
@@ -274,7 +274,7 @@ pub(super) fn named(headers: &HeaderMap) -> String {
 ///
 /// # Errors
 /// If they are not in base64.
-fn credentials(headers: &HeaderMap) -> Result<Option<(String, String)>, Failure> {
+fn credentials(headers: &HeaderMap) -> Result<Option<(String, Vec<u8>)>, Failure> {
     let given = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok()?.split_once(' '));
     let Some((_, encoded)) = given.filter(|(scheme, _)| scheme.eq_ignore_ascii_case("basic")) else {
         return Ok(None);
@@ -282,9 +282,10 @@ fn credentials(headers: &HeaderMap) -> Result<Option<(String, String)>, Failure>
     let decoded = BASE64_STANDARD.decode(encoded.trim());
     let decoded =
         decoded.map_err(|_| Failure::bad_request("Authorization header has invalid base64 value"))?;
-    // Bytes that are not UTF-8 become another password, which is refused as wrong.
-    let decoded = String::from_utf8_lossy(&decoded);
-    Ok(decoded.split_once(':').map(|(name, password)| (name.into(), password.into())))
+    let Some(end) = decoded.iter().position(|byte| *byte == b':') else { return Ok(None) };
+    // Of a name that is not UTF-8, another one is made: there is no user of the given one in this protocol.
+    let name = String::from_utf8_lossy(&decoded[..end]).into_owned();
+    Ok(Some((name, decoded[end + 1..].into())))
 }
 
 #[cfg(test)]
@@ -368,7 +369,8 @@ mod tests {
             credentials(&headers)
         };
         // "anna:a:b"
-        assert_eq!(read("Basic YW5uYTphOmI="), Ok(Some(("anna".into(), "a:b".into()))));
+        assert_eq!(read("Basic YW5uYTphOmI="), Ok(Some(("anna".into(), b"a:b".into()))));
+        assert_eq!(read("Basic YTpw6XNz"), Ok(Some(("a".into(), b"p\xe9ss".into()))), "bytes as they are");
         for text in ["Bearer YW5uYTphOmI=", "Basic", "Basic YW5uYQ=="] {
             assert_eq!(read(text), Ok(None), "{text}");
         }

@@ -58,13 +58,20 @@ pub(super) async fn config(call: &mut Call, path: &[&str]) -> Result<Reply, Fail
     match call.method() {
         "GET" | "HEAD" => {}
         "PUT" => match call.json().await? {
-            Value::String(text) => call.thread.host().config.set_and_keep(setting, Some(&text))?,
+            Value::String(text) => change(call, setting, Some(text)).await?,
             _ => return Err(Failure::bad_request("Config values must be strings")),
         },
-        "DELETE" => call.thread.host().config.set_and_keep(setting, None)?,
+        "DELETE" => change(call, setting, None).await?,
         _ => return Err(Failure::MethodNotAllowed("GET,HEAD,PUT,DELETE")),
     }
     Ok(reply::value(StatusCode::OK, &before))
+}
+
+/// Changes a setting on a thread that serves no clients: the disk may take long to store it.
+async fn change(call: &Call, setting: Key, value: Option<String>) -> Result<(), Failure> {
+    let config = call.thread.host().config.clone();
+    let change = move || config.set_and_keep(setting, value.as_deref());
+    Ok(tokio::task::spawn_blocking(change).await.map_err(|_| Failure::Busy)??)
 }
 
 fn all(settings: &Settings) -> Reply {

@@ -159,8 +159,8 @@ pub struct Attempt<'a> {
     pub address: IpAddr,
     /// The name of the user.
     pub name: &'a str,
-    /// The password.
-    pub password: &'a str,
+    /// The password. Names are text in this protocol, passwords are bytes.
+    pub password: &'a [u8],
     /// A resource to which the user must have a right, if the login is for one.
     pub resource: Option<Resource>,
 }

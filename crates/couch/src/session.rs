@@ -82,7 +82,7 @@ async fn log_in(call: &mut Call) -> Result<Reply, Failure> {
         (one_name(name, username)?, password.unwrap_or_default())
     };
     let thread = call.thread.clone();
-    let account = match access::log_in(thread.host(), &call.peer, (&name, &password), None).await {
+    let account = match access::log_in(thread.host(), &call.peer, (&name, password.as_bytes()), None).await {
         Ok(account) => account,
         Err(failure @ Failure::Unauthorized(_)) => {
             let mut reply = reply::failed(failure);

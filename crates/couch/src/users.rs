@@ -212,13 +212,18 @@ fn password_of(members: &Members) -> Result<Option<DerivedPassword>, DocError> {
         let reason = format!("Password scheme `{scheme}` not supported.");
         return Err(DocError::Forbidden(reason.into()));
     }
-    let iterations = match members.get("iterations").and_then(Value::as_f64) {
+    let given = members.get("iterations");
+    let iterations = match given.and_then(Value::as_f64) {
         None => return forbidden("iterations must be a number."),
         Some(count) if count < 1.0 => return forbidden("Iteration count is too low for this server"),
         Some(count) if count > f64::from(ITERATIONS_MAX) => {
             return forbidden("Iteration count is too high for this server");
         }
-        Some(count) => count as u32,
+        // CouchDB stores such a number, also 2.0, and then answers every login of this user with 500.
+        Some(_) => match given.and_then(Value::as_u64) {
+            None => return forbidden("iterations must be an integer."),
+            Some(count) => count as u32,
+        },
     };
     let Some(key) = text("derived_key") else { return forbidden("derived_key must be a string.") };
     let Some(prf) = Prf::named(text("pbkdf2_prf").unwrap_or("sha").as_bytes()) else {
@@ -318,6 +323,10 @@ mod tests {
             (
                 serde_json::json!({ "password_scheme": "pbkdf2", "iterations": 1e9, "derived_key": "" }),
                 "Iteration count is too high for this server",
+            ),
+            (
+                serde_json::json!({ "password_scheme": "pbkdf2", "iterations": 1.5, "derived_key": "00" }),
+                "iterations must be an integer.",
             ),
             (
                 serde_json::json!({

@@ -22,7 +22,7 @@
 
 mod serve;
 
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 
 use wire::Args;
 
@@ -60,12 +60,15 @@ impl Context<'_, '_> {
             args: args.into(),
             awaited,
             ended: AtomicBool::new(false),
+            ran_us: AtomicU64::new(0),
         };
+        session.client.uncount_command();
         let wait = KeyWait::begin(waiter, interests);
         // A demotion sets read-only first, and then ends all registered waits. This wait is registered: the
         // demotion ends it, or is seen here.
         let is_demoted = row.flags.has(Flags::WRITE) && self.host.replication.is_read_only();
         if is_demoted && wait.end() {
+            self.session.client.count_command();
             self.reply_error(&CommandError::Unblocked);
         } else {
             self.session.wait = Some(Wait::Key(wait));

@@ -36,7 +36,7 @@ impl ClientTracking {
         noloop: bool,
         prefixes: Vec<Box<[u8]>>,
     ) -> ClientTracking {
-        let tracker = Arc::new(Tracker::new(client.clone(), redirect, noloop));
+        let tracker = Arc::new(Tracker::new(client.clone(), mode, redirect, noloop));
         interests.tracking().enter(&tracker, &prefixes);
         client.set_tracking(Some((redirect, mode == Mode::Broadcast)));
         interests.tracking_begins();

@@ -144,6 +144,8 @@ pub struct Client {
     created_ms: u64,
     signaller: Signaller,
     last_active_ms: AtomicU64,
+    /// Commands that have run, also within scripts and transactions; one that blocks counts when it ends.
+    commands: AtomicU64,
     last_command: AtomicU16,
     db: AtomicU8,
     resp: AtomicU8,
@@ -196,6 +198,7 @@ impl Client {
             created_ms: now_ms,
             signaller,
             last_active_ms: now_ms.into(),
+            commands: 0.into(),
             last_command: NO_COMMAND.into(),
             db: 0.into(),
             resp: 2.into(),
@@ -306,6 +309,24 @@ impl Client {
     pub fn runs(&self, row: usize, now_ms: u64) {
         self.last_command.store(row as u16, Relaxed);
         self.last_active_ms.store(now_ms, Relaxed);
+        self.count_command();
+    }
+
+    /// Counts a command: one that runs, or one whose wait is over. Whoever ends the wait counts it before the
+    /// client is answered, so that there is one writer at a time.
+    #[inline]
+    pub(crate) fn count_command(&self) {
+        self.commands.store(self.commands.load(Relaxed) + 1, Relaxed);
+    }
+
+    /// The command that was counted last begins to wait.
+    pub(crate) fn uncount_command(&self) {
+        self.commands.store(self.commands.load(Relaxed).saturating_sub(1), Relaxed);
+    }
+
+    /// The row index of the command that runs, or has run last.
+    pub(crate) fn last_command(&self) -> Option<usize> {
+        Some(self.last_command.load(Relaxed)).filter(|row| *row != NO_COMMAND).map(usize::from)
     }
 
     /// Counts bytes read from the socket. One thread calls it: the worker, or the one that hears a replica.

@@ -26,8 +26,8 @@ use wire::{Args, ReplyWriter};
 
 use crate::{
     CommandError, EventClass, Flags, Host, Row, Session, Unit, audit::Action, clients::append_line,
-    deferred_reply::DeferredReply, error::LockContended, long_units::LONG_ELEMENTS, row::ResolvedCommand,
-    rules::Rules, script_machine::Scripting, shown_args::shown_args,
+    deferred_reply::DeferredReply, error::LockContended, long_units::LONG_ELEMENTS, observe::Watch,
+    row::ResolvedCommand, rules::Rules, script_machine::Scripting, shown_args::shown_args,
 };
 
 /// Bytes that a command may log besides its arguments: numbers, and the headers of its effects.
@@ -107,6 +107,8 @@ pub struct Context<'a, 'k> {
     pub channels: Option<&'a mut Local>,
     /// The script machine of the worker; `None` for served waiters.
     pub scripting: Option<&'a mut Scripting>,
+    /// The commands that are timed in this round; none for merged commands and served waiters.
+    pub(crate) watch: Watch,
     /// The lines for the monitors; `None` if there are none, and for merged commands and served waiters.
     pub monitor: Option<&'a mut Vec<u8>>,
 }
@@ -137,6 +139,7 @@ impl<'a, 'k> Context<'a, 'k> {
             admitted_bytes: ADMITTED_BYTES,
             channels: None,
             scripting: None,
+            watch: Watch::Nothing,
             monitor: None,
         }
     }
@@ -272,6 +275,9 @@ impl Context<'_, '_> {
     ) -> Result<bool, Retry> {
         let (reply_start, record_bytes) = (self.reply.position(), self.unit.record_bytes());
         let Err(error) = run(self) else { return Ok(true) };
+        if error == CommandError::Replied {
+            return Ok(false);
+        }
         assert_eq!(self.unit.record_bytes(), record_bytes, "failed after it had changed something: {error}");
         self.reply.truncate(reply_start);
         self.deferred_reply.clear();
@@ -288,16 +294,28 @@ impl Context<'_, '_> {
         Ok(false)
     }
 
-    /// Records for a tracking client the keys that a command has read. CLIENT CACHING holds for one command,
-    /// or for one transaction as a whole.
+    /// Records for a tracking client the keys that a command has read. A script has read what its commands
+    /// have read, not what its call declares. CLIENT CACHING holds for one command, or for one transaction as
+    /// a whole.
     #[cold]
     fn track(&mut self, row: &'static Row, args: Args<'_>, is_inner: bool) {
         let Some(tracking) = &mut self.session.tracking else { return };
-        if row.flags.has(Flags::READONLY) && tracking.remembers() {
+        let reads = row.flags.has(Flags::READONLY) && !row.flags.has(Flags::RUNS_SCRIPTS);
+        if reads && tracking.remembers() {
             row.keys.for_each(args, |index| self.unit.remember(tracking, args.at(index)));
         }
         let goes_on = is_inner || self.session.transaction.is_some() || row.name.starts_with("client|");
         tracking.caching &= goes_on;
+    }
+
+    /// Records the duration of a command that has run as a part of this unit.
+    #[cold]
+    fn note_duration(&self, row: &'static Row, index: u16, args: Args<'_>, started_us: u64) {
+        let host = self.host;
+        let usec = host.monotonic_us().saturating_sub(started_us);
+        self.unit.stats().timed(index.into(), usec, 1);
+        let slow_log = &host.observer.slow_log;
+        slow_log.ran(usec, row, args, &self.session.client, || host.clock.unix_ms());
     }
 
     /// Replies with an error.
@@ -355,6 +373,7 @@ impl Context<'_, '_> {
     ) -> Result<bool, CommandError> {
         self.reply.set_protocol(self.session.protocol);
         let reply_start = self.reply.position();
+        let started_us = (self.watch == Watch::All).then(|| self.host.monotonic_us());
         let record_bytes = self.unit.record_bytes() + args.size_bytes() + EFFECT_BYTES_BESIDE_ARGS;
         let succeeded = if row.flags.has(Flags::WRITE)
             && let Some(refusal) = self.refuse_growth(record_bytes)
@@ -372,6 +391,10 @@ impl Context<'_, '_> {
             self.reply.null();
         }
         self.unit.stats().called(index as usize, !succeeded);
+        self.session.client.count_command();
+        if let Some(started_us) = started_us {
+            self.note_duration(row, index, args, started_us);
+        }
         if let Some(lines) = &mut self.monitor
             && !row.flags.has(Flags::ADMIN)
             && !row.flags.has(Flags::RUNS_SCRIPTS)

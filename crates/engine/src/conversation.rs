@@ -248,8 +248,9 @@ impl Conversation {
     /// The blocked command has waited for [`Conversation::wait_timeout_ms`]: appends the reply of a timeout,
     /// and the next command may run. Returns whether it still waited; if not, something else has ended its
     /// wait.
-    pub fn time_out(&mut self) -> bool {
-        let Some(reply) = self.session.wait.as_ref().and_then(Wait::time_out) else { return false };
+    pub fn time_out(&mut self, host: &Host) -> bool {
+        let reply = self.session.wait.as_ref().and_then(|wait| wait.time_out(host));
+        let Some(reply) = reply else { return false };
         self.answer(&reply, Lsn::ZERO, Lsn::ZERO);
         true
     }

@@ -129,6 +129,8 @@ pub enum CommandError {
     /// Not for clients: the command takes long on a thread that serves other clients. The executor has it
     /// offloaded.
     NeedsOwnThread,
+    /// Not for clients: the handler has written an error as its reply, and counted it. Its changes stay.
+    Replied,
     /// A script has run for too long, and holds a slot or a thread that the command needs, or the command is
     /// FUNCTION KILL, which does not end scripts.
     Busy,
@@ -203,6 +205,7 @@ impl fmt::Display for CommandError {
             }
             CommandError::NeedsAllSlots => "ERR the command needs every slot",
             CommandError::NeedsOwnThread => "ERR the command needs a thread of its own",
+            CommandError::Replied => "ERR the command has replied with an error",
             CommandError::SlotTaken { .. } => "ERR a long-running command holds keys that this command needs",
             CommandError::Held { .. } => "ERR clients are paused",
             CommandError::Later { .. } => "ERR the command has to wait",

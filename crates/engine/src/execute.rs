@@ -600,6 +600,7 @@ impl Executor {
                 admitted_bytes,
                 channels: Some(&mut self.channels),
                 scripting: Some(&mut self.scripting),
+                watch: self.watch,
                 monitor: self.monitored.then_some(&mut self.shown),
                 ..Context::new(unit, surroundings, session, reply)
             };

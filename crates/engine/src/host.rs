@@ -175,6 +175,10 @@ pub const NO_FILE_OF_USERS: &str = "ERR This Redis instance is not configured to
 pub trait SettingsInForce: Send + Sync {
     /// The memory limit in force.
     fn memory_limits(&self) -> MemoryLimits;
+    /// The length up to which a HyperLogLog keeps the sparse encoding (`hll-sparse-max-bytes`).
+    fn sparse_bytes_max(&self) -> usize {
+        3000
+    }
     /// The classes of events to note (`notify-keyspace-events`); none while no client subscribes to events.
     fn event_classes(&self) -> EventClass;
     /// The clients that may run DEBUG.

@@ -285,7 +285,7 @@ impl Interests {
         for shard in &self.shards {
             let waiters: Vec<_> = shard.lock().awaited.values().flat_map(BTreeMap::values).cloned().collect();
             // Each worker withdraws the waiters of its clients.
-            waiters.iter().for_each(|waiter| _ = waiter.fail(&CommandError::Unblocked));
+            waiters.iter().for_each(|waiter| waiter.fail(&CommandError::Unblocked));
         }
     }
 

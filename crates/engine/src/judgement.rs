@@ -10,6 +10,10 @@
 //!
 //! A command that wraps another one (IDEMP) needs its own key, and all that the wrapped one needs. A document
 //! is judged as the key `DATABASE/ID`.
+//!
+//! Invariants
+//! - A session without a user may do nothing. Every command looks the user of its session up before it is
+//!   judged, so this concerns only calls within a command whose user is gone.
 
 use access::{Call, ChannelUse, CommandId, Context as DenialContext, Denied, KeyAccess, KeyUse, Rights};
 use smallvec::SmallVec;
@@ -139,10 +143,10 @@ impl Context<'_, '_> {
     /// The error that stands for the command's reply in the reply of EXEC.
     #[inline]
     pub fn judge_queued(&mut self, found: ResolvedCommand, args: Args<'_>) -> Result<(), CommandError> {
-        let Some(principal) = self.session.login.principal().filter(|it| !it.rights.are_unrestricted())
-        else {
+        let Some(principal) = self.session.login.principal() else { return Err(CommandError::NoAuth) };
+        if principal.rights.are_unrestricted() {
             return Ok(());
-        };
+        }
         let Err(denied) = judge(&principal.rights, found, args) else { return Ok(()) };
         let reason = match denied {
             Denied::Command(_) => "no permission to execute the command or subcommand",
@@ -165,10 +169,12 @@ impl Context<'_, '_> {
     /// The whole reply.
     #[inline]
     pub fn judge_in_script(&self, found: ResolvedCommand, args: Args<'_>) -> Result<(), String> {
-        let Some(principal) = self.session.login.principal().filter(|it| !it.rights.are_unrestricted())
-        else {
-            return Ok(());
+        let Some(principal) = self.session.login.principal() else {
+            return Err(CommandError::NoAuth.to_string());
         };
+        if principal.rights.are_unrestricted() {
+            return Ok(());
+        }
         let Err(denied) = judge(&principal.rights, found, args) else { return Ok(()) };
         self.host.users.note_denied(&denied, DenialContext::Lua, self.session, self.now_ms());
         let reply = denied.reply_in_script(&principal.name, self.host.users.commands());
@@ -178,7 +184,7 @@ impl Context<'_, '_> {
     /// Whether the user may make a call. Nothing is noted.
     pub fn may_call(&self, found: ResolvedCommand, args: Args<'_>) -> bool {
         let principal = self.session.login.principal();
-        principal.is_none_or(|principal| judge(&principal.rights, found, args).is_ok())
+        principal.is_some_and(|principal| judge(&principal.rights, found, args).is_ok())
     }
 
     /// The command that runs, for judgements; `None` before the first one.
@@ -190,7 +196,7 @@ impl Context<'_, '_> {
     /// from values.
     pub fn may_read_all_keys(&self, args: Args<'_>) -> bool {
         let (Some(principal), Some(command)) = (self.session.login.principal(), self.command()) else {
-            return true;
+            return false;
         };
         principal.rights.allow_all_keys(command, args.get(1), KeyAccess::READ)
     }

@@ -7,9 +7,9 @@ use prng::Prng;
 use wire::Args;
 
 use crate::{
-    Call, CommandError, Executor, Flags, Host, Keys, Outcome, Row, Session,
+    Call, CommandError, Executor, Flags, Host, Keys, Outcome, Row, Session, Wait,
     clients::append_line,
-    observe::{LatencyEvent, TracedCommand, WAITING_MAX, error_code},
+    observe::{LatencyEvent, TracedCommand, WAITING_MAX, Watch, error_code},
     row::ResolvedCommand,
     shown_args::shown_args,
     stats::TIMED_EVERY,
@@ -90,7 +90,12 @@ impl Executor {
         self.stats().timed(index as usize, usec, stands_for);
         // The round may have begun long ago: the date is that of the end, as in Redis.
         let (observer, ended_ms) = (&host.observer, || host.clock.unix_ms());
-        observer.slow_log.ran(usec, row, call.args, &session.client, ended_ms);
+        match &session.wait {
+            Some(Wait::Key(wait)) => wait.began_after(usec),
+            // The commands of a transaction were measured one by one.
+            _ if matches!(row.keys, Keys::Queued) && self.watch == Watch::All => {}
+            _ => observer.slow_log.ran(usec, row, call.args, &session.client, ended_ms),
+        }
         if observer.latency.is_on() {
             let event =
                 if row.flags.has(Flags::FAST) { LatencyEvent::FastCommand } else { LatencyEvent::Command };

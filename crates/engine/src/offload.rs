@@ -84,6 +84,8 @@ impl Executor {
             self.end_round(host);
             match outcome {
                 Outcome::Done { gate } => {
+                    // A wait belongs to the worker of the client, and would be lost with its answer.
+                    debug_assert!(session.wait.is_none(), "a unit that waits is not offloaded");
                     self.end_long(host);
                     return LongReply { session, reply, gate };
                 }

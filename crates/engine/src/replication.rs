@@ -335,9 +335,14 @@ pub trait Replication: Availability {
     /// Follows `leader` from now on. Answers `responder` once that is durable, or with an error.
     fn follow(&self, leader: Address, responder: Responder);
 
-    /// Stops following. Answers `responder` with OK once this server takes writes, or is about to restart to
-    /// do so; or with an error.
+    /// Stops following. Answers `responder` with OK once this server takes writes, or once it restarts to do
+    /// so; or with an error, within a bounded time. An earlier order comes first.
     fn lead(&self, responder: Responder);
+
+    /// Whether a change of the role that a client has ordered is not done yet.
+    fn is_changing_role(&self) -> bool {
+        false
+    }
 
     /// Begins to hand over to a replica; returns at once. The error is the whole error text.
     ///

@@ -102,6 +102,8 @@ pub struct WorkerStats {
     hot_keys: Mutex<HotKeys>,
     vm_bytes: AtomicU64,
     errors: errors::ErrorCounts,
+    /// Waiting clients that were served by a change, in the record of another client's change.
+    served: AtomicU64,
 }
 
 impl WorkerStats {
@@ -124,13 +126,25 @@ impl WorkerStats {
         }
     }
 
+    /// Counts an error reply with this text, without the `-`.
     #[cold]
-    pub(crate) fn replied_error(&self, text: &[u8]) {
+    pub fn replied_error(&self, text: &[u8]) {
         self.errors.add(text);
     }
 
-    pub(crate) fn rejected(&self, row: usize) {
+    /// Counts a call of the command with this row index that was refused before it ran.
+    pub fn rejected(&self, row: usize) {
         Self::bump(&self.rows[row].rejected, 1);
+    }
+
+    /// Counts a waiting client that was served by a change, in a unit of another client.
+    pub(crate) fn served(&self) {
+        Self::bump(&self.served, 1);
+    }
+
+    /// Counts the failure of a call that was counted when its client began to wait.
+    pub fn failed_later(&self, row: usize) {
+        Self::bump(&self.rows[row].failed, 1);
     }
 
     pub(crate) fn evicted(&self) {
@@ -269,6 +283,11 @@ impl CommandStats {
         let mut totals = BTreeMap::new();
         self.workers.iter().for_each(|worker| worker.errors.add_to(&mut totals));
         totals
+    }
+
+    /// Waiting clients that were served in the records of others, since the start.
+    pub fn served(&self) -> u64 {
+        self.workers.iter().map(|worker| worker.served.load(Ordering::Relaxed)).sum()
     }
 
     /// The number of calls of all commands.

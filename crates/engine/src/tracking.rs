@@ -15,10 +15,12 @@
 //! - A key is remembered, and forgotten when it changes, under the lock of its slot: no change is missed in
 //!   between.
 //! - The invalidation of a key is pushed after the replies of the current round of the reader's worker, so
-//!   after every reply with an older value. The invalidation is sent when the change becomes visible to other
-//!   clients: with durability `strict`, once the change is committed.
-//! - The table holds about `tracking-table-max-keys` keys at most: one more evicts another key of its shard,
-//!   if there is one. The evicted key is invalidated for its readers.
+//!   after every reply with an older value. It is sent when the change becomes visible to other clients: with
+//!   durability `strict`, once the change is committed.
+//! - The table holds about `tracking-table-max-keys` keys at most: one more evicts another key, of its own
+//!   shard if that has one. If the limit was lowered, [`Tracking::trim`] evicts the others. An evicted key is
+//!   invalidated for its readers. Its slot need not be locked: whoever removes it from the table tells its
+//!   readers, and a reader that reads it again is remembered again.
 
 mod invalidations;
 mod table;
@@ -37,7 +39,10 @@ use parking_lot::RwLock;
 pub(crate) use invalidations::{BY_SERVER, Invalidations};
 use table::Table;
 
-use crate::clients::Client;
+use crate::clients::{Client, Clients};
+
+/// The keys that [`Tracking::trim`] evicts at most in one call, which takes about a millisecond.
+const TRIMMED_MAX: usize = 4096;
 
 /// The mode of a client's tracking.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -61,13 +66,16 @@ pub struct Tracker {
     pub redirect: Option<u64>,
     /// Whether it gets no invalidations for its own changes.
     pub noloop: bool,
+    /// Whether it follows prefixes: what the client has read before, in another mode, is not told then.
+    follows_prefixes: bool,
     /// Whether the client of `redirect` was found to have disconnected.
     redirect_broken: AtomicBool,
 }
 
 impl Tracker {
-    pub(crate) fn new(client: Arc<Client>, redirect: Option<u64>, noloop: bool) -> Tracker {
-        Tracker { client, redirect, noloop, redirect_broken: AtomicBool::new(false) }
+    pub(crate) fn new(client: Arc<Client>, mode: Mode, redirect: Option<u64>, noloop: bool) -> Tracker {
+        let follows_prefixes = mode == Mode::Broadcast;
+        Tracker { client, redirect, noloop, follows_prefixes, redirect_broken: AtomicBool::new(false) }
     }
 
     /// Whether the client of `redirect` was found to have disconnected.
@@ -109,6 +117,17 @@ impl Tracking {
     /// Sets the number of keys that are remembered at most; 0 for no limit.
     pub fn set_keys_max(&self, keys_max: usize) {
         self.table.set_keys_max(keys_max);
+    }
+
+    /// Evicts some of the keys beyond the limit, if it was lowered. To be called again and again.
+    pub fn trim(&self, clients: &Clients) {
+        let mut invalidations = Invalidations::default();
+        for (key, readers) in self.table.evict(TRIMMED_MAX) {
+            invalidations.forgotten(&key, readers);
+        }
+        if !invalidations.is_empty() {
+            invalidations.publish(self, clients);
+        }
     }
 
     /// The present figures.
@@ -197,9 +216,14 @@ impl Tracking {
         }
     }
 
+    /// Forgets all keys: any may have changed; all slots are locked.
+    pub(crate) fn forget_all(&self) {
+        self.table.clear();
+    }
+
     /// Any key may have changed; all slots are locked.
     pub(crate) fn all_changed(&self, invalidations: &mut Invalidations) {
-        self.table.clear();
+        self.forget_all();
         if !self.trackers.read().is_empty() {
             invalidations.all_changed();
         }

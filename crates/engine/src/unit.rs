@@ -20,8 +20,9 @@ use std::{collections::VecDeque, sync::Arc};
 
 use documents::{DocError, Writer};
 use keyspace::{
-    AccessClock, Applied, DataSettings, DbId, DueFields, Effect, EntryRef, Freed, GlobalOp, Items, KeyHash,
-    KeyOp, Keyspace, LIBRARIES_SLOT, Libraries, LoggedMessage, PublishedLibraries, Scope, SlotId, slot_of,
+    AccessClock, AccessStamp, Applied, DataSettings, DbId, DueFields, Effect, EntryRef, Freed, GlobalOp,
+    Items, KeyHash, KeyOp, Keyspace, LIBRARIES_SLOT, Libraries, LoggedMessage, PublishedLibraries, Scope,
+    SlotId, slot_of,
 };
 use lsn::Lsn;
 use prng::Prng;
@@ -245,6 +246,12 @@ impl<'k> Unit<'k> {
         let found = self.locked.slot_mut(hash.slot()).get_and_touch(db, &hash, key, self.clock).is_some();
         looked_up(self.stats, self.events, db, key, found);
         found
+    }
+
+    /// Replaces the access stamp of a key, if it exists. That is not logged.
+    pub fn set_stamp(&mut self, db: DbId, key: &[u8], stamp: AccessStamp) {
+        let hash = self.hash(key);
+        self.locked.slot_mut(hash.slot()).set_stamp(db, &hash, key, stamp);
     }
 
     /// The entry of a key; `None` if absent or expired. Renews the access stamp, unless the reads of this
@@ -472,6 +479,8 @@ impl<'k> Unit<'k> {
             },
             Scope::Global => {
                 self.flushes_all |= matches!(effect, Effect::Global(GlobalOp::FlushAll));
+                // What clients have read that track no more, too.
+                self.interests.tracking().forget_all();
                 match &mut self.locked {
                     Locked::Many(slots) => slots.apply(effect, clock, self.freed),
                     _ => panic!("a global effect needs every slot locked"),

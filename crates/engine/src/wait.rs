@@ -1,8 +1,8 @@
 //! The wait of a session: for a key, or for an answer of another thread. A waiting session runs no command.
 
-use std::sync::Arc;
+use std::sync::{Arc, atomic::Ordering::Relaxed};
 
-use crate::{Interests, clients::Waiter};
+use crate::{Host, Interests, clients::Waiter};
 
 /// The wait of a session.
 #[derive(Debug)]
@@ -36,6 +36,11 @@ impl KeyWait {
 }
 
 impl KeyWait {
+    /// Notes for how many microseconds the command has run before it began to wait.
+    pub(crate) fn began_after(&self, usec: u64) {
+        self.waiter.ran_us.store(usec, Relaxed);
+    }
+
     /// Ends the wait without an answer. Returns whether this call ended it; if not, something else has.
     pub(crate) fn end(&self) -> bool {
         self.waiter.end()
@@ -53,9 +58,13 @@ impl Wait {
 
     /// The timeout has passed: ends the wait for a key and returns the reply. `None` if something else has
     /// ended the wait, or if it is another kind of wait.
-    pub fn time_out(&self) -> Option<Vec<u8>> {
+    pub fn time_out(&self, host: &Host) -> Option<Vec<u8>> {
         let Wait::Key(KeyWait { waiter, .. }) = self else { return None };
-        waiter.end().then(|| waiter.reply(|reply| reply.null_array()))
+        if !waiter.end() {
+            return None;
+        }
+        waiter.note_end(0, host);
+        Some(waiter.reply(|reply| reply.null_array()))
     }
 }
 

@@ -67,6 +67,18 @@ impl AccessClock {
 pub struct AccessStamp(u32);
 
 impl AccessStamp {
+    /// LRU: the stamp of an entry that was used this many seconds before `now_ms`. More than half of the
+    /// range of a stamp counts as half, so that the idle time does not soon begin anew.
+    pub fn idle(seconds: u64, now_ms: u64) -> Self {
+        let seconds = seconds.min(u64::from(STAMP_MASK / 2));
+        AccessStamp(AccessStamp::lru(now_ms).0.wrapping_sub(seconds as u32) & STAMP_MASK)
+    }
+
+    /// LFU: the stamp of an entry with this counter at `now_ms`.
+    pub fn frequent(counter: u8, now_ms: u64) -> Self {
+        AccessStamp::lfu(minutes(now_ms), counter)
+    }
+
     #[inline]
     fn lru(now_ms: u64) -> Self {
         AccessStamp((now_ms / 1000) as u32 & STAMP_MASK)
@@ -132,6 +144,17 @@ mod tests {
         assert_eq!(stamp.idle_seconds(65_000), 60);
         let late = clock(AccessPolicy::Lru, ((1 << 24) - 1) * 1000, 0).initial();
         assert_eq!(late.idle_seconds(((1 << 24) + 9) * 1000), 10);
+    }
+
+    #[test]
+    fn a_stamp_can_tell_of_the_past() {
+        let now_ms = 1_700_000_000_000;
+        for (seconds, shown) in [(0, 0), (1000, 1000), (u64::MAX, STAMP_MASK / 2)] {
+            assert_eq!(AccessStamp::idle(seconds, now_ms).idle_seconds(now_ms), shown);
+        }
+        assert_eq!(AccessStamp::idle(1000, 5_000).idle_seconds(5_000), 1000, "longer than time has run");
+        let frequent = AccessStamp::frequent(100, now_ms);
+        assert_eq!((frequent.frequency(now_ms), frequent.frequency(now_ms + 60_000)), (100, 99));
     }
 
     #[test]

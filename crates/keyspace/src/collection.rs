@@ -41,8 +41,9 @@ pub(crate) use limits::SharedLimits;
 pub use list::{ListIter, ListView};
 pub use set::SetView;
 pub use stream::{
-    ConsumerTimes, ConsumerView, Delivery, GroupPosition, GroupView, PendingView, SharedEntries, StreamBlock,
-    StreamEntry, StreamFields, StreamHead, StreamId, StreamImage, StreamOrder, StreamView,
+    ConsumerTimes, ConsumerView, Delivery, ENTRIES_READ_MAX, GroupPosition, GroupView, PendingView,
+    SharedEntries, StreamBlock, StreamEntry, StreamFields, StreamHead, StreamId, StreamImage, StreamOrder,
+    StreamView,
 };
 pub use value_buf::ValueBuf;
 pub use zset::{ZsetRange, ZsetView};

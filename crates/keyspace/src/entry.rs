@@ -6,7 +6,7 @@
 //! # Layout
 //! | bytes | small form | wide form |
 //! |-------|------------|-----------|
-//! | 0 | flags: type (4 bits), `EXPIRING`, `WIDE`, `BIG` | the same |
+//! | 0 | flags: type (4 bits), `EXPIRING`, `WIDE`, `BIG`, `EDITED` | the same |
 //! | 1..4 | access stamp, 24 bits | the same |
 //! | 4.. | key length u8, value length u16 | key length u32, value length u64, capacity u64 |
 //! | 7.. / 24.. | deadline u64 if `EXPIRING`, key, value | the same |
@@ -40,9 +40,11 @@ const TYPE_MASK: u8 = 0x0f;
 const EXPIRING: u8 = 0x10;
 const WIDE: u8 = 0x20;
 const BIG: u8 = 0x40;
+/// A string that was changed within; see [`EntryRef::is_edited`].
+const EDITED: u8 = 0x80;
 
-/// The flags for the type and form of the value, which do not depend on its length or deadline.
-const KIND_MASK: u8 = TYPE_MASK | BIG;
+/// The flags for the type, form and past of the value, which do not depend on its length or deadline.
+const KIND_MASK: u8 = TYPE_MASK | BIG | EDITED;
 
 const ALIGNMENT: usize = 8;
 
@@ -225,14 +227,14 @@ impl Entry {
     pub(crate) fn set_expiry(&mut self, expire_at_ms: Option<u64>) -> Option<Entry> {
         let old = self.as_ref();
         let (value_len, stamp) = (old.shape().value_len, old.stamp());
-        self.reshape(value_len, expire_at_ms, stamp, |_| ())
+        self.reshape(old.kind(), value_len, expire_at_ms, stamp, |_| ())
     }
 
     /// Adds bytes to the end of the string. Returns the old allocation if there was no room.
     pub(crate) fn append(&mut self, suffix: &[u8], stamp: AccessStamp) -> Option<Entry> {
         let old = self.as_ref();
         let (start, expire_at_ms) = (old.shape().value_len, old.expire_at_ms());
-        self.reshape(start + suffix.len(), expire_at_ms, stamp, |value| {
+        self.reshape(old.kind() | EDITED, start + suffix.len(), expire_at_ms, stamp, |value| {
             value[start..].copy_from_slice(suffix);
         })
     }
@@ -246,7 +248,7 @@ impl Entry {
         let old = self.as_ref();
         let (old_len, expire_at_ms) = (old.shape().value_len, old.expire_at_ms());
         let (start, end) = range_in_memory(offset, bytes.len());
-        self.reshape(old_len.max(end), expire_at_ms, stamp, |value| {
+        self.reshape(old.kind() | EDITED, old_len.max(end), expire_at_ms, stamp, |value| {
             value[start..end].copy_from_slice(bytes);
         })
     }
@@ -288,10 +290,12 @@ impl Entry {
         unsafe { write_unaligned(self.base, 0, flags_and_stamp(flags, stamp)) };
     }
 
-    /// Lengthens the value to `value_len` bytes (it never gets shorter), zeroes the new bytes, sets deadline
-    /// and stamp, then lets `fill` write into the value. Returns the old allocation if the entry had to move.
+    /// Lengthens the value to `value_len` bytes (it never gets shorter), zeroes the new bytes, sets kind,
+    /// deadline and stamp, then lets `fill` write into the value. Returns the old allocation if the entry had
+    /// to move.
     fn reshape(
         &mut self,
+        kind: u8,
         value_len: usize,
         expire_at_ms: Option<u64>,
         stamp: AccessStamp,
@@ -300,7 +304,6 @@ impl Entry {
         let old = self.as_ref().shape();
         let new = old.grown(value_len, expire_at_ms.is_some());
         let content_len = old.key_len + old.value_len;
-        let kind = self.as_ref().kind();
         let moved = new.allocated() != old.allocated();
         let target = if moved { allocate(new) } else { self.base };
         // SAFETY: key and value are initialised and in bounds at their old offset, and fit at the new one
@@ -455,6 +458,12 @@ impl<'a> EntryRef<'a> {
     #[inline]
     pub fn string(&self) -> Option<&'a [u8]> {
         (self.flags() & TYPE_MASK == ValueType::String as u8).then(|| self.payload())
+    }
+
+    /// Whether the value is a string that an Append or SetRange has changed, or a SetRange has made, since it
+    /// was put. Only OBJECT ENCODING asks. It is no part of the data: a snapshot does not have it.
+    pub fn is_edited(&self) -> bool {
+        self.flags() & EDITED != 0
     }
 
     /// The type of the value.

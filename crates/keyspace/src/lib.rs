@@ -65,9 +65,10 @@ pub use access::{AccessClock, AccessPolicy, AccessStamp};
 pub use apply::Applied;
 pub use capture::{Capture, Captured, LoadError, Loader};
 pub use collection::{
-    ConsumerTimes, ConsumerView, Delivery, Element, GroupPosition, GroupView, HashField, HashView, ListIter,
-    ListView, PackedLimits, PendingView, SetView, SharedEntries, StreamBlock, StreamEntry, StreamFields,
-    StreamHead, StreamId, StreamImage, StreamOrder, StreamView, ValueBuf, View, ZsetRange, ZsetView,
+    ConsumerTimes, ConsumerView, Delivery, ENTRIES_READ_MAX, Element, GroupPosition, GroupView, HashField,
+    HashView, ListIter, ListView, PackedLimits, PendingView, SetView, SharedEntries, StreamBlock,
+    StreamEntry, StreamFields, StreamHead, StreamId, StreamImage, StreamOrder, StreamView, ValueBuf, View,
+    ZsetRange, ZsetView,
 };
 pub use data_settings::DataSettings;
 pub use digest::Digest;

@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use lsn::Lsn;
 use parking_lot::{Mutex, MutexGuard};
 
-use crate::access::AccessClock;
+use crate::access::{AccessClock, AccessStamp};
 use crate::capture::SlotCapture;
 use crate::entry::EntryRef;
 use crate::expiry::{ExpiryHeap, Item};
@@ -263,6 +263,16 @@ impl<'k> SlotGuard<'k> {
     #[inline]
     pub fn touch(&mut self, db: DbId, hash: &KeyHash, key: &[u8], clock: AccessClock) {
         self.get_and_touch(db, hash, key, clock);
+    }
+
+    /// Replaces the access stamp of the key, if it exists.
+    pub fn set_stamp(&mut self, db: DbId, hash: &KeyHash, key: &[u8], stamp: AccessStamp) {
+        debug_assert_eq!(hash.slot(), self.slot);
+        if self.state.table(db).is_some()
+            && let Some(mut occupied) = self.state.table_mut(db).get_mut(hash, key)
+        {
+            occupied.set_stamp(stamp);
+        }
     }
 
     /// Whether the expiry index has something due. If this is `false`, [`SlotGuard::expired_keys`] and

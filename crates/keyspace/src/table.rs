@@ -25,7 +25,7 @@ mod walk;
 
 use std::mem::ManuallyDrop;
 
-use crate::access::AccessClock;
+use crate::access::{AccessClock, AccessStamp};
 use crate::entry::{Entry, EntryRef, size_class};
 use crate::hash::{KeyHash, position};
 use bucket::{Bucket, PLACES, Word};
@@ -307,6 +307,13 @@ impl<'t> Occupied<'t> {
             let entry = unsafe { self.table.word(self.place).into_entry() };
             ManuallyDrop::new(entry).set_stamp(new);
         }
+    }
+
+    /// Replaces the access stamp.
+    pub(crate) fn set_stamp(&mut self, stamp: AccessStamp) {
+        // SAFETY: as in `touch`.
+        let entry = unsafe { self.table.word(self.place).into_entry() };
+        ManuallyDrop::new(entry).set_stamp(stamp);
     }
 
     /// Changes the entry, which may move to another allocation or gain or lose its deadline. Its key stays.

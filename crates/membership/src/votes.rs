@@ -31,7 +31,7 @@ use consensus::{Ballot, Batch, ELECTION_US, Leadership, Link, Member, MemberId, 
 use env::{Clock, Disk};
 use lsn::Lsn;
 use parking_lot::{Mutex, RwLock};
-use recovery::{group_state::GroupState, state_writes::StateWrites};
+use recovery::{group_state::GroupState, in_flight::InFlight};
 use storage::Histogram;
 
 /// The maximum number of batches whose commitment is timed at once; further batches are not timed.
@@ -65,7 +65,7 @@ pub struct Votes {
     dir: PathBuf,
     disk: Arc<dyn Disk>,
     clock: Arc<dyn Clock>,
-    writes: Arc<StateWrites>,
+    writes: Arc<InFlight>,
     /// Held while the file is written.
     saving: Mutex<()>,
     /// The contents of the file; locked for a moment only.
@@ -105,7 +105,7 @@ impl Votes {
         dir: PathBuf,
         disk: Arc<dyn Disk>,
         clock: Arc<dyn Clock>,
-        writes: Arc<StateWrites>,
+        writes: Arc<InFlight>,
     ) -> Votes {
         let since_us = clock.boot_us();
         Votes {
@@ -644,7 +644,7 @@ mod tests {
         disk.create_dir_all(Path::new("/data")).expect("a sound disk");
         let disk = Arc::new(StalledDisk { disk, reached, permitted: Mutex::new(permitted) });
         let clock = Arc::new(SimClock::new(0));
-        let writes = Arc::new(StateWrites::new(clock.clone()));
+        let writes = Arc::new(InFlight::new(clock.clone()));
         let votes = Votes::new(state(), "/data".into(), disk, clock.clone(), writes);
         let member = Member::start(Start {
             id: id(1),

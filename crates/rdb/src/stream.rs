@@ -15,7 +15,7 @@
 //! The module reads all of this piece by piece, and writes it. It does not check that the entries named by a
 //! group exist: they may have been deleted.
 
-use std::collections::HashMap;
+use std::{cmp::Ordering, collections::HashMap};
 
 use crate::compact::{Item, Listpack, Walk};
 use crate::input::Input;
@@ -155,7 +155,7 @@ pub(crate) fn read_stream<E: From<Error>>(
 ) -> Result<(), E> {
     let has_offsets = value_type != types::STREAM_LISTPACKS;
     let has_active_times = value_type == types::STREAM_LISTPACKS_3;
-    let (mut key, mut node, mut last) = (Vec::new(), Vec::new(), (0, 0));
+    let (mut key, mut node, mut first, mut last) = (Vec::new(), Vec::new(), None, (0, 0));
     for _ in 0..input.number()? {
         input.string(&mut key)?;
         input.string(&mut node)?;
@@ -164,6 +164,7 @@ pub(crate) fn read_stream<E: From<Error>>(
             if id <= std::mem::replace(&mut last, id) {
                 return Err(MALFORMED.into());
             }
+            first.get_or_insert(id);
             visit(StreamElement::Entry { id, pairs })
         })?;
     }
@@ -181,12 +182,29 @@ pub(crate) fn read_stream<E: From<Error>>(
     for _ in 0..input.number()? {
         input.string(&mut key)?;
         let last_id = read_id(input)?;
-        let read = if has_offsets { input.number()? } else { NONE };
-        let entries_read = Some(read).filter(|&read| read != NONE);
+        let entries_read = if has_offsets {
+            Some(input.number()?).filter(|&read| read != NONE)
+        } else {
+            read_through(last_id, &head, first)
+        };
         visit(StreamElement::Group { name: &key, last_id, entries_read })?;
         read_group(has_active_times, input, &mut visit)?;
     }
     Ok(())
+}
+
+/// The number of entries that a group at this id has read, where the encoding does not have it: known, as in
+/// Redis, only at the ends of the stream, because no entry counts as deleted. `first` is the first entry.
+fn read_through(id: StreamId, head: &StreamHead, first: Option<StreamId>) -> Option<u64> {
+    if head.entries_added == 0 {
+        return Some(0);
+    }
+    match (id.cmp(&head.last_id), id.cmp(&first?)) {
+        (Ordering::Equal, _) => Some(head.entries_added),
+        (Ordering::Less, Ordering::Less) => Some(0),
+        (Ordering::Less, Ordering::Equal) => Some(1),
+        _ => None,
+    }
 }
 
 /// Reads the pending entries of a group and its consumers. Takes memory for all pending entries.
@@ -472,5 +490,21 @@ impl<O: Output> Writer<O> {
     pub fn stream_id(&mut self, (ms, seq): StreamId) {
         self.output().put(&ms.to_be_bytes());
         self.output().put(&seq.to_be_bytes());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_group_has_read_is_known_at_the_ends_of_an_old_stream() {
+        let head = StreamHead { last_id: (5, 0), entries_added: 5, ..StreamHead::default() };
+        let cases = [((0, 0), Some(0)), ((1, 0), Some(1)), ((1, 1), None), ((5, 0), Some(5)), ((5, 1), None)];
+        for (id, read) in cases {
+            assert_eq!(read_through(id, &head, Some((1, 0))), read, "{id:?}");
+        }
+        let empty = StreamHead { last_id: (5, 0), ..StreamHead::default() };
+        assert_eq!(read_through((7, 0), &empty, None), Some(0));
     }
 }

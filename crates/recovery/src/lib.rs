@@ -18,6 +18,7 @@
 pub mod data_directory;
 mod error;
 pub mod group_state;
+pub mod in_flight;
 mod load;
 pub mod offline;
 pub mod opening;
@@ -30,7 +31,6 @@ pub mod salvage;
 mod sealed_json;
 pub mod snapshot_task;
 mod source;
-pub mod state_writes;
 pub mod unfinished;
 pub mod unix_time;
 

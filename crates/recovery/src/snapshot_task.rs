@@ -20,7 +20,7 @@ use std::{
 };
 
 use env::Disk;
-use keyspace::{Capture, Keyspace, SLOT_COUNT, SlotId};
+use keyspace::{Capture, Captured, Keyspace, SLOT_COUNT, SlotId};
 use lsn::Lsn;
 use storage::{
     Error, Log, retain_snapshots,
@@ -62,6 +62,10 @@ pub struct SnapshotTask<'k> {
     meta: SnapshotMeta,
     writer: Option<SnapshotWriter>,
 }
+
+/// What [`PartTask::capture`] has captured.
+#[must_use]
+pub struct CapturedChunk(Captured);
 
 /// A part of a snapshot: a range of slots.
 pub struct PartTask<'k> {
@@ -144,8 +148,20 @@ impl PartTask<'_> {
     /// # Errors
     /// I/O errors, including a full disk: the snapshot has failed.
     pub fn step(&mut self) -> Result<Option<u64>, Error> {
+        self.capture().map(|chunk| self.write(chunk)).transpose()
+    }
+
+    /// Captures one chunk; `None` when the part is complete. Waits while others have keys of it locked.
+    pub fn capture(&mut self) -> Option<CapturedChunk> {
         let captured = self.capture.fill(&mut self.chunk, self.chunk_bytes_aim, CHUNK_RAW_BYTES_MAX);
-        let Some(captured) = captured else { return Ok(None) };
+        captured.map(CapturedChunk)
+    }
+
+    /// Writes the chunk that was captured last; returns its bytes in the file.
+    ///
+    /// # Errors
+    /// I/O errors, including a full disk: the snapshot has failed.
+    pub fn write(&mut self, CapturedChunk(captured): CapturedChunk) -> Result<u64, Error> {
         let last_slot = self.capture.next_slot().map_or(self.last_slot.get(), |next| next.get() - 1);
         let info = ChunkInfo {
             first_slot: captured.first_slot.get(),
@@ -154,7 +170,7 @@ impl PartTask<'_> {
             lsn: captured.lsn,
             continues: captured.continues,
         };
-        self.writer.append(info, &self.chunk).map(Some)
+        self.writer.append(info, &self.chunk)
     }
 
     /// Number of slots of the part not captured yet.

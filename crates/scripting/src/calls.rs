@@ -31,7 +31,7 @@ pub trait Calls {
     /// Runs a command for `redis.call`, and appends its reply in this protocol.
     ///
     /// # Errors
-    /// If the command cannot be run. An error of the command itself is a reply.
+    /// If the command cannot be run. An error of the command itself is a reply. The host counts both.
     fn call(&mut self, args: Args<'_>, protocol: Protocol, reply: &mut Vec<u8>) -> Result<(), Refusal>;
 
     /// Whether the user of the script may run this command; `None` if there is no such command.

@@ -92,13 +92,21 @@ pub(crate) fn text_of(error: &Error) -> String {
     }
 }
 
+/// The field of an error table that says that the host has counted the error already: it is the reply of a
+/// command, or the command was refused. Scripts see it, as in Redis, which gives it this name.
+pub(crate) const COUNTED: &str = "ignore_error_stats_update";
+
 /// An error that scripts catch as a table with its text in the field `err`.
 #[derive(Debug)]
-struct Raised(String);
+struct Raised {
+    text: String,
+    /// See [`COUNTED`].
+    is_counted: bool,
+}
 
 impl std::fmt::Display for Raised {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.0)
+        f.write_str(&self.text)
     }
 }
 
@@ -106,14 +114,27 @@ impl std::error::Error for Raised {}
 
 /// An error of the `redis` table; see [`Raised`].
 pub(crate) fn raised(text: impl Into<String>) -> Error {
-    Error::external(Raised(text.into()))
+    Error::external(Raised { text: text.into(), is_counted: false })
 }
 
-/// A table with this text in the field `err`.
-pub(crate) fn error_table(lua: &Lua, text: &str) -> Result<Table> {
-    let table = lua.create_table_with_capacity(0, 1)?;
+/// As [`raised`], for an error that the host has counted.
+pub(crate) fn raised_again(text: impl Into<String>) -> Error {
+    Error::external(Raised { text: text.into(), is_counted: true })
+}
+
+/// A table with this text in the field `err`, and the field [`COUNTED`] if the host has counted the error.
+pub(crate) fn error_table(lua: &Lua, text: &str, is_counted: bool) -> Result<Table> {
+    let table = lua.create_table_with_capacity(0, 1 + usize::from(is_counted))?;
     table.raw_set("err", text)?;
+    if is_counted {
+        table.raw_set(COUNTED, true)?;
+    }
     Ok(table)
+}
+
+/// Whether a value is an error table that says so; see [`COUNTED`].
+pub(crate) fn is_counted(value: &Value) -> bool {
+    matches!(value, Value::Table(table) if matches!(table.raw_get(COUNTED), Ok(Value::Boolean(true))))
 }
 
 /// The error below the wrappers that Lua adds to a failed callback.
@@ -124,12 +145,18 @@ fn cause_of(error: &Error) -> &Error {
     }
 }
 
+/// The error of a function that a library has kept from the time when it was loaded.
+const LOADED: &str = "ERR redis.register_function can only be called on FUNCTION LOAD command";
+
 /// An error in the form in which scripts catch it: values that scripts have raised are unchanged, other
 /// errors become a table or a text.
 pub(crate) fn as_value(lua: &Lua, error: Value) -> Result<Value> {
     match error {
+        Value::Error(error) if matches!(cause_of(&error), Error::CallbackDestructed) => {
+            Ok(Value::Table(error_table(lua, LOADED, false)?))
+        }
         Value::Error(error) => match cause_of(&error).downcast_ref::<Raised>() {
-            Some(Raised(text)) => Ok(Value::Table(error_table(lua, text)?)),
+            Some(Raised { text, is_counted }) => Ok(Value::Table(error_table(lua, text, *is_counted)?)),
             None => Ok(Value::String(lua.create_string(text_of(&error))?)),
         },
         other => Ok(other),

@@ -20,11 +20,14 @@ local function refuse()
   error(READ_ONLY, 2)
 end
 
-local function protect(real)
-  local guard = setmetatable({}, { __index = real, __newindex = refuse, __metatable = false })
+local function protect(real, metatable)
+  local guard = setmetatable({}, { __index = real, __newindex = refuse, __metatable = metatable or false })
   protected[guard] = real
   return guard
 end
+
+-- What scripts see as the metatable of their globals.
+local closed = protect({})
 
 local function require_open(table)
   if protected[table] then
@@ -262,7 +265,7 @@ local strict = {
   end,
 }
 setmetatable(globals, strict)
-local guard = protect(globals)
+local guard = protect(globals, closed)
 globals._G = guard
 
 -- Libraries have other globals: functions those of scripts without KEYS and ARGV, code being loaded only a
@@ -273,7 +276,7 @@ setmetatable(called, strict)
 registrar.log = redis.log
 local registrar_guard = protect(setmetatable(registrar, strict))
 local loading = setmetatable({ redis = registrar_guard, server = registrar_guard }, strict)
-local seen = { __index = called, __newindex = refuse, __metatable = false }
+local seen = { __index = called, __newindex = refuse, __metatable = closed }
 local library_guard = setmetatable({}, seen)
 protected[library_guard] = called
 called._G = library_guard

@@ -1,12 +1,16 @@
 //! Replies of commands as Lua values.
 //!
-//! A status is a table `{ok = text}`, an error `{err = text}`, a null reply `false` (nil in RESP3), a map
-//! `{map = {..}}`, a set `{set = {member = true}}`, a double `{double = number}`, a big number `{big_number =
-//! digits}`, a verbatim string `{verbatim_string = {format = .., string = ..}}`.
+//! A status is a table `{ok = text}`, an error `{err = text}` with a field that says that it is counted, a
+//! null reply `false` (nil in RESP3), a map `{map = {..}}`, a set `{set = {member = true}}`, a double
+//! `{double = number}`, a big number `{big_number = digits}`, a verbatim string
+//! `{verbatim_string = {format = .., string = ..}}`.
 
 use mlua::{Either, IntoLua, Lua, Result, Value};
 
-use crate::word::{Word, pairs, sequence, string};
+use crate::{
+    error::COUNTED,
+    word::{Word, pairs, sequence, string},
+};
 
 /// Maximum nesting of replies.
 const DEPTH_MAX: usize = 32;
@@ -66,7 +70,11 @@ impl<'a> Reader<'a> {
             },
             b':' => Ok(Either::Right(Value::Integer(Self::number(line)?))),
             b'+' => self.wrapped("ok", string(self.lua, line)?),
-            b'-' => self.wrapped("err", string(self.lua, line)?),
+            b'-' => {
+                let fields =
+                    [("err", string(self.lua, line)?), (COUNTED, Either::Right(Value::Boolean(true)))];
+                Ok(Either::Right(Value::Table(self.lua.create_table_from(fields)?)))
+            }
             b'*' | b'>' => match Self::number(line)? {
                 -1 => Ok(Either::Right(Value::Boolean(false))),
                 len => self.array(len, depth),

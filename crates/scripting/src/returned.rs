@@ -10,6 +10,7 @@ use wire::{Aggregate, Protocol, ReplyWriter};
 
 use crate::{
     Meter, ScriptError,
+    error::is_counted,
     meter::Steps,
     numbers::{number_of, to_integer},
 };
@@ -44,6 +45,11 @@ impl Returned {
     /// Whether the value is an error.
     pub fn is_error(&self) -> bool {
         matches!(&self.value, Value::Table(table) if matches!(table.raw_get("err"), Ok(Value::String(_))))
+    }
+
+    /// Whether the value is an error that the host has counted already.
+    pub fn is_counted(&self) -> bool {
+        is_counted(&self.value)
     }
 
     /// Appends the reply, unless the script is stopped meanwhile.

@@ -108,7 +108,7 @@ impl TestVm {
         let failed = |problem: crate::ScriptError| format!("-{}", String::from_utf8_lossy(&problem.0));
         let returned = match ended {
             Ended::Returned(returned) => returned,
-            Ended::Failed(problem) => return failed(problem),
+            Ended::Failed { problem, .. } => return failed(problem),
             Ended::Stopped(stop) => return format!("stopped: {stop:?}"),
         };
         let mut bytes = Vec::new();

@@ -20,7 +20,7 @@ use wire::Args;
 
 use crate::{
     Calls, Limits, Meter, Returned, ScriptError, Sha, Stop, bits, error,
-    error::{as_value, script_line, text_of},
+    error::{as_value, is_counted, script_line, text_of},
     json,
     memory::{building, limited},
     msgpack, pattern,
@@ -47,7 +47,12 @@ pub enum Ended {
     /// The script returned.
     Returned(Returned),
     /// The script raised an error.
-    Failed(ScriptError),
+    Failed {
+        /// The error for the client.
+        problem: ScriptError,
+        /// Whether the host has counted it already: it is the error of a command.
+        is_counted: bool,
+    },
     /// The script was stopped.
     Stopped(Stop),
 }
@@ -280,10 +285,12 @@ impl Vm {
                 let protocol = self.settings.protocol();
                 Ended::Returned(Returned::new(value, protocol, self.limits.memory_bytes_max))
             }
-            Ok((false, problem)) => Ended::Failed(composed(&problem, name)),
+            Ok((false, problem)) => {
+                Ended::Failed { problem: composed(&problem, name), is_counted: is_counted(&problem) }
+            }
             Err(problem) => {
                 let text = format!("ERR {} script: {name}", text_of(&problem));
-                Ended::Failed(ScriptError(text.into_bytes()))
+                Ended::Failed { problem: ScriptError(text.into_bytes()), is_counted: false }
             }
         }
     }

@@ -186,20 +186,20 @@ impl Access {
     fn judge(
         &self,
         name: &str,
-        password: &str,
+        password: &[u8],
         resource: Option<Resource>,
         now_ms: u64,
     ) -> Result<Judged, LogIn> {
         // An admin of the settings has only the password of the setting.
         if let Some(wanted) = self.http_admin_password(name) {
-            let is_right = are_equal(wanted.as_bytes(), password.as_bytes());
+            let is_right = are_equal(wanted.as_bytes(), password);
             return Ok(if is_right { Judged::MayUse(admin_of_settings(&wanted)) } else { Judged::Wrong });
         }
         if self.progress.loading().is_some() {
             return Err(LogIn::Loading);
         }
         let Some(user) = self.user_of(name) else { return Ok(Judged::Wrong) };
-        let accepts = match user.user.accepts_at_once(password.as_bytes()) {
+        let accepts = match user.user.accepts_at_once(password) {
             Some(accepts) => accepts,
             None => self.accepts_derived(&user, password, now_ms)?,
         };
@@ -215,10 +215,10 @@ impl Access {
     ///
     /// # Errors
     /// If it takes time to find out: [`LogIn::Begins`] or [`LogIn::Later`].
-    fn accepts_derived(&self, user: &Principal, password: &str, now_ms: u64) -> Result<bool, LogIn> {
+    fn accepts_derived(&self, user: &Principal, password: &[u8], now_ms: u64) -> Result<bool, LogIn> {
         let Some(derived) = &user.user.derived_password else { return Ok(false) };
         let users = self.config.users().clone();
-        match users.password_checks.verdict(derived, password.as_bytes(), now_ms) {
+        match users.password_checks.verdict(derived, password, now_ms) {
             Verdict::Known(accepts) => Ok(accepts),
             Verdict::Later => Err(LogIn::Later),
             Verdict::Begins(check) => {

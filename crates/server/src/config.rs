@@ -19,7 +19,7 @@ mod data_settings;
 mod hot;
 mod users;
 
-use std::sync::Arc;
+use std::{path::PathBuf, sync::Arc};
 
 use engine::{DebugAccess, EventClass, MemoryLimits, clients::Clients, users::Users};
 use keyspace::Keyspace;
@@ -39,8 +39,13 @@ pub(crate) struct Config {
     settings: RwLock<Settings>,
     hot: HotSettings,
     observers: RwLock<Vec<Observer>>,
-    /// The files of settings, shared by all incarnations within the process. Locked during every change.
+    /// The files of settings, shared by all incarnations within the process. Locked while they change, so
+    /// also while the disk does not answer: nothing that serves clients waits for it.
     files: Arc<Mutex<Lasting>>,
+    /// The configuration file, if there is one.
+    config_file: Option<PathBuf>,
+    /// Held while a change is put in force; locked after `files`.
+    forcing: Mutex<()>,
     data: Mutex<DataSettingsState>,
     /// Appends the records that are made outside of commands: given settings, facts about the group, users of
     /// a file, the audit.
@@ -72,8 +77,11 @@ impl Config {
         let users = Arc::new(Users::new(commands::table()));
         users.configure(user_settings(&settings));
         users.refresh(&keyspace, &clients);
+        let config_file = files.lock().config_file().map(Into::into);
         Config {
             settings: RwLock::new(settings),
+            config_file,
+            forcing: Mutex::default(),
             hot,
             observers: RwLock::default(),
             files,
@@ -91,8 +99,8 @@ impl Config {
 
     /// Adds an observer; see the module documentation.
     pub(crate) fn observe(&self, observer: impl Fn(&Settings) + Send + Sync + 'static) {
-        let settings = self.settings.read();
-        observer(&settings);
+        let _one_change_at_a_time = self.forcing.lock();
+        observer(&self.settings.read());
         self.observers.write().push(Box::new(observer));
     }
 
@@ -124,6 +132,10 @@ impl Config {
 impl engine::SettingsInForce for Config {
     fn memory_limits(&self) -> MemoryLimits {
         self.hot.memory_limits()
+    }
+
+    fn sparse_bytes_max(&self) -> usize {
+        self.hot.sparse_bytes_max()
     }
 
     fn event_classes(&self) -> EventClass {

@@ -365,8 +365,8 @@ impl Connection {
     pub(crate) fn time_out(&self) {
         self.deadline.set(None);
         self.full_since_ms.set(None);
-        let timed_out =
-            self.state.get() == ConversationState::Held || self.conversation.borrow_mut().time_out();
+        let timed_out = self.state.get() == ConversationState::Held
+            || self.conversation.borrow_mut().time_out(&self.worker.host);
         if timed_out {
             self.resume();
         }

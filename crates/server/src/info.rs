@@ -1,6 +1,6 @@
 //! INFO: the fields that existing tools parse, and a section specific to Sheaf.
 
-use std::{fmt::Write, sync::atomic::Ordering::Relaxed};
+use std::{fmt::Write, path::Path, sync::atomic::Ordering::Relaxed};
 
 use access::Reason;
 use commands::{REDIS_VERSION, rows};
@@ -65,7 +65,7 @@ macro_rules! fields {
 fn server(parts: &Parts, _: &Figures, out: &mut String) {
     let uptime_s = parts.clock.unix_ms().saturating_sub(parts.startup.started_unix_ms) / 1000;
     let executable = std::env::current_exe().unwrap_or_default();
-    let config_file = parts.config.file().unwrap_or_default();
+    let config_file = parts.config.file().unwrap_or(Path::new(""));
     let settings = parts.config.current();
     let hz = settings.inert().find(|(name, _)| *name == "hz").map_or("10", |(_, value)| value);
     fields!(out,

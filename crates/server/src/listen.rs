@@ -14,6 +14,7 @@ use tokio::net::{TcpListener, TcpSocket};
 
 use crate::{
     access::Access,
+    attached_log::AttachedLog,
     connection::error_line,
     handshakes::{Then, TlsDoor},
     mailbox::{Admitted, Mailbox, UnixPeer, WorkerOrder},
@@ -21,6 +22,8 @@ use crate::{
 
 /// Pause after a failed accept; the usual cause is a lack of descriptors.
 pub(crate) const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+/// A write of the log that takes longer keeps new connections away from the worker that waits for it.
+const SLOW_WRITE_US: u64 = 100_000;
 /// From this port on, every user may listen.
 const PRIVILEGED_END: u16 = 1024;
 /// The address that counts for clients of the Unix socket, which have none.
@@ -104,6 +107,7 @@ fn bind_one(address: SocketAddr, only_v6: bool, backlog: u32) -> io::Result<std:
 pub(crate) struct Reception {
     pub(crate) access: Arc<Access>,
     pub(crate) workers: Vec<Mailbox>,
+    pub(crate) log: Arc<AttachedLog>,
     pub(crate) next: Arc<RoundRobin>,
 }
 
@@ -134,8 +138,19 @@ impl Reception {
             Err(error) => return turn_away(&mut stream, session, &error_line(&error)),
         };
         let admitted = Admitted { stream, session, peer, local, unix, place, on_behalf_of: None };
-        self.workers[self.next.take(self.workers.len())].send(WorkerOrder::Connect(admitted));
+        worker_for_one_more(&self.workers, &self.next, &self.log).send(WorkerOrder::Connect(admitted));
     }
+}
+
+/// The worker for a new connection: the next one in turn that answers. At most one worker at a time writes to
+/// the log itself, and one whose write the disk does not answer serves nobody.
+pub(crate) fn worker_for_one_more<'w>(
+    workers: &'w [Mailbox],
+    turns: &RoundRobin,
+    log: &AttachedLog,
+) -> &'w Mailbox {
+    let is_slow = log.get().is_some_and(|log| log.flight_us() > SLOW_WRITE_US);
+    &workers[turns.take_one_of(workers.len(), |worker| !(is_slow && workers[worker].is_writing()))]
 }
 
 /// Sends the error only as far as the socket accepts it at once: a refused client gets no further work.
@@ -180,6 +195,12 @@ impl RoundRobin {
     pub(crate) fn take(&self, count: usize) -> usize {
         self.0.fetch_add(1, std::sync::atomic::Ordering::Relaxed) % count
     }
+
+    /// As [`RoundRobin::take`], without the threads that are not `free`, unless none is.
+    fn take_one_of(&self, count: usize, free: impl Fn(usize) -> bool) -> usize {
+        let next = self.take(count);
+        (next..next + count).map(|turn| turn % count).find(|thread| free(*thread)).unwrap_or(next)
+    }
 }
 
 #[cfg(test)]
@@ -190,6 +211,16 @@ mod tests {
     fn a_host_that_nobody_knows_is_a_wrong_setting() {
         let error = bind("..", 0, 1).expect_err("no host");
         assert_eq!(error.kind(), io::ErrorKind::InvalidInput, "{error}");
+    }
+
+    #[test]
+    fn a_thread_that_is_not_free_is_passed_over() {
+        let turns = RoundRobin::default();
+        let taken =
+            |count, busy| (0..4).map(|_| turns.take_one_of(count, |it| it != busy)).collect::<Vec<_>>();
+        assert_eq!(taken(2, 0), [1, 1, 1, 1]);
+        assert_eq!(taken(2, 9), [0, 1, 0, 1]);
+        assert_eq!(taken(1, 0), [0; 4], "there is no other one");
     }
 
     fn hosts_of(words: &str) -> Result<Vec<String>, String> {

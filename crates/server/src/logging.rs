@@ -16,7 +16,7 @@ mod queue;
 use std::{
     io::{self, Write},
     path::Path,
-    sync::{Arc, OnceLock},
+    sync::{Arc, OnceLock, mpsc},
     thread,
     time::Duration,
 };
@@ -92,6 +92,28 @@ fn start_to_write() -> Result<(), String> {
 /// Waits until the lines so far are written, but not for long: the process is about to end.
 pub fn flush() {
     LINES.flush(FLUSH_TIMEOUT);
+}
+
+/// Writes a text to standard error. Waits until that is done, but not for long: it may be a pipe that nobody
+/// reads. For the last words of a process.
+pub fn tell(text: String) {
+    let write = move || {
+        // If it fails, only the exit status is left to tell.
+        let _ = io::stderr().write_all(text.as_bytes());
+    };
+    let _ = wait_for(write, FLUSH_TIMEOUT);
+}
+
+/// Does `work` on a thread of its own, and waits for its end, at most for this time. Returns whether it has
+/// ended.
+fn wait_for(work: impl FnOnce() + Send + 'static, within: Duration) -> bool {
+    let (done, ended) = mpsc::channel();
+    let run = move || {
+        work();
+        let _ = done.send(());
+    };
+    let begun = thread::Builder::new().name("last-words".into()).spawn(run);
+    begun.is_ok() && ended.recv_timeout(within).is_ok()
 }
 
 fn keep_handle<L: 'static>(handle: reload::Handle<EnvFilter, L>) {
@@ -232,6 +254,16 @@ mod tests {
         for name in ["/root/.ssh/authorized_keys", "/etc/cron.d/x", ".log", "a.log/x", "a.LOG"] {
             assert!(check_name(name).unwrap_err().contains("end in .log"), "{name}");
         }
+    }
+
+    #[test]
+    fn the_last_words_do_not_wait_for_ever() {
+        let (reader, mut pipe) = io::pipe().unwrap();
+        // Nobody reads so much.
+        let write = move || drop(pipe.write_all(&[0; 1 << 20]));
+        assert!(!wait_for(write, Duration::from_millis(20)));
+        drop(reader);
+        assert!(wait_for(|| (), Duration::from_secs(60)));
     }
 
     #[test]

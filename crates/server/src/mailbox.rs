@@ -5,7 +5,13 @@
 //! [`engine::clients::PUSHED_BYTES_MAX`] per client, feeds by the window of each reader of durable channels,
 //! and published changes of a group by the number of its members. There are few other orders.
 
-use std::{net::SocketAddr, sync::Arc};
+use std::{
+    net::SocketAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+};
 
 use engine::{LongReply, Notice, PendingServes, Place, clients::Signal, observe::TracedCommand};
 use lsn::Lsn;
@@ -96,10 +102,30 @@ pub(crate) struct LongUnitDone {
 /// The sending end of a worker's queue.
 #[derive(Clone)]
 pub(crate) struct Mailbox {
-    pub(crate) sender: mpsc::UnboundedSender<WorkerOrder>,
+    sender: mpsc::UnboundedSender<WorkerOrder>,
+    /// Whether the worker writes a batch of the log itself, and so serves nobody until the disk answers.
+    is_writing: Arc<AtomicBool>,
 }
 
 impl Mailbox {
+    /// The sending end of the queue with this sender.
+    pub(crate) fn new(sender: mpsc::UnboundedSender<WorkerOrder>) -> Mailbox {
+        Mailbox { sender, is_writing: Arc::default() }
+    }
+
+    /// The worker writes a batch of the log itself.
+    #[inline]
+    pub(crate) fn while_writing(&self, write: impl FnOnce()) {
+        self.is_writing.store(true, Relaxed);
+        write();
+        self.is_writing.store(false, Relaxed);
+    }
+
+    /// Whether the worker writes a batch of the log itself.
+    pub(crate) fn is_writing(&self) -> bool {
+        self.is_writing.load(Relaxed)
+    }
+
     /// Sends an order; an order to a worker that has ended is dropped.
     pub(crate) fn send(&self, order: WorkerOrder) {
         let _ = self.sender.send(order);

@@ -145,6 +145,7 @@ impl Parts {
             saver: saver.clone(),
             progress: progress.clone(),
             log: log.clone(),
+            stats: data.stats.clone(),
         }));
         let replication = Arc::new(ReplicationHandle(node.clone()));
         let group = Group::new(node.clone(), config.clone(), data.keyspace.clone(), entropy.clone());

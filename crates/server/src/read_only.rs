@@ -190,7 +190,7 @@ impl ReadOnly {
                 "Damaged data was left out at the start: CONFIG SET force-recovery confirmed accepts that."
                     .into()
             }
-            ReadOnly::DiskStalled => "The disk takes too long to write the log, or the role of this server.".into(),
+            ReadOnly::DiskStalled => "The disk takes too long to write the log, the role of this server, or its settings.".into(),
             ReadOnly::LogFailed => {
                 let reason = log.and_then(|log| log.poison_reason()).unwrap_or_default();
                 format!("The log could not be written: {reason}")

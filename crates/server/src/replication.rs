@@ -34,6 +34,7 @@ pub(crate) mod handle;
 mod leader;
 pub(crate) mod line;
 mod membership;
+mod orders;
 mod overdue;
 mod own_addresses;
 mod promoting;
@@ -62,8 +63,8 @@ use lsn::Lsn;
 use parking_lot::{Mutex, RwLock};
 use recovery::{
     group_state::{self, GroupState, Membership, Wanted},
+    in_flight::InFlight,
     replication_state::ReplicationState,
-    state_writes::StateWrites,
 };
 use replication::{ProcessId, RelayOptions, ReplicaId, Role, Unanswered};
 use settings::{Key, Settings};
@@ -77,6 +78,7 @@ use self::{
     follower::{Following, Threads},
     leader::{Joins, Leader},
     line::Introduction,
+    orders::Orders,
     overdue::Overdue,
     own_addresses::OwnAddresses,
     redis::RedisReplicas,
@@ -122,8 +124,8 @@ pub(crate) struct Node {
     clock: Arc<dyn Clock>,
     entropy: Arc<dyn Entropy + Send + Sync>,
     pub(crate) traces: Arc<Traces>,
-    /// The writes in flight of the files about the role of this server.
-    writes: Arc<StateWrites>,
+    /// Files that say what this server is, and that are being written.
+    writes: Arc<InFlight>,
     /// `replication.json`: the part of the role that must survive a restart. Held while the role changes, so
     /// also while the file is written: nothing that clients ask for waits for it.
     standing: Mutex<ReplicationState>,
@@ -131,6 +133,8 @@ pub(crate) struct Node {
     role: RwLock<Arc<Role<Address>>>,
     /// The identity of this server towards leaders.
     replica_id: ReplicaId,
+    /// The changes of the role that clients have ordered.
+    orders: Orders,
     /// Serialises promotions; a second caller sees the result of the first.
     promotion: Mutex<()>,
     /// Held while the acknowledged position is passed to the log, so that an older position never overwrites
@@ -233,7 +237,7 @@ impl Node {
             None => Role::start(standing.remembered(), settings.integer(Key::AckReplicas) > 0),
         };
         let disk: Arc<dyn Disk> = Arc::new(RealDisk);
-        let writes = Arc::new(StateWrites::new(clock.clone()));
+        let writes = Arc::new(InFlight::new(clock.clone()));
         let votes = member
             .map(|member| Votes::new(member, dir.to_path_buf(), disk, clock.clone(), writes.clone()))
             .map(Arc::new);
@@ -259,6 +263,7 @@ impl Node {
             acks_overdue: false.into(),
             unconfirmed: role.unconfirmed().get().into(),
             role: RwLock::new(Arc::new(role)),
+            orders: Orders::default(),
             promotion: Mutex::new(()),
             acking: Mutex::new(()),
             lacks_replicas: false.into(),
@@ -482,6 +487,7 @@ impl Node {
 
     /// The periodic work, once a second.
     pub(crate) fn tick(self: &Arc<Self>) {
+        self.orders.answer_overdue(self.now_ms());
         if let Some(log) = self.log() {
             self.leader.keep_log(log, self.now_ms());
         }

@@ -12,8 +12,10 @@
 //!   not needed any more.
 //! - A damaged snapshot stays in place until another one can replace it at a start: its intact parts may be
 //!   the only copy. It makes room earlier only for a snapshot that begins at the same position.
+//! - No file is renamed while a replica or a backup copies it: the next pass does that.
 
 use std::{
+    cell::Cell,
     path::Path,
     sync::{
         Arc,
@@ -31,7 +33,7 @@ use settings::Key;
 use storage::{
     Log, retain_snapshots,
     scrub::{Finding, scrub},
-    snapshot,
+    set_aside_unpinned, snapshot,
 };
 
 use crate::{config::Config, pace::Pace, snapshots::Snapshots, startup_info::StartupInfo};
@@ -182,9 +184,15 @@ impl Scrubber {
         }
         let begins = snapshot::list_begins(disk, dir).map_err(in_words)?;
         let has_other = begins.iter().any(|begin| *begin >= log.start_lsn() && !damaged.contains(begin));
-        let set_aside = |begin_lsn: Lsn| match snapshot::set_aside(disk, dir, begin_lsn) {
-            Ok(kept) => {
+        // Whether a replica or a backup is copying one of them.
+        let is_copied = Cell::new(false);
+        let set_aside = |begin_lsn: Lsn| match set_aside_unpinned(disk, dir, log, begin_lsn) {
+            Ok(Some(kept)) => {
                 tracing::warn!(target: "server", kept = %kept.display(), "a damaged snapshot was set aside");
+                Ok(())
+            }
+            Ok(None) => {
+                is_copied.set(true);
                 Ok(())
             }
             Err(error) => Err(in_words(error)),
@@ -194,14 +202,19 @@ impl Scrubber {
         let newest = log.written_lsn();
         let (now, later): (Vec<Lsn>, Vec<Lsn>) =
             damaged.drain(..).partition(|&begin| has_other || begin == newest);
+        const COPIED: &str = "a damaged snapshot is being copied, so it stays until the next pass";
         now.into_iter().try_for_each(set_aside)?;
+        if is_copied.get() && !has_other {
+            // A new snapshot would have its name.
+            return Err(COPIED.into());
+        }
         self.take_snapshot()?;
         later.into_iter().try_for_each(set_aside)?;
         if is_log {
             // Keep one generation: the older one needs the damaged log.
             retain_snapshots(disk, dir, log, 1).map_err(in_words)?;
         }
-        Ok(())
+        if is_copied.get() { Err(COPIED.into()) } else { Ok(()) }
     }
 
     /// Requests a snapshot and waits for it.

@@ -12,6 +12,8 @@
 //! - A witness, whose memory has no data, takes no snapshot.
 //! - One snapshot at a time. A failure is logged, and the server goes on; while growth of the log or time
 //!   calls for a snapshot, the server tries again later.
+//! - Whoever waits for a snapshot gets an answer, also if a script holds keys for ever: after
+//!   [`STANDSTILL_US`] an error, while the snapshot waits on.
 //! - A request that comes while a snapshot is being taken is refused, or served by one more snapshot after
 //!   it: the one in progress may lack records written meanwhile.
 
@@ -27,12 +29,13 @@ use std::{
     time::Duration,
 };
 
-use engine::{CancelAnswer, Responder, SAVE_IN_PROGRESS, SaveAnswer};
+use engine::{CancelAnswer, CommandStats, Responder, SAVE_IN_PROGRESS, SaveAnswer};
 use env::{Clock, Disk, RealDisk};
 use keyspace::Keyspace;
 use lsn::Lsn;
 use parking_lot::{Condvar, Mutex};
 use recovery::{
+    in_flight::InFlight,
     progress::LoadProgress,
     salvage,
     snapshot_task::{PartTask, SnapshotPlan, SnapshotTask},
@@ -53,6 +56,11 @@ use crate::{
 const WRITERS_MAX: usize = 8;
 /// The reply to clients that wait for a snapshot that was given up.
 const CANCELLED: &str = "ERR the snapshot was cancelled";
+/// If others have held a key for this long that a snapshot needs, those who wait for the snapshot are told.
+const STANDSTILL_US: u64 = 10_000_000;
+/// The reply to them.
+const HELD: &str = "ERR the snapshot cannot go on: a script or another command has held keys that it needs for 10 seconds. It is \
+                    taken once they are free, which LASTSAVE shows; SCRIPT KILL ends a script, BGSAVE CANCEL gives the snapshot up";
 /// Period of the check of triggers.
 const LOOK_PERIOD: Duration = Duration::from_secs(1);
 /// After a failure or a cancellation, automatic snapshots pause for this time; commands are not delayed.
@@ -101,8 +109,8 @@ pub(crate) struct Figures {
     pub(crate) last_cancelled: bool,
     pub(crate) taken: u64,
     pub(crate) failures: u64,
-    /// Value of [`Sources::records`] from which [`Snapshots::changes`] counts.
-    records_at_last: u64,
+    /// Value of [`Sources::changes`] from which [`Snapshots::changes`] counts.
+    changes_at_last: u64,
     /// Position at which the newest snapshot begins.
     begin_lsn: Option<Lsn>,
     /// Time of the last failure or cancellation.
@@ -120,6 +128,8 @@ pub(crate) struct Snapshots {
     /// change.
     copied_bytes: AtomicU64,
     cancelled: AtomicBool,
+    /// The chunks that are being captured: each needs the locks of its keys.
+    captures: InFlight,
 }
 
 /// The parts of the server that a snapshot is made of, or depends on.
@@ -132,13 +142,15 @@ pub(crate) struct Sources {
     pub(crate) saver: Arc<Saver>,
     pub(crate) progress: Arc<LoadProgress>,
     pub(crate) log: Arc<AttachedLog>,
+    pub(crate) stats: Arc<CommandStats>,
 }
 
 impl Sources {
-    /// Records replayed at the start and written since.
-    fn records(&self) -> u64 {
+    /// Changes replayed at the start and written since: records, and the pops of waiting clients, which are
+    /// in the records of the pushes.
+    fn changes(&self) -> u64 {
         let written = self.log.get().map_or(0, |log| log.stats().records.load(Relaxed));
-        self.progress.records() + written
+        self.progress.records() + written + self.stats.served()
     }
 
     fn unix_ms(&self) -> u64 {
@@ -154,6 +166,8 @@ struct State {
     wanted: bool,
     /// Called after the wanted snapshot.
     waiting: Vec<OnTaken>,
+    /// Called after the snapshot in progress.
+    serving: Vec<OnTaken>,
     /// The answer channel of the command that confirms a forced recovery.
     confirming: Option<Responder>,
     stop: Option<AtStop>,
@@ -170,12 +184,15 @@ impl Snapshots {
     /// reported as the time of the last.
     pub(crate) fn new(sources: Sources) -> Snapshots {
         let figures = Figures { last_unix_ms: sources.unix_ms(), ..Figures::default() };
+        let captures = InFlight::new(sources.clock.clone());
         Snapshots {
             sources,
+            captures,
             state: Mutex::new(State {
                 figures,
                 wanted: false,
                 waiting: Vec::new(),
+                serving: Vec::new(),
                 confirming: None,
                 stop: None,
             }),
@@ -201,9 +218,9 @@ impl Snapshots {
         self.copied_bytes.load(Relaxed)
     }
 
-    /// Records written since the newest snapshot was begun or, after a forced recovery, was confirmed.
+    /// Changes written since the newest snapshot was begun or, after a forced recovery, was confirmed.
     pub(crate) fn changes(&self) -> u64 {
-        self.sources.records().saturating_sub(self.figures().records_at_last)
+        self.sources.changes().saturating_sub(self.figures().changes_at_last)
     }
 
     /// Requests a snapshot. While one is wanted or in progress, only a `scheduled` request is taken, which is
@@ -317,6 +334,7 @@ impl Snapshots {
             }
             if let Some(responder) = state.confirming.take() {
                 state.figures.running_since_ms = Some(self.sources.unix_ms());
+                state.serving.push(Box::new(move |outcome| responder.keep(outcome)));
                 drop(state);
                 let outcome = self.take_confirmed(log);
                 self.state.lock().figures.running_since_ms = None;
@@ -324,10 +342,11 @@ impl Snapshots {
                     tracing::error!(target: "server", error = %failure, "the forced recovery is not confirmed");
                     format!("ERR the forced recovery is not confirmed, try again: {failure}")
                 });
-                responder.keep(outcome);
+                self.tell(&outcome);
                 continue;
             }
-            let (wanted, waiting) = (std::mem::take(&mut state.wanted), std::mem::take(&mut state.waiting));
+            let wanted = std::mem::take(&mut state.wanted);
+            state.serving = std::mem::take(&mut state.waiting);
             state.figures.running_since_ms = wanted.then(|| self.sources.unix_ms());
             // The lock is released first: triggers read the figures.
             drop(state);
@@ -336,9 +355,37 @@ impl Snapshots {
                 if self.state.lock().stop.is_none() {
                     self.cancelled.store(false, Relaxed);
                 }
-                waiting.into_iter().for_each(|then| then(outcome.clone()));
+                self.tell(&outcome);
             }
         }
+    }
+
+    /// Tells those who wait for the snapshot in progress.
+    fn tell(&self, outcome: &Result<(), String>) {
+        let serving = std::mem::take(&mut self.state.lock().serving);
+        serving.into_iter().for_each(|then| then(outcome.clone()));
+    }
+
+    /// Tells those who wait for the snapshot in progress, or for the next one, if keys that it needs have
+    /// been held for too long. The snapshot waits on. Call once a second.
+    pub(crate) fn look_for_standstill(&self) {
+        if self.captures.oldest_us() < STANDSTILL_US {
+            return;
+        }
+        let told = {
+            let mut state = self.state.lock();
+            let mut told = std::mem::take(&mut state.serving);
+            told.append(&mut state.waiting);
+            told
+        };
+        if told.is_empty() {
+            return;
+        }
+        tracing::warn!(
+            target: "server", clients = told.len(),
+            "a snapshot cannot go on: a script or another command has held keys that it needs for 10 seconds"
+        );
+        told.into_iter().for_each(|then| then(Err(HELD.into())));
     }
 
     /// Replaces the files left by a forced recovery by a snapshot of the memory; then writes are accepted.
@@ -362,7 +409,7 @@ impl Snapshots {
         }
         let figures = &mut self.state.lock().figures;
         figures.newest_is(&info);
-        figures.records_at_last = self.sources.records();
+        figures.changes_at_last = self.sources.changes();
         Ok(())
     }
 
@@ -391,7 +438,7 @@ impl Snapshots {
     /// Takes a snapshot, logs its outcome and notes it in the figures. The error is the reply to clients that
     /// wait for the snapshot.
     fn take_and_tell(&self, log: &Log) -> Result<(), String> {
-        let (begun_ms, records_before) = (self.sources.unix_ms(), self.sources.records());
+        let (begun_ms, changes_before) = (self.sources.unix_ms(), self.sources.changes());
         self.state.lock().figures.running_since_ms = Some(begun_ms);
         let job = self.sources.node.traces.job("snapshot");
         let taken = self.take(log);
@@ -442,7 +489,7 @@ impl Snapshots {
                     figures.newest_is(&info);
                 }
                 figures.last_unix_ms = begun_ms;
-                figures.records_at_last = records_before;
+                figures.changes_at_last = changes_before;
             }
             Err(_) => {
                 figures.failures += u64::from(!is_cancelled);
@@ -513,7 +560,8 @@ impl Snapshots {
         // Commands have priority. A failure does no harm.
         let _ = env::thread::set_nice(15);
         let mut cpu_us = env::thread::cpu_time_us();
-        while let Some(bytes) = part.step()? {
+        while let Some(chunk) = self.captures.during(|| part.capture()) {
+            let bytes = part.write(chunk)?;
             self.written_bytes.fetch_add(bytes, Relaxed);
             self.copied_bytes.fetch_add(part.take_copied_bytes(), Relaxed);
             let used_cpu_us = env::thread::cpu_time_us() - cpu_us;

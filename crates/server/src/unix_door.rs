@@ -2,14 +2,19 @@
 //! permissions of a file open to some of its users.
 //!
 //! Invariants
-//! - The socket of a running server is never removed; the socket that a killed server has left is.
+//! - The socket of a server that runs is never taken away; the one that a killed server has left is.
+//! - Nobody connects before the file has its mode.
 //! - No file but a socket is removed, and at the end only the one that was made here.
 
 use std::{
+    ffi::c_int,
     fs, io,
-    os::unix::{
-        fs::{FileTypeExt, MetadataExt, PermissionsExt},
-        net::UnixListener,
+    os::{
+        fd::OwnedFd,
+        unix::{
+            fs::{FileTypeExt, MetadataExt, PermissionsExt},
+            net::UnixListener,
+        },
     },
     path::Path,
     sync::Arc,
@@ -46,10 +51,10 @@ impl UnixDoor {
             io::Error::new(error.kind(), format!("unixsocket: cannot listen at {path}: {error}"))
         };
         remove_stale(Path::new(path)).map_err(explained)?;
-        let listener = UnixListener::bind(path).map_err(explained)?;
-        if let Some(mode) = mode {
-            fs::set_permissions(path, fs::Permissions::from_mode(mode)).map_err(explained)?;
-        }
+        let socket = bind(Path::new(path), mode).map_err(explained)?;
+        // The kernel has the largest queue that it permits.
+        socket.listen(c_int::MAX).map_err(explained)?;
+        let listener = UnixListener::from(OwnedFd::from(socket));
         listener.set_nonblocking(true)?;
         let inode = fs::metadata(path).map_err(explained)?.ino();
         Ok(Some(UnixDoor { listener, path: path.into(), inode }))
@@ -95,8 +100,18 @@ impl Drop for UnixDoor {
     }
 }
 
-/// The mode of the file, in octal digits as Redis writes it; `None`: the mode that the process gives to new
-/// files.
+/// A socket at this path, with this mode. Nobody can connect before it listens, so nobody connects with the
+/// rights that the file has until its mode is set.
+fn bind(path: &Path, mode: Option<u32>) -> io::Result<Socket> {
+    let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
+    socket.bind(&SockAddr::unix(path)?)?;
+    if let Some(mode) = mode {
+        fs::set_permissions(path, fs::Permissions::from_mode(mode))?;
+    }
+    Ok(socket)
+}
+
+/// The mode of the file, in octal digits as Redis writes it; `None`: what the process gives to new files.
 fn mode_of(settings: &Settings) -> io::Result<Option<u32>> {
     match settings.text(Key::Unixsocketperm) {
         "" | "0" => Ok(None),
@@ -144,6 +159,22 @@ mod tests {
 
     fn mode(path: &Path) -> u32 {
         fs::metadata(path).unwrap().permissions().mode() & 0o777
+    }
+
+    #[test]
+    fn nobody_connects_before_the_file_has_its_mode() {
+        let directory = std::env::temp_dir().join(format!("sheaf-unix-mode-{}", std::process::id()));
+        fs::create_dir_all(&directory).unwrap();
+        let path = directory.join("s");
+        let socket = bind(&path, Some(0o600)).unwrap();
+        assert_eq!(mode(&path), 0o600);
+        let refused = std::os::unix::net::UnixStream::connect(&path).unwrap_err();
+        assert_eq!(refused.kind(), io::ErrorKind::ConnectionRefused, "it does not listen yet");
+        drop(socket);
+        let door = UnixDoor::open(&settings(&path, "600")).unwrap();
+        assert!(door.is_some() && std::os::unix::net::UnixStream::connect(&path).is_ok());
+        drop(door);
+        fs::remove_dir_all(&directory).unwrap();
     }
 
     #[test]

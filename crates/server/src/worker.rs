@@ -102,7 +102,7 @@ pub(crate) fn start(
     workers: usize,
 ) -> std::io::Result<(Mailbox, std::thread::JoinHandle<()>)> {
     let (sender, receiver) = mpsc::unbounded_channel();
-    let mailbox = Mailbox { sender };
+    let mailbox = Mailbox::new(sender);
     let own = mailbox.clone();
     let wake_up = Arc::new(Notify::new());
     let woken = wake_up.clone();

@@ -152,7 +152,6 @@ pub static INERT: &[InertSetting] = &[
     mutable("lazyfree-lazy-user-del", Switch, "no"),
     mutable("lazyfree-lazy-user-flush", Switch, "no"),
     mutable("list-compress-depth", Integer(0, INT_MAX), "0"),
-    mutable("hll-sparse-max-bytes", Memory(0, i64::MAX), "3000"),
     mutable("stream-node-max-bytes", Memory(0, i64::MAX), "4096"),
     mutable("stream-node-max-entries", Integer(0, i64::MAX), "100"),
     mutable("activedefrag", Switch, "no"),
@@ -340,7 +339,10 @@ fn parse_memory(text: &str, reason: &str) -> Result<i64, String> {
 fn parse_memory_or_percent(text: &str) -> Result<String, String> {
     const REASON: &str = "argument must be a memory or percent value";
     if let Some(percent) = text.strip_suffix('%') {
-        let percent: u8 = percent.parse().ok().filter(|it| *it <= 100).ok_or(REASON)?;
+        let percent: u64 = percent.parse().map_err(|_| REASON)?;
+        if percent > 100 {
+            return Err("percentage argument must be less or equal to 100".into());
+        }
         return Ok(format!("{percent}%"));
     }
     parse_memory(text, REASON).map(|bytes| bytes.to_string())
@@ -425,10 +427,9 @@ mod tests {
             ("hz", "1000", Ok("500")),
             ("hz", "x", Err("argument couldn't be parsed into an integer")),
             ("active-expire-effort", "11", Err("argument must be between 1 and 10 inclusive")),
-            ("hll-sparse-max-bytes", "4kb", Ok("4096")),
-            ("hll-sparse-max-bytes", "x", Err("argument must be a memory value")),
             ("maxmemory-clients", "5%", Ok("5%")),
-            ("maxmemory-clients", "500%", Err("argument must be a memory or percent value")),
+            ("maxmemory-clients", "101%", Err("percentage argument must be less or equal to 100")),
+            ("maxmemory-clients", "-1%", Err("argument must be a memory or percent value")),
             ("oom-score-adj", "Relative", Ok("relative")),
             (
                 "repl-diskless-load",

@@ -153,6 +153,12 @@ impl Lasting {
                     _ = settings.set_inert(name, value);
                     continue;
                 }
+                if path == &*self.kept_file && find(name).is_ok_and(|(_, setting)| setting.key == Key::Dir) {
+                    // The server would use another directory than the one whose file this is.
+                    let reason = "this file is in the directory of the data, so it cannot name one".into();
+                    let error = ConfigError::Invalid { name: "dir", value: value.clone(), reason };
+                    return Err(error.at(place.clone()));
+                }
                 settings.set(name, value).map_err(|error| error.at(place.clone()))?;
             }
         }

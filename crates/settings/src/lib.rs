@@ -481,9 +481,9 @@ mod tests {
             assert_eq!(option.key as usize, index, "{}", option.name);
         }
         // Tokens, a proxy and public members of users need five, as in CouchDB, a Unix socket two of Redis',
-        // the audit one, the files of lines two, one of them Redis' own, impatient replicas one of its, and
-        // traces three.
-        assert!(OPTIONS.len() < 116, "the budget for settings");
+        // the audit one, the files of lines two, one of them Redis' own, impatient replicas one of its,
+        // HyperLogLogs one of its, and traces three.
+        assert!(OPTIONS.len() < 117, "the budget for settings");
     }
 
     #[test]

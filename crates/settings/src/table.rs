@@ -262,6 +262,7 @@ settings! {
     SetMaxListpackValue "set-max-listpack-value" Memory "BYTES" VALUE_BYTES, "64", Mutable, "Longest member of a packed set, at most 1 MiB.";
     ZsetMaxListpackEntries "zset-max-listpack-entries" Memory "MEMBERS" ENTRIES, "128", Mutable, "Maximum members of a packed sorted set, at most 32000.";
     ZsetMaxListpackValue "zset-max-listpack-value" Memory "BYTES" VALUE_BYTES, "64", Mutable, "Longest member of a packed sorted set, at most 1 MiB.";
+    HllSparseMaxBytes "hll-sparse-max-bytes" Memory "BYTES" BYTES_ANY, "3000", Mutable, "Length up to which a HyperLogLog keeps the sparse encoding.";
     EnableDebugCommand "enable-debug-command" Access "no|local|yes" Kind::Choice(&["no", "local", "yes"]), "no", Fixed, "Clients that may run DEBUG, which is for tests. no: nobody; local: clients that connect through a loopback address; yes: everybody.";
     NotifyKeyspaceEvents "notify-keyspace-events" Messages "LETTERS" Kind::Events, "", Mutable, "Keyspace events to publish, as letters: K and E for the channels, A for g$lshzxetd, n for new keys, m for misses; empty for none.";
     DurableChannels "durable-channels" Messages "PATTERNS" Kind::Text, "", OfData, "Patterns of durable channels, separated by spaces: their messages are in the log, and XSUBSCRIBE replays them; empty for none.";

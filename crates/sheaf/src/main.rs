@@ -9,7 +9,7 @@
 
 mod cli;
 
-use std::{io::Write, process::ExitCode};
+use std::{backtrace::Backtrace, process::ExitCode, thread};
 
 use server::{
     logging,
@@ -98,7 +98,7 @@ fn print_converted(converted: &settings::Converted) -> ExitCode {
     }
     let lines =
         if converted.refused == 1 { "1 line was" } else { &format!("{} lines were", converted.refused) };
-    let _ = writeln!(std::io::stderr(), "sheaf: {lines} not taken over; comments at the end say why");
+    logging::tell(format!("sheaf: {lines} not taken over; comments at the end say why\n"));
     ExitCode::FAILURE
 }
 
@@ -113,18 +113,22 @@ fn exit_of(state: doctor::State) -> ExitCode {
 
 /// Prints an error. If that fails, only the exit status reports it.
 fn tell(error: &dyn std::error::Error) {
-    let _ = writeln!(std::io::stderr(), "sheaf: {error}");
+    logging::tell(format!("sheaf: {error}\n"));
 }
 
 /// A panic is a bug: memory may be ahead of the log, so the process ends and recovers from the log. The
 /// release profile aborts by itself. The binary that tests start is built with the profile of the tests, in
 /// which a panic unwinds.
+///
+/// The hook of the standard library would wait for ever for a pipe that nobody reads, or for another thread
+/// that writes to it.
 fn end_at_a_panic() {
-    let print = std::panic::take_hook();
-    std::panic::set_hook(Box::new(move |panic| {
-        // Log lines that are not written yet come first.
+    std::panic::set_hook(Box::new(|panic| {
+        // The last lines of the log come first.
         logging::flush();
-        print(panic);
+        let thread = thread::current();
+        let name = thread.name().unwrap_or("<unnamed>");
+        logging::tell(format!("\nthread '{name}' {panic}\n{}\n", Backtrace::capture()));
         std::process::abort();
     }));
 }

@@ -180,7 +180,7 @@ impl SingleServer {
         let answer = self.answers.lock().expect("no panic under the lock").pop();
         match answer {
             Some((bytes, gate)) => self.conversation.answer(&bytes, gate, self.log.committed_lsn()),
-            None => drop(self.conversation.time_out()),
+            None => drop(self.conversation.time_out(&self.host)),
         }
     }
 

@@ -148,7 +148,7 @@ impl QueueWorld {
                 let now_ms = self.clock.unix_ms();
                 if client.deadline_ms.is_some_and(|deadline_ms| deadline_ms <= now_ms) {
                     client.deadline_ms = None;
-                    if client.conversation.time_out() {
+                    if client.conversation.time_out(&self.host) {
                         client.ticket = None;
                         return self.round(index, Conversation::resume);
                     }

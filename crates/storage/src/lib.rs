@@ -30,7 +30,7 @@ pub use log::mirror::outbid_epoch;
 pub use log::reader::{Batch, LogReader, Tail};
 pub use log::record::{CHAIN_BYTES_MAX, RECORD_HEADER_BYTES, Record, RecordKind};
 pub use log::recovery::{Reached, Recovery};
-pub use log::retention::retain_snapshots;
+pub use log::retention::{retain_snapshots, set_aside_unpinned};
 pub use log::salvage::{Hole, HoleKind};
 pub use log::{
     Admission, Appender, BatchInfo, Chains, Chunk, CopiedFile, CopyPlan, CursorRead, Durability, Flush,

@@ -151,8 +151,8 @@ ACTIONS = (
 )
 
 
-# Shows the values that a script receives, independent of the order of fields, without a mark of Redis' own
-# statistics.
+# Shows the values that a script receives, independent of the order of fields, without the mark that an error is
+# counted already.
 DESCRIBE = (
     "local function describe(value) "
     "if type(value) ~= 'table' then return type(value) .. ':' .. tostring(value) end "

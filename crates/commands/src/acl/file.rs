@@ -8,6 +8,7 @@ use super::{all_users, change::put_users, grammar};
 
 /// `ACL LOAD`
 pub(super) fn load(cx: &mut Context<'_, '_>, _args: Args<'_>) -> Result<(), CommandError> {
+    cx.require_own_thread()?;
     let (path, content) = cx.host.config.read_users().map_err(CommandError::Composed)?;
     let users = parse_file(&grammar(cx), path.as_bytes(), &content)
         .map_err(|error| CommandError::Composed(format!("ERR {}", String::from_utf8_lossy(&error.text))))?;
@@ -22,6 +23,7 @@ pub(super) fn load(cx: &mut Context<'_, '_>, _args: Args<'_>) -> Result<(), Comm
 
 /// `ACL SAVE`
 pub(super) fn save(cx: &mut Context<'_, '_>, _args: Args<'_>) -> Result<(), CommandError> {
+    cx.require_own_thread()?;
     let mut content = Vec::new();
     for (name, user) in all_users(cx) {
         content.extend_from_slice(&user.line(&name));

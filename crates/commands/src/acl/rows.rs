@@ -106,7 +106,7 @@ const SUBCOMMANDS: &[Row] = &[
     Row { name: "acl|list", summary: "Lists the users with their rules.", handler: show::list, ..ROW },
     Row {
         name: "acl|load",
-        flags: CHANGE,
+        flags: CHANGE.or(Flags::AWAITS_DISK),
         summary: "Replaces all users by those of the file (aclfile).",
         handler: file::load,
         ..ROW
@@ -123,7 +123,9 @@ const SUBCOMMANDS: &[Row] = &[
     },
     Row {
         name: "acl|save",
-        flags: ADMIN.or(Flags::AUDITED),
+        flags: ADMIN.or(Flags::AUDITED).or(Flags::AWAITS_DISK),
+        // It needs no lock, which it would hold while the disk does not answer.
+        keys: Keys::None,
         summary: "Writes all users to the file (aclfile).",
         handler: file::save,
         ..ROW

@@ -272,8 +272,8 @@ fn unblock(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError>
     let id = parse_i64(args.at(2)).ok_or(CommandError::NotAnInteger)?;
     let client = u64::try_from(id).ok().and_then(|id| cx.host.clients.find(id));
     let is_woken = client.is_some_and(|client| match (client.waiter(), with_error) {
-        (Some(waiter), true) => waiter.fail(&CommandError::UnblockedByClient),
-        (Some(waiter), false) => waiter.wake(),
+        (Some(waiter), true) => waiter.wake_with(&CommandError::UnblockedByClient, cx.host, cx.unit.stats()),
+        (Some(waiter), false) => waiter.wake(cx.host),
         (None, _) => cx.host.replication.unblock(client.id(), with_error),
     });
     cx.reply.integer(is_woken.into());

@@ -55,7 +55,7 @@ impl Clients {
     /// The timeout of a blocked client passes.
     fn time_out(&mut self, client: usize) -> Option<Vec<u8>> {
         let session = &mut self.others[client];
-        let reply = session.wait.as_ref().expect("it is blocked").time_out();
+        let reply = session.wait.as_ref().expect("it is blocked").time_out(&self.server.services);
         if reply.is_some() {
             session.wait = None;
         }
@@ -599,4 +599,53 @@ fn a_demotion_ends_all_waits_for_keys() {
     }
     clients.check(&[("RPUSH a x", ":1"), ("LLEN a", ":1")]);
     assert_eq!(clients.server.executor.interests().awaited_keys(), 0);
+}
+
+#[test]
+fn a_blocked_command_is_slow_by_its_own_time_and_once_it_has_ended() {
+    let mut clients = Clients::new(4);
+    clients.server.host.observer.slow_log.configure(0, 128);
+    clients.server.host.command_us.store(1500, std::sync::atomic::Ordering::Relaxed);
+    // The clock goes on by as much whenever it is read: twice within the push.
+    let logged = |clients: &Clients| -> Vec<(u64, String)> {
+        let entries = clients.server.host.observer.slow_log.newest(9);
+        entries.iter().map(|entry| (entry.usec, entry.args[0].escape_ascii().to_string())).collect()
+    };
+    let entry = |usec: u64, name: &str| (usec, name.to_string());
+    for (client, line) in
+        ["BLPOP a 0", "BRPOP b 1", "BZPOPMIN c 0", "BLMOVE d e LEFT LEFT 0"].iter().enumerate()
+    {
+        clients.block(client, line);
+    }
+    clients.check(&[("after 60000", "")]);
+    assert!(logged(&clients).is_empty());
+    clients.check(&[("RPUSH a 1", ":1")]);
+    assert_eq!(logged(&clients), [entry(4500, "RPUSH"), entry(3000, "BLPOP")]);
+    assert!(clients.time_out(1).is_some());
+    let id = clients.others[2].client.id();
+    clients.check(&[(&format!("CLIENT UNBLOCK {id}"), ":1")]);
+    let expected = [entry(1500, "CLIENT"), entry(1500, "BZPOPMIN"), entry(1500, "BRPOP")];
+    assert_eq!(logged(&clients)[..3], expected);
+}
+
+#[test]
+fn errors_of_clients_that_waited_are_counted() {
+    let mut clients = Clients::new(2);
+    clients.check(&[("XGROUP CREATE s g $ MKSTREAM", "+OK")]);
+    clients.block(0, "XREADGROUP GROUP g me BLOCK 0 STREAMS s >");
+    clients.block(1, "BLPOP l 0");
+    clients.check(&[("XGROUP DESTROY s g", ":1")]);
+    assert!(clients.answered(0).starts_with("-NOGROUP"));
+    let id = clients.others[1].client.id();
+    clients.check(&[(&format!("CLIENT UNBLOCK {id} ERROR"), ":1")]);
+    let stats = &clients.server.host.stats;
+    let errors: Vec<_> =
+        stats.errors().into_iter().map(|(code, count)| (code.into_string(), count)).collect();
+    assert_eq!(errors, [("NOGROUP".to_string(), 1), ("UNBLOCKED".to_string(), 1)]);
+    for name in ["xreadgroup", "blpop"] {
+        let row = crate::table().index_of(crate::table().resolve(name.as_bytes()).unwrap());
+        let totals = stats.totals(row);
+        assert_eq!((totals.calls, totals.failed, totals.rejected), (1, 1, 0), "{name}");
+    }
+    assert_eq!(stats.served(), 0, "nothing was taken");
 }

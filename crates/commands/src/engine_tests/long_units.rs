@@ -1,9 +1,9 @@
 use engine::{
-    Call, EventClass, LongUnit, Outcome,
+    Call, EventClass, Flags, LongUnit, Outcome,
     scripts::{Kill, ScriptKind},
 };
 
-use crate::testing::TestServer;
+use crate::{rows, testing::TestServer};
 
 /// Long enough to be offloaded.
 const LONG: &str = "for i = 1, 100000 do end";
@@ -191,6 +191,26 @@ fn scripts_that_take_long_to_compile_run_elsewhere() {
     let sha = server.run_args(&[b"SCRIPT", b"LOAD", script.as_bytes()]);
     assert_eq!(server.long_units, 2);
     assert_eq!(server.run(&format!("EVALSHA {sha} 0")), ":200000");
+}
+
+#[test]
+fn commands_that_wait_for_a_disk_run_elsewhere() {
+    for row in rows().iter().filter(|row| row.flags.has(Flags::AWAITS_DISK)) {
+        let line = match row.name {
+            "config|set" => "CONFIG SET timeout 7".into(),
+            name => name.replace('|', " "),
+        };
+        let mut server = server();
+        server.run(&line);
+        assert_eq!(server.long_units, 1, "{line}");
+        server.check(&[("MULTI", "+OK"), (&line, "+QUEUED")]);
+        server.run("EXEC");
+        assert_eq!(server.long_units, 2, "{line} in a transaction");
+    }
+    // This one orders work only, and its answer comes to the worker of the client.
+    let mut server = server();
+    assert_eq!(server.run("CONFIG SET force-recovery confirmed"), "");
+    assert!(server.session.wait.is_some() && server.long_units == 0);
 }
 
 /// Elements of a value that makes commands long.

@@ -102,9 +102,12 @@ fn a_flush_concerns_every_key() {
     }
     server.check(&[("set a 1", "+OK")]);
     assert!(told(&server, 2).is_empty(), "nothing is remembered any more");
+    by_other(&mut server, &mut other, "get a");
     by_other(&mut server, &mut other, "client tracking off");
+    assert_eq!(server.executor.interests().tracking().totals().keys, 1);
     server.check(&[("flushall", "+OK")]);
     assert!(told(&server, 2).is_empty());
+    assert_eq!(server.executor.interests().tracking().totals().keys, 0, "of who has stopped, too");
 }
 
 #[test]
@@ -197,6 +200,60 @@ fn a_full_table_forgets_and_tells() {
     let forgotten = told(&server, 2);
     assert!(forgotten == [message("\"{x}1\"")] || forgotten == [message("\"{x}2\"")], "{forgotten:?}");
     assert_eq!(server.executor.interests().tracking().totals().keys, 2);
+}
+
+#[test]
+fn a_lower_limit_forgets_what_is_beyond_it() {
+    let (mut server, mut other) = tracked(&["hello 3", "client tracking on noloop"]);
+    for key in ["a", "b", "c"] {
+        by_other(&mut server, &mut other, &format!("get {key}"));
+    }
+    let interests = server.executor.interests().clone();
+    interests.tracking().set_keys_max(1);
+    interests.tracking().trim(&server.host.clients);
+    assert_eq!(told(&server, 2).len(), 2);
+    assert_eq!(interests.tracking().totals().keys, 1);
+    by_other(&mut server, &mut other, "get d");
+    assert_eq!((told(&server, 2).len(), interests.tracking().totals().keys), (1, 1), "of any slot");
+}
+
+#[test]
+fn a_script_reads_what_its_commands_read() {
+    let (mut server, mut other) = tracked(&["hello 3", "client tracking on"]);
+    let read = "redis.call('get', KEYS[2])";
+    for (line, expected) in [
+        (format!(r#"eval_ro "{read}" 2 a b"#), vec![message("\"b\"")]),
+        (format!(r#"eval "{read}" 2 a b"#), vec![message("\"b\"")]),
+        ("eval_ro \"return 1\" 2 a b".to_string(), vec![]),
+    ] {
+        by_other(&mut server, &mut other, &line);
+        server.check(&[("mset a 1 b 1", "+OK")]);
+        assert_eq!(told(&server, 2), expected, "{line}");
+    }
+    for line in [
+        "client tracking off",
+        "client tracking on optin",
+        "client caching yes",
+        &format!(r#"eval_ro "{read}" 2 a b"#),
+        &format!(r#"eval_ro "{read}" 2 b a"#),
+    ] {
+        by_other(&mut server, &mut other, line);
+    }
+    server.check(&[("mset a 2 b 2", "+OK")]);
+    assert_eq!(told(&server, 2), [message("\"b\"")], "CACHING holds for one script");
+}
+
+#[test]
+fn keys_that_were_read_before_are_not_told_to_who_follows_prefixes() {
+    let (mut server, _other) = tracked(&[
+        "hello 3",
+        "client tracking on",
+        "get a",
+        "client tracking off",
+        "client tracking on bcast prefix b",
+    ]);
+    server.check(&[("mset a 1 b 1", "+OK")]);
+    assert_eq!(told(&server, 2), [message("\"b\"")]);
 }
 
 #[test]

@@ -7,7 +7,9 @@ mod stream;
 pub use stream::stream_effect;
 
 use engine::{CommandError, Context, EventClass};
-use keyspace::{DbId, Effect, Items, ItemsBuf, KeyOp, ScoredItemsBuf, Value, View};
+use keyspace::{
+    AccessPolicy, AccessStamp, DbId, Effect, Items, ItemsBuf, KeyOp, ScoredItemsBuf, Value, View,
+};
 use rdb::{Output, PayloadError, Writer};
 use wire::{Args, number::parse_i64};
 
@@ -81,31 +83,39 @@ pub fn encode(view: View<'_>, now_ms: u64, writer: &mut Writer<impl Output>) {
 struct Options {
     replaces: bool,
     is_absolute: bool,
+    idle_seconds: Option<u64>,
+    frequency: Option<u8>,
 }
 
 impl Options {
     fn parse(words: Args<'_>) -> Result<Options, CommandError> {
         let mut options = Options::default();
         let mut words = words.iter();
-        // IDLETIME and FREQ exclude each other.
-        let (mut has_idle_time, mut has_frequency) = (false, false);
         while let Some(word) = words.next() {
             match word.to_ascii_lowercase().as_slice() {
                 b"replace" => options.replaces = true,
                 b"absttl" => options.is_absolute = true,
-                // Access stamps are parsed because tools send them, but not restored.
-                b"idletime" if !has_frequency => {
-                    has_idle_time = true;
-                    number_in(words.next(), i64::MAX, "ERR Invalid IDLETIME value, must be >= 0")?;
+                // IDLETIME and FREQ exclude each other.
+                b"idletime" if options.frequency.is_none() => {
+                    let text = "ERR Invalid IDLETIME value, must be >= 0";
+                    options.idle_seconds = Some(number_in(words.next(), i64::MAX, text)?);
                 }
-                b"freq" if !has_idle_time => {
-                    has_frequency = true;
-                    number_in(words.next(), 255, "ERR Invalid FREQ value, must be >= 0 and <= 255")?;
+                b"freq" if options.idle_seconds.is_none() => {
+                    let text = "ERR Invalid FREQ value, must be >= 0 and <= 255";
+                    options.frequency = Some(number_in(words.next(), u8::MAX.into(), text)? as u8);
                 }
                 _ => return Err(CommandError::Syntax),
             }
         }
         Ok(options)
+    }
+
+    /// The access stamp of the key, if the call says what the policy takes notice of.
+    fn stamp(&self, policy: AccessPolicy, now_ms: u64) -> Option<AccessStamp> {
+        match policy {
+            AccessPolicy::Lru => self.idle_seconds.map(|seconds| AccessStamp::idle(seconds, now_ms)),
+            AccessPolicy::Lfu => self.frequency.map(|counter| AccessStamp::frequent(counter, now_ms)),
+        }
     }
 }
 
@@ -146,6 +156,10 @@ pub(super) fn restore(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Co
         }
     } else {
         put(cx, db, key, &value, deadline_ms)?;
+        let policy = cx.host.config.memory_limits().policy.access_policy();
+        if let Some(stamp) = options.stamp(policy, now_ms) {
+            cx.unit.set_stamp(db, key, stamp);
+        }
         cx.notify(EventClass::GENERIC, "restore", key);
     }
     cx.reply.ok();
@@ -208,7 +222,7 @@ fn put(
 
 #[cfg(test)]
 mod tests {
-    use keyspace::DbId;
+    use keyspace::{DbId, EvictionPolicy};
     use wire::Value;
 
     use crate::testing::{START_MS, TestServer, check};
@@ -263,6 +277,26 @@ mod tests {
         assert_eq!(server.run_args(&longest.each_ref().map(Vec::as_slice)), "+OK");
         server.check(&[("PEXPIRETIME c", ":9223372036854775807")]);
         server.assert_replays();
+    }
+
+    #[test]
+    fn the_past_of_a_key_is_restored_as_the_policy_takes_notice_of_it() {
+        let mut server = TestServer::new();
+        server.check(&[("SET s text", "+OK")]);
+        let payload = payload(&mut server, "s");
+        let restore = |server: &mut TestServer, option: &[u8], number: &[u8]| {
+            let call = [b"RESTORE".as_slice(), b"a", b"0", &payload, b"REPLACE", option, number];
+            assert_eq!(server.run_args(&call), "+OK");
+        };
+        restore(&mut server, b"IDLETIME", b"1000");
+        server.check(&[("OBJECT IDLETIME a", ":1000"), ("GET a", "\"text\""), ("OBJECT IDLETIME a", ":0")]);
+        restore(&mut server, b"FREQ", b"100");
+        server.check(&[("OBJECT IDLETIME a", ":0")]);
+        server.host.set_policy(EvictionPolicy::AllKeysLfu);
+        restore(&mut server, b"FREQ", b"100");
+        server.check(&[("OBJECT FREQ a", ":100"), ("DEL a", ":1")]);
+        restore(&mut server, b"IDLETIME", b"1000");
+        server.check(&[("OBJECT FREQ a", ":5")]);
     }
 
     #[test]

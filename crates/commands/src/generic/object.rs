@@ -1,7 +1,8 @@
 //! OBJECT: the representation of a value.
 //!
-//! For strings, ENCODING is the encoding that Redis gives a new string with these bytes, because tools print
-//! it; for collections, it is Redis' name for the form that they have here. REFCOUNT is 1: nothing is shared.
+//! For strings, ENCODING is the encoding that Redis would have chosen, because tools print it: a string that
+//! was changed in place is `raw` until it is put anew. For collections, it is Redis' name for the form that
+//! they have here. REFCOUNT is 1: nothing is shared.
 
 use engine::{CommandError, Context};
 use keyspace::{AccessPolicy, EntryRef, View};
@@ -31,6 +32,7 @@ pub(super) fn encoding(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), C
 /// The reply of OBJECT ENCODING.
 pub(crate) fn encoding_name(entry: EntryRef<'_>) -> &'static str {
     match entry.view() {
+        View::String(_) if entry.is_edited() => "raw",
         View::String(bytes) if is_canonical_i64(bytes) => "int",
         View::String(bytes) if bytes.len() <= EMBEDDED_BYTES_MAX => "embstr",
         View::String(_) => "raw",
@@ -112,6 +114,36 @@ mod tests {
             ("OBJECT ENCODING n", r#""listpack""#),
             ("OBJECT REFCOUNT a", ":1"),
             ("OBJECT REFCOUNT none", "nil"),
+        ]);
+    }
+
+    #[test]
+    fn a_string_that_was_changed_in_place_is_raw() {
+        for change in ["APPEND k 3", "SETRANGE k 1 3", "SETBIT k 7 0", "BITFIELD k SET u8 0 50"] {
+            let mut server = TestServer::new();
+            server.check(&[("SET k 12", "+OK"), ("OBJECT ENCODING k", r#""int""#)]);
+            assert!(!server.run(change).starts_with('-'), "{change}");
+            server.check(&[
+                ("OBJECT ENCODING k", r#""raw""#),
+                ("EXPIRE k 100", ":1"),
+                ("OBJECT ENCODING k", r#""raw""#),
+                ("PERSIST k", ":1"),
+                ("OBJECT ENCODING k", r#""raw""#),
+                ("SET k 12", "+OK"),
+                ("OBJECT ENCODING k", r#""int""#),
+            ]);
+        }
+        check(&[
+            ("APPEND new ab", ":2"),
+            ("OBJECT ENCODING new", r#""embstr""#),
+            ("SETRANGE gap 1 a", ":2"),
+            ("OBJECT ENCODING gap", r#""raw""#),
+            ("SETBIT bits 1 1", ":0"),
+            ("OBJECT ENCODING bits", r#""raw""#),
+            ("SET n 1", "+OK"),
+            ("APPEND n 2", ":2"),
+            ("INCR n", ":13"),
+            ("OBJECT ENCODING n", r#""int""#),
         ]);
     }
 

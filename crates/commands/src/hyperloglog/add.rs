@@ -3,21 +3,22 @@
 use engine::{CommandError, Context, EventClass};
 use wire::Args;
 
-use super::{SPARSE_BYTES_MAX, sketch, sketch::Sketch, store::Change};
+use super::{sketch, sketch::Sketch, store::Change};
 use crate::string::string;
 
 /// `PFADD key [element [element ...]]`
 pub(super) fn pfadd(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
     let (db, key, elements) = (cx.db(), args.at(1), args.skip(2));
+    let sparse_bytes_max = cx.host.config.sparse_bytes_max();
     let change = match cx.unit.get(db, key) {
         // An absent key is created even without elements.
-        None => Some(Change::new_key(with(Sketch::new(SPARSE_BYTES_MAX), elements)?.0)),
+        None => Some(Change::new_key(with(Sketch::new(sparse_bytes_max), elements)?.0)),
         Some(entry) => {
             let old = sketch(entry)?;
             if old.is_dense() && elements.iter().all(|element| old.holds(element)) {
                 None
             } else {
-                let (new, changed) = with(Sketch::of(&old, SPARSE_BYTES_MAX), elements)?;
+                let (new, changed) = with(Sketch::of(&old, sparse_bytes_max), elements)?;
                 let old = string(entry)?;
                 changed.then(|| Change::between(key, old, new, entry.expire_at_ms()))
             }

@@ -4,7 +4,7 @@ use engine::{CommandError, Context};
 use wire::Args;
 
 use super::{
-    SPARSE_BYTES_MAX, sketch,
+    sketch,
     sketch::{Sketch, SketchRef},
     store::Change,
 };
@@ -34,7 +34,7 @@ pub(super) fn pfdebug(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Co
         }
         b"todense" if sketch.is_dense() => cx.reply.integer(0),
         b"todense" => {
-            let mut dense = Sketch::of(&sketch, SPARSE_BYTES_MAX);
+            let mut dense = Sketch::of(&sketch, 0);
             dense.make_dense()?;
             let change = match entry.string() {
                 Some(old) => Change::between(key, old, dense.into_bytes(), expire_at_ms),
@@ -77,7 +77,7 @@ fn decoded(sketch: &SketchRef<'_>) -> Result<String, CommandError> {
 pub(super) fn pfselftest(cx: &mut Context<'_, '_>, _args: Args<'_>) -> Result<(), CommandError> {
     const FAILED: CommandError =
         CommandError::Text("TESTFAILED the estimate of a HyperLogLog is not what was added");
-    let mut sparse_first = Sketch::new(SPARSE_BYTES_MAX);
+    let mut sparse_first = Sketch::new(cx.host.config.sparse_bytes_max());
     let mut dense = Sketch::new(0);
     for element in 0..TESTED {
         sparse_first.add(&element.to_le_bytes())?;

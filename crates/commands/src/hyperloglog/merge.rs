@@ -4,7 +4,7 @@ use engine::{CommandError, Context, EventClass};
 use wire::Args;
 
 use super::{
-    SPARSE_BYTES_MAX, sketch,
+    sketch,
     sketch::{Sketch, Union},
     store::Change,
 };
@@ -13,6 +13,7 @@ use crate::string::string;
 /// `PFMERGE destkey [sourcekey [sourcekey ...]]`
 pub(super) fn pfmerge(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
     let (db, key) = (cx.db(), args.at(1));
+    let sparse_bytes_max = cx.host.config.sparse_bytes_max();
     let mut union = Union::new();
     let mut is_dense = false;
     for key in args.skip(1) {
@@ -30,9 +31,9 @@ pub(super) fn pfmerge(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Co
         Ok::<_, CommandError>(sketch.into_bytes())
     };
     let change = match cx.unit.get(db, key) {
-        None => Change::new_key(merge(Sketch::new(SPARSE_BYTES_MAX))?),
+        None => Change::new_key(merge(Sketch::new(sparse_bytes_max))?),
         Some(entry) => {
-            let new = merge(Sketch::of(&sketch(entry)?, SPARSE_BYTES_MAX))?;
+            let new = merge(Sketch::of(&sketch(entry)?, sparse_bytes_max))?;
             Change::between(key, string(entry)?, new, entry.expire_at_ms())
         }
     };

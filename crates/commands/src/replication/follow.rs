@@ -13,7 +13,10 @@ pub(super) fn replicaof(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), 
     if host.eq_ignore_ascii_case(b"no") && port.eq_ignore_ascii_case(b"one") {
         let replication = &cx.host.replication;
         match replication.role() {
-            RoleView::Leader { .. } if !replication.is_read_only() => cx.reply.ok(),
+            // A leader that was just told to follow another one does so first.
+            RoleView::Leader { .. } if !replication.is_read_only() && !replication.is_changing_role() => {
+                cx.reply.ok()
+            }
             _ => cx.promise_for_sure(|responder| replication.lead(responder)),
         }
         return Ok(());

@@ -17,6 +17,8 @@ use crate::resolve_call;
 /// scripts usually declare their most used keys first.
 const HASHED_KEYS_MAX: usize = 16;
 
+const NOT_ALLOWED: &str = "ERR This Redis command is not allowed from script";
+
 /// The context of a running script.
 pub(super) struct Caller<'c, 'a, 'k> {
     cx: &'c mut Context<'a, 'k>,
@@ -61,18 +63,35 @@ impl<'c, 'a, 'k> Caller<'c, 'a, 'k> {
         (outcome, refusal)
     }
 
-    /// Looks up a command of the script, and checks whether the script may call it. Notes if it writes.
-    fn check(&mut self, args: Args<'_>) -> Result<ResolvedCommand, String> {
-        let Ok(found) = resolve_call(args) else {
-            return Err("ERR Unknown Redis command called from script".to_string());
+    /// Looks up a command of the script, and checks whether the script may call it. Counts a refusal.
+    fn find(&mut self, args: Args<'_>) -> Result<ResolvedCommand, String> {
+        let (found, checked) = match resolve_call(args) {
+            Ok(found) => (Some(found), self.check(found, args).map(|()| found)),
+            // Those of Redis that are absent here change a cluster, which is not for scripts.
+            Err(CommandError::UnknownSubcommand { command: "cluster", .. }) => {
+                (None, Err(NOT_ALLOWED.into()))
+            }
+            Err(_) => (None, Err("ERR Unknown Redis command called from script".to_string())),
         };
+        if let Err(refusal) = &checked {
+            let stats = self.cx.unit.stats();
+            stats.replied_error(refusal.as_bytes());
+            if let Some(found) = found {
+                stats.rejected(found.index.into());
+            }
+        }
+        checked
+    }
+
+    /// Checks whether the script may call a command. Notes if it writes.
+    fn check(&mut self, found: ResolvedCommand, args: Args<'_>) -> Result<(), String> {
         let row = found.row;
         if !row.accepts(args.len()) {
             return Err("ERR Wrong number of args calling Redis command from script".to_string());
         }
         let barred = [Flags::NOSCRIPT, Flags::PROTECTED, Flags::CONTAINER, Flags::IMMEDIATE, Flags::NO_MULTI];
         if barred.into_iter().any(|flag| row.flags.has(flag)) {
-            return Err("ERR This Redis command is not allowed from script".to_string());
+            return Err(NOT_ALLOWED.to_string());
         }
         self.cx.judge_in_script(found, args)?;
         if row.flags.has(Flags::FLUSHES) && self.cx.unit.has_documents() {
@@ -96,7 +115,7 @@ impl<'c, 'a, 'k> Caller<'c, 'a, 'k> {
             return Err("ERR Write commands are not allowed from read-only scripts.".to_string());
         }
         if !writes {
-            return Ok(found);
+            return Ok(());
         }
         let scripting = self.cx.scripting.as_deref();
         if let Some(error) = scripting.and_then(|it| it.no_writes.as_ref()) {
@@ -110,7 +129,7 @@ impl<'c, 'a, 'k> Caller<'c, 'a, 'k> {
             return Err(error.to_string());
         }
         self.has_written = true;
-        Ok(found)
+        Ok(())
     }
 
     /// Tries to lock the slots that a command needs in addition to those locked already. Returns whether all
@@ -133,7 +152,7 @@ impl<'c, 'a, 'k> Caller<'c, 'a, 'k> {
 
 impl Calls for Caller<'_, '_, '_> {
     fn call(&mut self, args: Args<'_>, protocol: Protocol, reply: &mut Vec<u8>) -> Result<(), Refusal> {
-        let found = self.check(args).map_err(Refusal::Error)?;
+        let found = self.find(args).map_err(Refusal::Error)?;
         if !self.lock(found, args) {
             self.refusal = Some(CommandError::NeedsAllSlots);
             return Err(Refusal::Stop(Stop::Retry));

@@ -184,6 +184,7 @@ pub(super) fn run_loaded(
     if let Some(deadline_us) = scripting.deadline_us.or_else(|| scripting.deadline_us(now_us)) {
         vm.meter().stop_at(deadline_us);
     }
+    let start = cx.reply.position();
     let (ended, refusal) =
         Caller::run(cx, keys, is_read_only, traits.allow_oom, |calls| run(vm, seed, calls));
     let ended = match ended {
@@ -196,18 +197,16 @@ pub(super) fn run_loaded(
     } else {
         drop(running);
     }
-    let outcome = match ended {
-        Ended::Returned(returned) => {
-            if rolls_back && returned.is_error() {
-                cx.unit.undo();
-            }
-            Ok(())
+    // Whether the reply is an error that was counted when a command of the script got it.
+    let is_counted = match ended {
+        Ended::Returned(returned) if !returned.is_error() => {
+            cx.unit.end_undo();
+            return Ok(());
         }
-        Ended::Failed(problem) => {
-            if rolls_back {
-                cx.unit.undo();
-            }
-            Err(problem)
+        Ended::Returned(returned) => returned.is_counted(),
+        Ended::Failed { problem, is_counted } => {
+            cx.reply.error(&problem.0);
+            is_counted
         }
         Ended::Stopped(stop) => {
             cx.unit.undo();
@@ -232,24 +231,21 @@ pub(super) fn run_loaded(
             if !cx.unit.end_undo() {
                 return Err(problem);
             }
-            // The script has flushed a database, which cannot be undone, so its changes will be logged. A
-            // command whose changes are logged must succeed, so the error becomes an ordinary reply.
-            let mut text = Vec::new();
-            problem.render(&mut text);
-            cx.reply.error(text);
-            return Ok(());
+            // The script has flushed a database, which cannot be undone.
+            cx.reply_error(&problem);
+            return Err(CommandError::Replied);
         }
     };
-    let changed = cx.unit.end_undo();
-    match outcome {
-        Ok(()) => Ok(()),
-        // Changes made before the error stay: the error is an ordinary reply.
-        Err(problem) if changed => {
-            cx.reply.error(&problem.0);
-            Ok(())
-        }
-        Err(problem) => Err(refused(problem)),
+    if rolls_back {
+        cx.unit.undo();
     }
+    cx.unit.end_undo();
+    if !is_counted {
+        let reply = cx.reply.since(start).trim_ascii_end();
+        cx.unit.stats().replied_error(reply.strip_prefix(b"-").unwrap_or(reply));
+    }
+    // Changes made before the error stay.
+    Err(CommandError::Replied)
 }
 
 /// Writes the value that a script returned. Writing a large value takes long, so the script can still be
@@ -258,5 +254,5 @@ fn write(cx: &mut Context<'_, '_>, meter: &Meter, returned: Returned) -> Ended {
     let start = cx.reply.position();
     let Err(problem) = returned.write(meter, &mut cx.reply) else { return Ended::Returned(returned) };
     cx.reply.truncate(start);
-    meter.stopped().map_or(Ended::Failed(problem), Ended::Stopped)
+    meter.stopped().map_or(Ended::Failed { problem, is_counted: false }, Ended::Stopped)
 }

@@ -56,7 +56,7 @@ fn call(cx: &mut Context<'_, '_>, args: Args<'_>, is_read_only: bool) -> Result<
                     Some(stop @ (Stop::Killed | Stop::HeldReplication | Stop::Overtime)) => {
                         Ended::Stopped(stop)
                     }
-                    _ => Ended::Failed(problem),
+                    _ => Ended::Failed { problem, is_counted: false },
                 };
             }
         };

@@ -78,6 +78,8 @@ fn commands_are_refused_to_scripts() {
         ("return redis.call('get')", "-ERR Wrong number of args calling Redis command from script"),
         ("return redis.call('subscribe', 'a')", "-ERR This Redis command is not allowed from script"),
         ("return redis.call('multi')", "-ERR This Redis command is not allowed from script"),
+        ("return redis.call('cluster', 'reset')", "-ERR This Redis command is not allowed from script"),
+        ("return redis.call('client', 'nosuch')", "-ERR Unknown Redis command called from script"),
         ("return redis.call('watch', 'a')", "-ERR This Redis command is not allowed from script"),
         ("return redis.call('eval', 'return 1', 0)", "-ERR This Redis command is not allowed from script"),
         ("return redis.call('script', 'flush')", "-ERR This Redis command is not allowed from script"),
@@ -537,4 +539,57 @@ fn a_stale_replica_shows_nothing_through_scripts() {
     ]);
     server.host.replication.is_stale.store(false, Relaxed);
     assert_eq!(server.run("FCALL reads 0"), "\"v\"", "once the leader has committed it");
+}
+
+/// The numbers of errors by code; and of these commands the calls, those that were rejected, and those that
+/// have failed.
+fn counted(server: &TestServer, names: &[&str]) -> (String, Vec<(u64, u64, u64)>) {
+    let stats = &server.host.stats;
+    let errors: Vec<String> = stats.errors().iter().map(|(code, count)| format!("{code}={count}")).collect();
+    let of = |name: &&str| {
+        let row = crate::table().resolve(name.as_bytes()).expect("a command");
+        let totals = stats.totals(crate::table().index_of(row));
+        (totals.calls, totals.rejected, totals.failed)
+    };
+    (errors.join(" "), names.iter().map(of).collect())
+}
+
+#[test]
+fn an_error_is_counted_once_wherever_a_script_got_it() {
+    let failing = "redis.call('select', 99)";
+    let protected = "redis.pcall('select', 99)";
+    for (body, errors, select, eval) in [
+        (format!("return {failing}"), "ERR=1", (1, 0, 1), (1, 0, 1)),
+        (format!("return {protected}"), "ERR=1", (1, 0, 1), (1, 0, 1)),
+        (format!("{protected} return 1"), "ERR=1", (1, 0, 1), (1, 0, 0)),
+        (format!("redis.call('set', 'k', '1') return {failing}"), "ERR=1", (1, 0, 1), (1, 0, 1)),
+        (format!("redis.call('set', 'k', '1') return {protected}"), "ERR=1", (1, 0, 1), (1, 0, 1)),
+        ("return redis.call('select')".to_string(), "ERR=1", (0, 1, 0), (1, 0, 1)),
+        ("redis.pcall('select') return 1".to_string(), "ERR=1", (0, 1, 0), (1, 0, 0)),
+        ("redis.pcall('nosuch') return 1".to_string(), "ERR=1", (0, 0, 0), (1, 0, 0)),
+        ("return redis.error_reply('MINE own')".to_string(), "MINE=1", (0, 0, 0), (1, 0, 1)),
+        ("redis.call('set', 'k', '1') error('own')".to_string(), "ERR=1", (0, 0, 0), (1, 0, 1)),
+        ("redis.pcall()  return 1".to_string(), "", (0, 0, 0), (1, 0, 0)),
+    ] {
+        let mut server = TestServer::new();
+        server.run_args(&[b"EVAL", body.as_bytes(), b"0"]);
+        assert_eq!(counted(&server, &["select", "eval"]), (errors.to_string(), vec![select, eval]), "{body}");
+    }
+}
+
+#[test]
+fn the_commands_of_scripts_and_transactions_are_slow_by_themselves_if_all_are_timed() {
+    let mut server = TestServer::new();
+    server.check(&[("CLIENT SETNAME jobs", "+OK")]);
+    let logged = |server: &TestServer| -> Vec<Vec<u8>> {
+        let entries = server.host.observer.slow_log.newest(9);
+        assert!(entries.iter().all(|entry| entry.client_name == "jobs"));
+        entries.iter().map(|entry| entry.args[0].clone()).collect()
+    };
+    server.host.observer.slow_log.configure(0, 128);
+    server.check(&[("EVAL \"return redis.call('PING')\" 0", "+PONG")]);
+    assert_eq!(logged(&server), [&b"EVAL"[..], b"PING"]);
+    server.host.observer.slow_log.reset();
+    server.check(&[("MULTI", "+OK"), ("SET k 1", "+QUEUED"), ("EXEC", "[+OK]")]);
+    assert_eq!(logged(&server), [&b"SET"[..], b"MULTI"]);
 }

@@ -39,7 +39,7 @@ pub(super) const ROWS: [Row; 5] = [
     Row {
         name: "config|rewrite",
         arity: 2,
-        flags: ADMIN.or(Flags::AUDITED),
+        flags: ADMIN.or(Flags::AUDITED).or(Flags::AWAITS_DISK),
         since: "2.8.0",
         summary: "Writes the settings in force to the configuration file.",
         handler: rewrite,
@@ -49,7 +49,7 @@ pub(super) const ROWS: [Row; 5] = [
         name: "config|set",
         treatment: Treatment::of_secrets(is_password),
         arity: -4,
-        flags: ADMIN.or(Flags::AUDITED),
+        flags: ADMIN.or(Flags::AUDITED).or(Flags::AWAITS_DISK),
         since: "2.0.0",
         complexity: "O(N) where N is the number of settings given.",
         summary: "Changes settings, all or none.",
@@ -97,6 +97,7 @@ fn set(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
     if pairs.iter().any(|(name, _)| name.eq_ignore_ascii_case(FORCE_RECOVERY.as_bytes())) {
         return confirm_recovery(cx, &pairs);
     }
+    cx.require_own_thread()?;
     let default_user = default_user_with(cx, &pairs)?;
     if default_user.is_some() || pairs.iter().any(|(name, _)| cx.host.config.is_of_data(name)) {
         if cx.in_transaction {
@@ -167,6 +168,7 @@ fn reset_stats(cx: &mut Context<'_, '_>, _args: Args<'_>) -> Result<(), CommandE
 
 /// `CONFIG REWRITE`
 fn rewrite(cx: &mut Context<'_, '_>, _args: Args<'_>) -> Result<(), CommandError> {
+    cx.require_own_thread()?;
     cx.host.config.rewrite().map_err(CommandError::Composed)?;
     cx.reply.ok();
     Ok(())

@@ -3,7 +3,7 @@
 //! A group counts the entries that it has read. The count can become unknown, as when unread entries are
 //! deleted.
 
-use keyspace::{GroupPosition, StreamHead, StreamId, StreamView};
+use keyspace::{ENTRIES_READ_MAX, GroupPosition, StreamHead, StreamId, StreamView};
 
 /// Whether an entry at or after this id was deleted. As in Redis, deletions before all remaining entries do
 /// not count.
@@ -66,7 +66,8 @@ pub(super) fn read_one(stream: StreamView<'_>, position: &mut GroupPosition, id:
     let is_gapless = stream.first().is_some_and(|first| position.last_id >= first.id)
         && !has_deleted_from(stream, position.last_id);
     position.entries_read = match position.entries_read {
-        Some(read) if is_gapless => Some(read + 1),
+        // A number that RESTORE has brought may be the largest one that a record of the log can hold.
+        Some(read) if is_gapless => Some(read.saturating_add(1).min(ENTRIES_READ_MAX)),
         read if stream.head().entries_added == 0 => read,
         _ => count_through(stream, id),
     };

@@ -522,6 +522,28 @@ fn a_copied_consumer_has_its_times_and_pending_entries() {
 }
 
 #[test]
+fn a_count_of_read_entries_ends_at_the_largest_that_the_log_can_hold() {
+    let mut writer = rdb::Writer::new();
+    let mut node = rdb::StreamNode::new((1, 0), [&b"f"[..]].into_iter());
+    for ms in 1..4 {
+        node.add((ms, 0), [("f", "v")].into_iter());
+    }
+    writer.begin_stream(1);
+    writer.stream_node(&node);
+    let head = rdb::StreamHead { last_id: (3, 0), entries_added: u64::MAX, ..rdb::StreamHead::default() };
+    writer.stream_head(head, 3, (1, 0), 1);
+    writer.stream_group(b"g", (1, 0), Some(u64::MAX - 1), 0);
+    writer.number(0);
+    let mut server = TestServer::new();
+    assert_eq!(server.run_args(&[b"RESTORE", b"x", b"0", &rdb::dump(writer.into_bytes())]), "+OK");
+    server.check(&[
+        ("XREADGROUP GROUP g a COUNT 1 STREAMS x >", r#"[["x", [["2-0", ["f", "v"]]]]]"#),
+        ("XREADGROUP GROUP g a COUNT 1 STREAMS x >", r#"[["x", [["3-0", ["f", "v"]]]]]"#),
+    ]);
+    server.assert_replays();
+}
+
+#[test]
 fn a_consumer_that_asks_in_vain_is_logged_as_seen_once_a_second() {
     let mut server = TestServer::new();
     server.run("XGROUP CREATE x g $ MKSTREAM");

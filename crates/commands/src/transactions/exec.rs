@@ -29,7 +29,8 @@ pub(super) fn exec(cx: &mut Context<'_, '_>, _args: Args<'_>) -> Result<(), Comm
     let runs_scripts = transaction.any(Flags::RUNS_SCRIPTS);
     let mobility = if cx.session.watches.is_empty() { Mobility::AtAnyTime } else { Mobility::BeforeItBegins };
     let mobility = mobility.max(transaction.mobility());
-    let is_long = transaction.commands().len() > LONG_COMMANDS && mobility != Mobility::Never;
+    let is_long = transaction.commands().len() > LONG_COMMANDS || transaction.any(Flags::AWAITS_DISK);
+    let is_long = is_long && mobility != Mobility::Never;
     let walks_far = walks_far(&mut cx.unit, |db| cx.keyspace.len(db), cx.session.db, transaction);
     if is_long || (runs_scripts || walks_far) && mobility == Mobility::BeforeItBegins {
         cx.require_own_thread()?;

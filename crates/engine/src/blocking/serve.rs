@@ -30,11 +30,12 @@ use storage::Appender;
 use wire::ReplyWriter;
 
 use crate::{
-    CommandError, Context, Executor, Host, Session, Unit,
+    CommandError, Context, Executor, Flags, Host, Session, Unit,
     clients::{Waiter, Wants},
     context::{EVERYTHING_ADMITTED, Surroundings},
     execute::{gate, notice_gates},
     judgement::refuse_waiter,
+    observe::Watch,
     replication::WriteRefusal,
     rules::Rules,
     tracking::BY_SERVER,
@@ -180,7 +181,11 @@ impl<'k> Surroundings<'_, 'k> {
                 interests.leave(&waiter);
                 let reply;
                 (unit, reply) = match refusal {
-                    Some(error) => (unit, waiter.error(&error)),
+                    Some(error) => {
+                        waiter.count_error(&error, unit.stats());
+                        waiter.note_end(0, self.host);
+                        (unit, waiter.error(&error))
+                    }
                     None => self.serve(unit, &waiter, &key),
                 };
                 replies.push((waiter, reply));
@@ -195,6 +200,9 @@ impl<'k> Surroundings<'_, 'k> {
         (session.db, session.protocol) = (waiter.db, waiter.protocol);
         let mut bytes = Vec::new();
         let reply = ReplyWriter::new(&mut bytes, waiter.protocol);
+        // The pop of a waiter is short: it reaches only a threshold below which everything is timed.
+        let is_timed = self.host.observer.watch() == Watch::All;
+        let started_us = is_timed.then(|| self.host.monotonic_us());
         let mut cx = Context {
             row: Some(waiter.row),
             in_transaction: true,
@@ -204,8 +212,15 @@ impl<'k> Surroundings<'_, 'k> {
             ..Context::new(unit, *self, &mut session, reply)
         };
         let served = cx.attempt(|cx| (waiter.awaited.serve)(cx, key, waiter.args.as_args()));
-        served.expect("everything is admitted");
+        let succeeded = served.expect("everything is admitted");
         let unit = cx.unit;
+        if !succeeded {
+            waiter.count_failure(unit.stats());
+        } else if waiter.row.flags.has(Flags::WRITE) {
+            unit.stats().served();
+        }
+        let ran_us = started_us.map_or(0, |started_us| self.host.monotonic_us().saturating_sub(started_us));
+        waiter.note_end(ran_us, self.host);
         if waiter.is_silent {
             bytes.clear();
         }

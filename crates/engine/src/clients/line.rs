@@ -30,7 +30,7 @@ impl Client {
              psub={patterns} ssub={shards} multi={queued} watch={watched} qbuf={query} qbuf-free=0 argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl={static_output} oll={lists} \
              omem={list_output} tot-mem={memory} events={events} cmd={command} user={user} redir={redirect} resp={resp} \
              lib-name={library} lib-ver={library_version} tot-net-in={input_bytes} tot-net-out={output_bytes} \
-             xsub={from_log} durability={durability} uid={uid}",
+             tot-cmds={commands} xsub={from_log} durability={durability} uid={uid}",
             id = self.id,
             peer = self.peer,
             local = self.local,
@@ -52,6 +52,7 @@ impl Client {
             resp = self.resp.load(Relaxed),
             library = labels.library.as_str(),
             library_version = labels.library_version.as_str(),
+            commands = self.commands.load(Relaxed),
             durability = self.durability_name(),
             uid = self.peer_uid.map(i64::from).unwrap_or(-1),
         );
@@ -133,7 +134,7 @@ mod tests {
                 "id=1 addr=127.0.0.1:52001 laddr=127.0.0.1:6379 fd=8 name= age=2 idle=2 flags=N capa= db=0 sub=0 psub=0 \
                  ssub=0 multi=-1 watch=0 qbuf=0 qbuf-free=0 argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl=0 oll=0 omem=0 \
                  tot-mem={memory} events=r cmd=NULL user=default redir=-1 resp=2 lib-name= lib-ver= tot-net-in=0 \
-                 tot-net-out=0 xsub=0 durability=default uid=-1"
+                 tot-net-out=0 tot-cmds=0 xsub=0 durability=default uid=-1"
             )
         );
     }
@@ -191,6 +192,7 @@ mod tests {
             "lib-ver=5.0.1",
             "tot-net-in=11",
             "tot-net-out=12",
+            "tot-cmds=1",
             "durability=interval",
         ] {
             assert!(shown.split(' ').any(|shown| shown == field), "{field} is not in {shown}");

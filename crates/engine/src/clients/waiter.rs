@@ -5,7 +5,7 @@ use std::{
     ops::Range,
     sync::{
         Arc,
-        atomic::{AtomicBool, Ordering::Relaxed},
+        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
     },
 };
 
@@ -16,8 +16,9 @@ use wire::{OwnedArgs, Protocol, ReplyWriter};
 
 use super::Client;
 use crate::{
-    CommandError, Flags, Row,
+    CommandError, Flags, Host, Row,
     callbacks::{Condition, Serve},
+    stats::WorkerStats,
 };
 
 /// The reply of a command that found nothing and must not wait. The reply to a wait whose time is over is
@@ -80,6 +81,8 @@ pub struct Waiter {
     pub(crate) args: OwnedArgs,
     pub(crate) awaited: Awaited,
     pub(crate) ended: AtomicBool,
+    /// Microseconds that the command ran before it began to wait; 0 if it was not timed.
+    pub(crate) ran_us: AtomicU64,
 }
 
 impl Waiter {
@@ -130,14 +133,58 @@ impl Waiter {
         bytes
     }
 
-    /// Wakes the client without an element, with the reply of a timeout. Returns whether it still waited.
-    pub fn wake(&self) -> bool {
-        self.end() && self.answer(self.reply(|reply| reply.null_array()))
+    /// The command is over, after it has run for `usec` since it was woken: counts it, and logs it if it was
+    /// slow. The time that it has waited does not count.
+    pub(crate) fn note_end(&self, usec: u64, host: &Host) {
+        self.client.count_command();
+        if host.observer.watch().includes(self.row) {
+            let usec = self.ran_us.load(Relaxed) + usec;
+            let (args, now_ms) = (self.args.as_args(), || host.clock.unix_ms());
+            host.observer.slow_log.ran(usec, self.row, args, &self.client, now_ms);
+        }
     }
 
-    /// Wakes the client with an error. Returns whether it was still waiting.
-    pub fn fail(&self, error: &CommandError) -> bool {
-        self.end() && self.answer(self.error(error))
+    /// Counts the error that the client gets; its call was counted when it began to wait.
+    pub(crate) fn count_error(&self, error: &CommandError, stats: &WorkerStats) {
+        let mut text = Vec::new();
+        error.render(&mut text);
+        stats.replied_error(&text);
+        self.count_failure(stats);
+    }
+
+    /// Counts the failure of the command, whose error is counted already.
+    pub(crate) fn count_failure(&self, stats: &WorkerStats) {
+        // A client that waits runs nothing else.
+        if let Some(row) = self.client.last_command() {
+            stats.failed_later(row);
+        }
+    }
+
+    /// Wakes the client without an element, with the reply of a timeout. Returns whether it still waited.
+    pub fn wake(&self, host: &Host) -> bool {
+        if !self.end() {
+            return false;
+        }
+        self.note_end(0, host);
+        self.answer(self.reply(|reply| reply.null_array()))
+    }
+
+    /// As [`Waiter::wake`], with an error, which is counted.
+    pub fn wake_with(&self, error: &CommandError, host: &Host, stats: &WorkerStats) -> bool {
+        if !self.end() {
+            return false;
+        }
+        self.note_end(0, host);
+        self.count_error(error, stats);
+        self.answer(self.error(error))
+    }
+
+    /// Ends the wait with an error, because this server does not lead any more.
+    pub(crate) fn fail(&self, error: &CommandError) {
+        if self.end() {
+            self.client.count_command();
+            self.answer(self.error(error));
+        }
     }
 
     /// The encoded error; empty if the client gets no replies.

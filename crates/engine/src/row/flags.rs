@@ -92,6 +92,10 @@ impl Flags {
     /// An action of an administrator, which the audit notes.
     pub const AUDITED: Flags = Flags(1 << 30);
 
+    /// Reads or writes a file at once, so it may wait for a disk that does not answer: its handler asks for a
+    /// thread of its own ([`Context::require_own_thread`](crate::Context::require_own_thread)).
+    pub const AWAITS_DISK: Flags = Flags(1 << 31);
+
     /// Both sets of properties.
     pub const fn or(self, other: Flags) -> Flags {
         Flags(self.0 | other.0)
@@ -164,6 +168,7 @@ mod tests {
             Flags::BETWEEN_SERVERS,
             Flags::GUARDED,
             Flags::AUDITED,
+            Flags::AWAITS_DISK,
         ];
         let together = ALL.iter().fold(Flags::NONE, |all, flag| all.or(*flag));
         assert_eq!(together.0.count_ones() as usize, ALL.len());

@@ -112,7 +112,7 @@ impl Invalidations {
         for item in &items {
             let trackers = item.readers.iter().filter_map(|id| tracking.tracker(*id));
             trackers
-                .filter(|tracker| item.concerns(tracker))
+                .filter(|tracker| !tracker.follows_prefixes && item.concerns(tracker))
                 .for_each(|tracker| messages.add(&tracker, Some(&[&*item.key])));
         }
         for prefix in &*tracking.prefixes.read() {

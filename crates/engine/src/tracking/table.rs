@@ -23,6 +23,8 @@ const SHARDS: usize = 64;
 
 /// The ids of the clients that have read a key.
 pub(super) type Readers = SmallVec<[u64; 2]>;
+/// A key that is no longer tracked, and its readers.
+pub(super) type Tracked = (Arc<[u8]>, Readers);
 
 #[derive(Debug)]
 struct Entry {
@@ -40,7 +42,7 @@ struct Shard {
 }
 
 impl Shard {
-    fn remove(&mut self, key: &[u8]) -> Option<(Arc<[u8]>, Readers)> {
+    fn remove(&mut self, key: &[u8]) -> Option<Tracked> {
         let (key, entry) = self.keys.remove_entry(key)?;
         self.order.swap_remove(entry.position);
         if let Some(moved) = self.order.get(entry.position) {
@@ -49,11 +51,11 @@ impl Shard {
         Some((key, entry.readers))
     }
 
-    /// Removes a random key, but not the one that was added last.
-    fn remove_any(&mut self) -> Option<(Arc<[u8]>, Readers)> {
-        let others = self.order.len().checked_sub(1).filter(|others| *others > 0)?;
+    /// Removes a random one of the first `count` keys, in the order in which they were added.
+    fn remove_any(&mut self, count: usize) -> Option<Tracked> {
         self.random = self.random.wrapping_mul(0x5851_F42D_4C95_7F2D).wrapping_add(0x1405_7B7E_F767_814F);
-        let key = self.order[(self.random >> 33) as usize % others].clone();
+        let place = ((self.random >> 33) as usize).checked_rem(count)?;
+        let key = self.order.get(place)?.clone();
         self.remove(&key)
     }
 }
@@ -67,12 +69,14 @@ pub(super) struct Table {
     /// The number of pairs of key and reader.
     items: AtomicUsize,
     keys_max: AtomicUsize,
+    /// Grows, so that each eviction begins at another shard.
+    next_evicted: AtomicUsize,
 }
 
 impl Default for Table {
     fn default() -> Self {
         let shards = (0..SHARDS).map(|_| Mutex::default()).collect();
-        Table { shards, len: 0.into(), items: 0.into(), keys_max: 1_000_000.into() }
+        Table { shards, len: 0.into(), items: 0.into(), keys_max: 1_000_000.into(), next_evicted: 0.into() }
     }
 }
 
@@ -93,7 +97,7 @@ impl Table {
         key: &[u8],
         reader: u64,
         mut tracks: impl FnMut(&u64) -> bool,
-    ) -> Option<(Arc<[u8]>, Readers)> {
+    ) -> Option<Tracked> {
         let mut shard = self.shard(slot).lock();
         if let Some(entry) = shard.keys.get_mut(key) {
             if !entry.readers.contains(&reader) {
@@ -111,14 +115,57 @@ impl Table {
         shard.order.push(key.clone());
         shard.keys.insert(key, Entry { readers: SmallVec::from_slice(&[reader]), position });
         self.items.fetch_add(1, Relaxed);
-        let len = self.len.fetch_add(1, Relaxed) + 1;
-        let keys_max = self.keys_max.load(Relaxed);
-        if keys_max == 0 || len <= keys_max {
+        self.len.fetch_add(1, Relaxed);
+        if self.surplus() == 0 {
             return None;
         }
-        let gone = shard.remove_any()?;
-        self.removed(1, gone.1.len());
-        Some(gone)
+        // The new key is the last one.
+        let gone = shard.remove_any(position);
+        drop(shard);
+        match gone {
+            Some(gone) => {
+                self.removed(1, gone.1.len());
+                Some(gone)
+            }
+            None => self.evict_from((slot.index() + 1) % SHARDS, 1).pop(),
+        }
+    }
+
+    /// The number of keys beyond the limit.
+    fn surplus(&self) -> usize {
+        match self.keys_max.load(Relaxed) {
+            0 => 0,
+            keys_max => self.len().saturating_sub(keys_max),
+        }
+    }
+
+    /// Evicts keys beyond the limit, at most `count`, and returns them.
+    pub(super) fn evict(&self, count: usize) -> Vec<Tracked> {
+        match self.surplus().min(count) {
+            0 => Vec::new(),
+            count => self.evict_from(self.next_evicted.fetch_add(1, Relaxed) % SHARDS, count),
+        }
+    }
+
+    /// Evicts `count` keys, if there are as many: from each shard, beginning with this one, its share; then
+    /// from any.
+    fn evict_from(&self, first: usize, count: usize) -> Vec<Tracked> {
+        let mut gone = Vec::new();
+        for share in [count.div_ceil(SHARDS), count] {
+            for shard in self.shards.iter().cycle().skip(first).take(SHARDS) {
+                if gone.len() == count {
+                    return gone;
+                }
+                let mut shard = shard.lock();
+                for _ in 0..share.min(count - gone.len()) {
+                    let keys = shard.order.len();
+                    let Some(next) = shard.remove_any(keys) else { break };
+                    self.removed(1, next.1.len());
+                    gone.push(next);
+                }
+            }
+        }
+        gone
     }
 
     fn removed(&self, keys: usize, items: usize) {
@@ -207,6 +254,25 @@ mod tests {
         assert!(known.iter().any(|key| key != "{a}999" && !key.starts_with("{a}99")), "any, not the oldest");
         table.set_keys_max(0);
         assert_eq!(add(&table, "{a}x", 1), None);
+    }
+
+    #[test]
+    fn the_limit_holds_over_all_shards_and_when_it_is_lowered() {
+        let table = Table::default();
+        for number in 0..1000 {
+            assert_eq!(add(&table, &format!("key:{number}"), 1), None);
+        }
+        table.set_keys_max(300);
+        let (first, rest) = (table.evict(500), table.evict(500));
+        assert_eq!((first.len(), rest.len(), table.len()), (500, 200, 300));
+        assert!(table.evict(500).is_empty());
+        table.set_keys_max(1);
+        assert_eq!(table.evict(usize::MAX).len(), 299);
+        // Each new key drives out the one before, in whatever shard that is.
+        for number in 0..100 {
+            let gone = add(&table, &format!("new:{number}"), 2).map(|(_, readers)| readers.len());
+            assert_eq!((gone, table.len(), table.items()), (Some(1), 1, 1), "{number}");
+        }
     }
 
     #[test]

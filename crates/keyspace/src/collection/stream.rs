@@ -31,7 +31,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 pub use block::{StreamBlock, StreamEntry, StreamFields};
-pub use group::{ConsumerTimes, ConsumerView, Delivery, GroupPosition, GroupView, PendingView};
+pub use group::{
+    ConsumerTimes, ConsumerView, Delivery, ENTRIES_READ_MAX, GroupPosition, GroupView, PendingView,
+};
 pub use id::StreamId;
 pub use image::StreamImage;
 pub use shared::{SharedEntries, StreamOrder};

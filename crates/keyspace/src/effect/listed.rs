@@ -100,7 +100,8 @@ impl Listable for ConsumerTimes {
 }
 
 /// The encoding of a number that may be absent: 0 stands for `None`, other numbers are stored plus 1. The
-/// largest number is stored as the one below it.
+/// largest number is stored as the one below it, so nobody may put it into an effect: memory would differ
+/// from the log ([`ENTRIES_READ_MAX`](crate::ENTRIES_READ_MAX)).
 fn one_more(number: Option<u64>) -> u64 {
     number.map_or(0, |number| number.saturating_add(1))
 }

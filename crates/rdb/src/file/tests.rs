@@ -205,7 +205,7 @@ fn streams_of_all_versions_are_understood() {
     };
     let values: Vec<Value> = read(&file).unwrap().entries.into_iter().map(|entry| entry.3).collect();
     let expected = [
-        stream((0, 0), 2, None, Some(1)),
+        stream((0, 0), 2, Some(2), Some(1)),
         stream((0, 2), 3, Some(1), Some(1)),
         stream((0, 2), 3, Some(1), None),
     ];

@@ -11,7 +11,7 @@ use wire::OwnedArgs;
 
 use crate::{
     Calls, LogLevel, Meter, Refusal,
-    error::{error_table, raised},
+    error::{error_table, raised, raised_again},
     memory::building,
     numbers::{append_argument, number_of},
     redis::Settings,
@@ -99,29 +99,33 @@ enum Answered {
     Value(Value),
     /// The reply is an error.
     Error(Value),
-    /// The command was not run.
-    Refused(String),
+    /// The command was not run. The host has counted its own refusals.
+    Refused {
+        text: String,
+        is_counted: bool,
+    },
 }
 
 impl HostCall<'_> {
     fn call(&mut self, lua: &Lua, values: &[Value]) -> Result<Value> {
         match self.ask(lua, values)? {
             Answered::Value(value) => Ok(value),
-            Answered::Error(_) => Err(raised(String::from_utf8_lossy(error_line(&self.kit.reply)))),
-            Answered::Refused(text) => Err(raised(text)),
+            Answered::Error(_) => Err(raised_again(String::from_utf8_lossy(error_line(&self.kit.reply)))),
+            Answered::Refused { text, is_counted: true } => Err(raised_again(text)),
+            Answered::Refused { text, is_counted: false } => Err(raised(text)),
         }
     }
 
     fn pcall(&mut self, lua: &Lua, values: &[Value]) -> Result<Value> {
         match self.ask(lua, values)? {
             Answered::Value(value) | Answered::Error(value) => Ok(value),
-            Answered::Refused(text) => Ok(Value::Table(error_table(lua, &text)?)),
+            Answered::Refused { text, is_counted } => Ok(Value::Table(error_table(lua, &text, is_counted)?)),
         }
     }
 
     fn ask(&mut self, lua: &Lua, values: &[Value]) -> Result<Answered> {
         if let Err(text) = self.take_words(values) {
-            return Ok(Answered::Refused(text.to_string()));
+            return Ok(Answered::Refused { text: text.to_string(), is_counted: false });
         }
         let Kit { settings, meter, words, reply, calls } = &mut *self.kit;
         meter.count_bytes(words.as_args().size_bytes())?;
@@ -138,7 +142,7 @@ impl HostCall<'_> {
                 let (value, is_error) = building(lua, reply.len(), || to_lua(lua, reply))?;
                 Ok(if is_error { Answered::Error(value) } else { Answered::Value(value) })
             }
-            Err(Refusal::Error(text)) => Ok(Answered::Refused(text)),
+            Err(Refusal::Error(text)) => Ok(Answered::Refused { text, is_counted: true }),
             Err(Refusal::Stop(why)) => {
                 meter.stop(why);
                 meter.leave().map(|()| Answered::Value(Value::Nil))

@@ -243,6 +243,10 @@ fn globals_do_not_outlive_a_script() {
         let shown = vm.eval(script, &[], &[]);
         assert!(shown.starts_with("-ERR"), "{script}: {shown}");
     }
+    for script in ["getmetatable(_G).__index = {}", "x = 1", "setmetatable(_G, {})", "redis.call = 1"] {
+        let shown = vm.eval(script, &[], &[]);
+        assert!(shown.contains("Attempt to modify a readonly table"), "{script}: {shown}");
+    }
     // `pairs` of a library returns a copy.
     vm.eval("local _, t = pairs(string) t.rep = nil t.evil = 1", &[], &[]);
     vm.eval(

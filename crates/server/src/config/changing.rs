@@ -2,19 +2,27 @@
 //! read again.
 //!
 //! Invariants
-//! - Changes of settings and of their files hold the lock of `files`: there is one change at a time.
-//! - A lasting change is on disk before it is in force, so that an OK means both. A failed change changes
+//! - Changes of settings and of their files hold the lock of `files`: no change undoes another one unseen.
+//!   The disk may keep it locked for long, so it is locked on threads that serve no other clients. Changes
+//!   are put in force under another lock, `forcing`; settings of the data, in no file, need that one alone.
+//! - A lasting change is on disk before it is in force, so that an OK means both. A failed one changes
 //!   nothing.
 
-use std::{fmt, path::PathBuf};
+use std::{fmt, path::Path, time::Duration};
 
 use engine::UNCONFIRMED;
+use parking_lot::MutexGuard;
 use recovery::group_state::check_durability;
-use settings::{ConfigError, Key, NotStored, OPTIONS, Origin, Settings, in_our_words, inert_named};
+use settings::{
+    ConfigError, Key, Lasting, NotStored, OPTIONS, Origin, Settings, in_our_words, inert_named, setting_named,
+};
 use storage::Log;
 
 use super::{Config, data_settings::VALUE_BYTES_MAX, possible_clients, users::user_settings};
 use crate::{encryption::Encryption, http::issuers, logging};
+
+/// How long a change of settings waits for an earlier one.
+const TURN: Duration = Duration::from_secs(10);
 
 /// Why a value is refused.
 struct Refused {
@@ -33,16 +41,25 @@ impl fmt::Display for Refused {
 impl Config {
     /// Sets all of the settings or none. Settings that belong to the data are not set, but returned.
     pub(super) fn set_settings(&self, pairs: &[(&[u8], &[u8])]) -> Result<Vec<(String, String)>, String> {
-        let mut lasting = self.files.lock();
-        let (mut changed, keys) = self.changed(pairs).map_err(|refused| refused.to_string())?;
+        let is_of_data =
+            |(name, _): &(&[u8], &[u8])| setting_named(name).is_some_and(|option| option.of_data);
+        // Settings of the data are in no file.
+        let mut lasting = match pairs.iter().all(is_of_data) {
+            true => None,
+            false => {
+                Some(self.files_in_turn().map_err(|reason| format!("ERR CONFIG SET failed - {reason}"))?)
+            }
+        };
+        let (changed, keys) = self.changed(pairs).map_err(|refused| refused.to_string())?;
         let (of_data, own): (Vec<Key>, Vec<Key>) =
             keys.into_iter().partition(|key| OPTIONS[*key as usize].of_data);
         if let Some(first) = of_data.first() {
             self.require_leader_of_data(OPTIONS[*first as usize].name)?;
         }
-        lasting
-            .keep(&changed, &own, &|| self.note_kept())
-            .map_err(|reason| format!("ERR CONFIG SET failed - {reason}"))?;
+        if let Some(lasting) = &mut lasting {
+            self.storing(|| lasting.keep(&changed, &own, &|| self.note_kept()))
+                .map_err(|reason| format!("ERR CONFIG SET failed - {reason}"))?;
+        }
         if of_data.contains(&Key::AckReplicas) && self.node.votes().is_some() {
             tracing::warn!(
                 target: "server", ack_replicas = changed.integer(Key::AckReplicas),
@@ -51,14 +68,42 @@ impl Config {
             );
         }
         let mut recorded = Vec::new();
-        let current = self.current().clone();
         for key in of_data {
             recorded.push((OPTIONS[key as usize].name.to_owned(), changed.rendered(key)));
             recorded.extend(self.data.lock().supersede_given(key));
-            changed.take_from(&current, key);
         }
-        self.put_in_force(changed);
+        if lasting.is_some() {
+            self.put_own_in_force(changed);
+        }
         Ok(recorded)
+    }
+
+    /// The files, for a change that a client wants, behind an earlier one.
+    ///
+    /// # Errors
+    /// The earlier one waits for the disk for too long: threads on which such clients wait are few.
+    fn files_in_turn(&self) -> Result<MutexGuard<'_, Lasting>, String> {
+        self.files.try_lock_for(TURN).ok_or_else(|| {
+            format!(
+                "an earlier change has waited for the disk for {} seconds: nothing was changed",
+                TURN.as_secs()
+            )
+        })
+    }
+
+    /// Changes the file of settings that clients have set. Doors tell of a disk that does not answer
+    /// meanwhile; the configuration file may be on another one.
+    fn storing<T>(&self, store: impl FnOnce() -> T) -> T {
+        if self.config_file.is_none() { self.node.during_write(store) } else { store() }
+    }
+
+    /// Puts changed settings in force, but for those of the data: these stay as they are now, because they
+    /// may have changed since. `files` is locked.
+    fn put_own_in_force(&self, mut changed: Settings) {
+        let _one_change_at_a_time = self.forcing.lock();
+        let current = self.current().clone();
+        OPTIONS.iter().filter(|it| it.of_data).for_each(|it| changed.take_from(&current, it.key));
+        self.put_in_force(changed);
     }
 
     /// Checks that this server may set values that belong to the data.
@@ -142,7 +187,7 @@ impl Config {
         let name = OPTIONS[Key::LogSegmentBytes as usize].name;
         // The log has no size that the setting refuses.
         if changed.set(name, &actual.to_string()).is_ok() {
-            self.put_in_force(changed);
+            self.put_own_in_force(changed);
         }
     }
 
@@ -164,13 +209,13 @@ impl Config {
         })
     }
 
+    /// Puts settings in force; `forcing` is locked. An observer may wait for the disk: nobody who reads
+    /// settings waits for it.
     pub(super) fn put_in_force(&self, changed: Settings) {
-        let mut settings = self.settings.write();
         self.hot.refresh(&changed);
         self.observers.read().iter().for_each(|observe| observe(&changed));
         self.users.configure(user_settings(&changed));
-        *settings = changed;
-        drop(settings);
+        *self.settings.write() = changed;
         self.follow_users();
     }
 
@@ -180,23 +225,25 @@ impl Config {
     /// The setting or its value is refused, or the change cannot be stored.
     pub(crate) fn set_and_keep(&self, key: Key, value: Option<&str>) -> Result<(), NotStored> {
         let option = &OPTIONS[key as usize];
-        let mut lasting = self.files.lock();
+        let mut lasting = self.files_in_turn().map_err(NotStored::Refused)?;
         let wanted = value.unwrap_or(option.default);
         let changed = self.changed(&[(option.name.as_bytes(), wanted.as_bytes())]);
         let (changed, _) = changed.map_err(|refused| refused.reason)?;
-        lasting.keep_one(&changed, key, value.is_none(), &|| self.note_kept())?;
-        self.put_in_force(changed);
+        self.storing(|| lasting.keep_one(&changed, key, value.is_none(), &|| self.note_kept()))?;
+        self.put_own_in_force(changed);
         Ok(())
     }
 
     /// The configuration file, if there is one.
-    pub(crate) fn file(&self) -> Option<PathBuf> {
-        self.files.lock().config_file().map(Into::into)
+    pub(crate) fn file(&self) -> Option<&Path> {
+        self.config_file.as_deref()
     }
 
     /// Writes the changes since the start to the configuration file.
     pub(super) fn rewrite_file(&self) -> Result<(), String> {
-        self.files.lock().rewrite(&self.current())
+        let mut lasting =
+            self.files_in_turn().map_err(|reason| format!("ERR Rewriting config file: {reason}"))?;
+        lasting.rewrite(&self.current())
     }
 
     /// Takes over changes of the configuration file. One line of the server's log reports the result.
@@ -234,7 +281,7 @@ impl Config {
             .collect();
         let refused = match self.changed(&pairs) {
             Ok((changed, _)) => {
-                self.put_in_force(changed);
+                self.put_own_in_force(changed);
                 String::new()
             }
             Err(refused) => refused.to_string(),

@@ -163,7 +163,7 @@ impl Config {
             return;
         }
         // The settings are read under the lock, so that no older state replaces a newer one.
-        let _changing = self.files.lock();
+        let _one_change_at_a_time = self.forcing.lock();
         let said = self.keyspace.data_settings();
         let mut changed = self.current().clone();
         {

@@ -27,6 +27,7 @@ pub(crate) struct HotSettings {
     eviction_policy: AtomicU8,
     eviction_samples: AtomicU64,
     bulk_bytes_max: AtomicU64,
+    sparse_bytes_max: AtomicU64,
     request_bytes_max: AtomicU64,
     clients_max: AtomicU64,
     http_clients_max: AtomicU64,
@@ -52,6 +53,7 @@ impl HotSettings {
             POLICIES.iter().position(|(name, _)| *name == policy).expect("every choice is a policy; tested");
         self.eviction_policy.store(number as u8, Relaxed);
         self.bulk_bytes_max.store(settings.integer(Key::ProtoMaxBulkLen), Relaxed);
+        self.sparse_bytes_max.store(settings.integer(Key::HllSparseMaxBytes), Relaxed);
         self.request_bytes_max.store(settings.integer(Key::ClientQueryBufferLimit), Relaxed);
         let clients_max = possible_clients(settings.integer(Key::Maxclients));
         self.clients_max.store(clients_max.redis, Relaxed);
@@ -82,6 +84,11 @@ impl HotSettings {
     /// The maximum bytes of one argument of a command.
     pub(crate) fn bulk_bytes_max(&self) -> usize {
         self.bulk_bytes_max.load(Relaxed) as usize
+    }
+
+    /// The length up to which a HyperLogLog keeps the sparse encoding.
+    pub(super) fn sparse_bytes_max(&self) -> usize {
+        self.sparse_bytes_max.load(Relaxed) as usize
     }
 
     /// The maximum bytes of one request.

@@ -13,7 +13,7 @@ use std::{
 use engine::{CommandTable, Place};
 
 use crate::{
-    listen::RoundRobin,
+    listen::{RoundRobin, worker_for_one_more},
     mailbox::{Admitted, WorkerOrder},
     parts::Parts,
 };
@@ -51,7 +51,7 @@ impl couch::Redis for RedisClients {
         let stream = TcpStream::from(OwnedFd::from(served));
         let on_behalf_of = user.map(|user| user.as_bytes().into());
         let admitted = Admitted { stream, session: None, peer, local: peer, unix: None, place, on_behalf_of };
-        workers[self.turns.take(workers.len())].send(WorkerOrder::Connect(admitted));
+        worker_for_one_more(workers, &self.turns, &self.parts.log).send(WorkerOrder::Connect(admitted));
         Ok(own)
     }
 

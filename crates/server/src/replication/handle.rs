@@ -13,7 +13,7 @@ use engine::{
 use lsn::Lsn;
 use replication::{Follow, Led, LogHistory, join};
 
-use super::{Node, failover, waits::Awaited};
+use super::{Node, failover, orders::Order, waits::Awaited};
 use crate::spawn::spawn_with;
 
 /// The reply to REPLICAOF where votes decide.
@@ -24,6 +24,19 @@ const FOLLOWS_ALREADY: &str = "OK Already connected to specified master";
 
 /// The interface for commands. Holds an `Arc`, because some operations outlive the command.
 pub(crate) struct ReplicationHandle(pub(crate) Arc<Node>);
+
+impl ReplicationHandle {
+    /// Carries out the order of a client on a thread: the disk may take long.
+    fn carry_out(&self, thread: &str, responder: Responder, run: impl FnOnce(Arc<Order>) + Send + 'static) {
+        let order = self.0.orders.begin(self.0.now_ms(), responder);
+        let thread = std::thread::Builder::new().name(thread.into());
+        if let Err(refused) = spawn_with(thread, order, run) {
+            self.0.orders.end(&refused.value);
+            let error = format!("ERR cannot start a thread: {}", refused.error);
+            refused.value.answer(|reply| reply.error(&error));
+        }
+    }
+}
 
 impl Availability for ReplicationHandle {
     fn is_read_only(&self) -> bool {
@@ -143,9 +156,10 @@ impl Replication for ReplicationHandle {
 
     fn follow(&self, leader: Address, responder: Responder) {
         let node = self.0.clone();
-        let run = move |responder: Responder| {
+        let run = move |order: Arc<Order>| {
             let follow = node.begin_to_follow(&leader);
-            responder.answer(|reply| match &follow {
+            node.orders.end(&order);
+            order.answer(|reply| match &follow {
                 Ok(Follow::Already) => reply.simple(FOLLOWS_ALREADY),
                 Ok(_) => reply.ok(),
                 Err(error) => reply.error(error),
@@ -157,11 +171,8 @@ impl Replication for ReplicationHandle {
                 _ => node.request_restart(),
             }
         };
-        // The disk may take long, so a thread waits for it.
-        let thread = std::thread::Builder::new().name("replicaof".into());
-        if let Err(refused) = spawn_with(thread, responder, run) {
-            refused.value.keep(Err(format!("ERR cannot start a thread: {}", refused.error)));
-        }
+        // The disk may take long.
+        self.carry_out("replicaof", responder, run);
     }
 
     fn lead(&self, responder: Responder) {
@@ -169,21 +180,26 @@ impl Replication for ReplicationHandle {
         if node.votes().is_some() {
             return responder.keep(Err(OF_GROUP.into()));
         }
-        let run = move |responder: Responder| {
+        let run = move |order: Arc<Order>| {
             let led = node.promote();
             if let Err(reason) = &led {
                 tracing::error!(target: "replication", reason, "this server cannot lead");
             }
-            responder.keep(led.as_ref().map(drop).map_err(String::clone));
+            node.orders.end(&order);
+            order.answer(|reply| match &led {
+                Ok(_) => reply.ok(),
+                Err(reason) => reply.error(reason),
+            });
             // The client is answered before the restart closes connections.
             if led == Ok(Led::AfterRestart) {
                 node.request_restart();
             }
         };
-        let thread = std::thread::Builder::new().name("promotion".into());
-        if let Err(refused) = spawn_with(thread, responder, run) {
-            refused.value.keep(Err(format!("ERR cannot start a thread: {}", refused.error)));
-        }
+        self.carry_out("promotion", responder, run);
+    }
+
+    fn is_changing_role(&self) -> bool {
+        self.0.votes().is_none() && self.0.orders.are_under_way()
     }
 
     fn fail_over(&self, failover: Failover) -> Result<(), String> {

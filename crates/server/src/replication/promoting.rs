@@ -4,6 +4,7 @@
 use std::{
     sync::{Arc, atomic::Ordering::SeqCst},
     thread::JoinHandle,
+    time::Duration,
 };
 
 use env::{Disk, RealDisk};
@@ -15,6 +16,7 @@ use super::{
     NOT_WHILE_HANDING_OVER, Node,
     follower::{Following, Threads},
     full_copy,
+    orders::{NOT_ITS_TURN, TURN_MS},
 };
 
 impl Node {
@@ -22,9 +24,12 @@ impl Node {
     ///
     /// # Errors
     /// If it cannot lead. A server that followed then follows again. Once its epoch has begun, it does not,
-    /// but the caller can try again.
+    /// but the caller can try again. If an earlier change of the role waits for the disk, nothing is changed.
     pub(super) fn promote(self: &Arc<Self>) -> Result<Led, String> {
-        let _one_at_a_time = self.promotion.lock();
+        let turn = Duration::from_millis(TURN_MS);
+        let _one_at_a_time = self.promotion.try_lock_for(turn).ok_or(NOT_ITS_TURN)?;
+        // A change that is on its way to the disk comes first: this server may be about to follow.
+        drop(self.standing.try_lock_for(turn).ok_or(NOT_ITS_TURN)?);
         let log = self.log().ok_or("ERR this server is starting")?;
         if self.handover.lock().is_some() {
             return Err(NOT_WHILE_HANDING_OVER.into());

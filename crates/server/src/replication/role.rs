@@ -91,10 +91,15 @@ impl Node {
         Ok(follow)
     }
 
-    /// Whether a change of the role, or of the part of this server in its group, has waited for the disk for
-    /// as long as makes a write of the log stalled.
+    /// Whether a change of the role, of the part of this server in its group, or of its settings, has waited
+    /// for the disk for as long as makes a write of the log stalled.
     pub(crate) fn awaits_disk(&self) -> bool {
         self.writes.oldest_us() > STALLED_US
+    }
+
+    /// Writes a file of the data directory: if the disk does not answer, doors tell of it.
+    pub(crate) fn during_write<T>(&self, write: impl FnOnce() -> T) -> T {
+        self.writes.during(write)
     }
 
     /// Makes this role the one in force; `standing` is locked.

@@ -214,8 +214,8 @@ fn listen_for_redis(
     mailboxes: &[Mailbox],
     tls: Option<TlsDoor>,
 ) -> std::io::Result<()> {
-    let reception =
-        Reception { access: parts.access.clone(), workers: mailboxes.to_vec(), next: Arc::default() };
+    let (access, log) = (parts.access.clone(), parts.log.clone());
+    let reception = Reception { access, workers: mailboxes.to_vec(), log, next: Arc::default() };
     let plain = process.redis.iter().chain(&process.sentinel).map(|listener| (listener, None));
     let encrypted = process.redis_tls.iter().map(|listener| (listener, tls.clone()));
     for (listener, tls) in plain.chain(encrypted) {
@@ -473,10 +473,13 @@ async fn every_second(parts: &Parts, log: &Log) {
             parts.node.review_replicas(&parts.config.users().current(), [replicate, psync]);
         }
         if parts.config.record_given(log) {
-            parts.config.put_data_settings_in_force();
+            let config = parts.config.clone();
+            // What follows from a setting may have to wait for the disk.
+            tokio::task::spawn_blocking(move || config.put_data_settings_in_force());
         }
         parts.node.tick();
         log.look_for_stall();
+        parts.snapshots.look_for_standstill();
         stalled.look(&parts.node, &parts.scripts);
         read_only.look(Some(log), &*parts.replication);
     }

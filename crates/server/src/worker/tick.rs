@@ -107,7 +107,9 @@ impl Worker {
             Action::Resume(connection) => connection.resume(),
             Action::Publish(notices) => self.publish(&notices),
             Action::Deliver => self.deliver(),
-            Action::FlushHere => self.log.get().into_iter().for_each(LogThreads::flush_here),
+            Action::FlushHere => {
+                self.mailbox.while_writing(|| self.log.get().into_iter().for_each(LogThreads::flush_here));
+            }
             Action::WakeFlusher => self.log.get().into_iter().for_each(LogThreads::wake_if_needed),
             Action::LookAgain => {}
         }

@@ -1,4 +1,5 @@
-//! The periodic work of a worker: expiry, eviction, deadlines, the limits of clients, and unused memory.
+//! The periodic work of a worker: expiry, eviction, deadlines, the limits of clients, tracked keys beyond the
+//! limit, and unused memory.
 
 use std::{cmp::Reverse, rc::Rc, time::Duration};
 
@@ -29,6 +30,7 @@ impl Worker {
             if index == 0 {
                 self.evict_excess().await;
                 self.warn_of_slow_scripts();
+                self.parts.data.interests.tracking().trim(&self.host.clients);
             }
             self.close_idle();
             self.enforce_limits();

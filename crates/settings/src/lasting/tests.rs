@@ -78,6 +78,20 @@ fn settings_are_kept_without_a_configuration_file() {
 }
 
 #[test]
+fn a_file_in_the_directory_of_the_data_cannot_name_another_directory() {
+    let place = Place::new("another-dir");
+    let kept = place.file(KEPT_FILE, "timeout = 2\ndir = \"/elsewhere\"\n");
+    let said = Lasting::load(None, place.given(&[])).unwrap_err().to_string();
+    let expected = format!("{}, line 2: invalid value '/elsewhere' for 'dir': ", kept.display());
+    assert!(said.starts_with(&expected), "{said}");
+    let config = place.file("sheaf.toml", &format!("dir = \"{}\"\n", place.0.display()));
+    assert!(Lasting::load(Some(config), Vec::new()).is_err(), "also of a directory that a file names");
+    let own = format!("dir = \"{}\"\n", place.0.display());
+    place.file(KEPT_FILE, &own);
+    assert!(Lasting::load(None, place.given(&[])).is_err(), "its own name becomes another one when it moves");
+}
+
+#[test]
 fn a_lost_or_cut_file_is_not_made_anew_and_no_value_is_kept_without_the_mark() {
     let place = Place::new("lost");
     let kept = place.0.join(KEPT_FILE);

@@ -23,9 +23,9 @@ use membership::{Known, Reports, Started, Votes, start};
 use parking_lot::Mutex;
 use recovery::{
     group_state::{GROUP_FILE, GroupState, Membership, Wanted},
+    in_flight::InFlight,
     progress::LoadProgress,
     recover::{Mode, Source, load},
-    state_writes::StateWrites,
 };
 use storage::{Appender, Control, Cut, Durability, LogCursor, LogOptions, Mirror, cut_log};
 
@@ -202,7 +202,7 @@ impl Server {
             self.is_removed = true;
             return Ok(());
         }
-        let writes = Arc::new(StateWrites::new(self.clock.clone()));
+        let writes = Arc::new(InFlight::new(self.clock.clone()));
         let votes =
             Votes::new(*state, member_dir.to_path_buf(), self.disk.clone(), self.clock.clone(), writes);
         let votes = Arc::new(votes);

@@ -110,7 +110,7 @@ impl Accounts for Rest {
     }
 
     fn log_in(&self, attempt: &Attempt<'_>) -> LogIn {
-        let account = self.account(attempt.name).filter(|_| attempt.password == ADMIN.1);
+        let account = self.account(attempt.name).filter(|_| attempt.password == ADMIN.1.as_bytes());
         account.map_or(LogIn::Wrong, LogIn::Accepted)
     }
 }

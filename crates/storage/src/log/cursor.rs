@@ -452,8 +452,11 @@ impl LogState {
     /// forgotten. The footer of a forgotten batch is found as long as its segment exists. `segment` caches
     /// the segment between calls; after a success, `segment` is `None` only if the segment is forgotten.
     fn read_footer(&self, end: Lsn, segment: &mut Option<Segment>) -> Result<Option<Footer>, Error> {
+        // No batch ends before the first footer has room: a caller may ask about the position 0.
+        let Some(footer_start) = end.get().checked_sub(FOOTER_BYTES as u64).map(Lsn::new) else {
+            return Ok(None);
+        };
         // A footer lies within one block, so it never spans two segments.
-        let footer_start = Lsn::new(end.get() - FOOTER_BYTES as u64);
         if segment.as_ref().is_none_or(|segment| segment.end < end || end <= segment.start) {
             *segment = self.open_segment(footer_start)?;
         }

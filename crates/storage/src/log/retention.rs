@@ -1,6 +1,6 @@
 //! Retention: which snapshots are kept, and from which position on the log is kept.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use env::Disk;
 use lsn::Lsn;
@@ -8,7 +8,7 @@ use lsn::Lsn;
 use super::Log;
 use crate::{
     Error,
-    snapshot::{list, list_begins, remove},
+    snapshot::{self, list, list_begins, remove},
 };
 
 /// Keeps the newest `generations` snapshots from which `log` can be replayed. Removes older ones, and then
@@ -44,4 +44,24 @@ pub fn retain_snapshots(disk: &dyn Disk, dir: &Path, log: &Log, generations: usi
         Some(&oldest) if usable.len() == generations => log.forget_before_unpinned(oldest, &pins),
         _ => Ok(()),
     }
+}
+
+/// Sets a damaged snapshot of `log` aside, as [`snapshot::set_aside`] does, unless it is pinned: a copy reads
+/// its files by their names. Returns the new path of its manifest; `None` if it is pinned.
+///
+/// # Errors
+/// As [`snapshot::set_aside`].
+pub fn set_aside_unpinned(
+    disk: &dyn Disk,
+    dir: &Path,
+    log: &Log,
+    begin_lsn: Lsn,
+) -> Result<Option<PathBuf>, Error> {
+    let pins = log.pins();
+    if pins.contains(begin_lsn) {
+        return Ok(None);
+    }
+    let kept = snapshot::set_aside(disk, dir, begin_lsn)?;
+    drop(pins);
+    Ok(Some(kept))
 }

@@ -19,6 +19,9 @@ use super::pending::{PENDING_BYTES, Pending, PendingMap, Run};
 /// Bytes of memory of a group or a consumer, not counting names and entries.
 const BYTES_EACH: usize = 160;
 
+/// The largest [`GroupPosition::entries_read`]: a record of the log stores the number plus 1.
+pub const ENTRIES_READ_MAX: u64 = u64::MAX - 1;
+
 /// How far a group has read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct GroupPosition {

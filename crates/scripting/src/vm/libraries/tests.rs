@@ -192,6 +192,8 @@ fn functions_run_with_all_that_scripts_have_but_keys_and_argv() {
          add('all', function() return _G.redis == redis and rawget(_G, 'string') == string end)
          add('changes', function() _G.redis = nil end)
          add('registers', function() redis.register_function('x', function() end) end)
+         local kept = redis
+         add('keeps', function() kept.register_function('x', function() end) end)
          add('counts', function() count = count + 1 return count end)
          add('protocol', function() redis.setresp(3) return redis.call('raw', '#t\\r\\n') end)
          add('again', function() return redis.call('again') end)
@@ -225,6 +227,11 @@ fn functions_run_with_all_that_scripts_have_but_keys_and_argv() {
             "registers",
             "-ERR user_function:14: attempt to call field 'register_function' (a nil value) script: registers, on \
              @user_function:14.",
+        ),
+        (
+            "keeps",
+            "-ERR redis.register_function can only be called on FUNCTION LOAD command script: keeps, on \
+             @user_function:16.",
         ),
         ("counts", ":1"),
         ("counts", ":2"),

@@ -5,7 +5,7 @@ use env::{Access, sim::SimDiskOptions};
 
 use super::*;
 use crate::{
-    Pin, Reached, retain_snapshots,
+    Pin, Reached, retain_snapshots, set_aside_unpinned,
     snapshot::{self, ChunkInfo, Compression, SnapshotInfo, SnapshotWriter},
 };
 
@@ -103,6 +103,33 @@ fn pinned_files_are_kept_until_the_pin_is_dropped() {
     let end = log.durable_lsn();
     assert!(log.truncate_before(end).unwrap());
     assert_eq!(log.start_lsn(), end);
+}
+
+#[test]
+fn a_snapshot_is_not_set_aside_while_it_is_copied() {
+    let disk = disk();
+    let (_, log) = recover(&disk).unwrap();
+    write_batches(&log, &large(3));
+    let info = publish(&disk, &log);
+    let set_aside = || set_aside_unpinned(&*disk, Path::new(DIR), &log, info.begin_lsn).unwrap();
+    let kept = || snapshot::list_begins(&*disk, Path::new(DIR)).unwrap();
+    let pin = log.pin(info.begin_lsn).unwrap();
+    assert_eq!((set_aside(), kept()), (None, vec![info.begin_lsn]));
+    drop(pin);
+    assert!(set_aside().is_some() && kept().is_empty());
+}
+
+#[test]
+fn the_chain_value_of_the_beginning_is_unknown_once_it_is_forgotten() {
+    let disk = disk();
+    let (_, log) = recover(&disk).unwrap();
+    assert!(log.chain_at(Lsn::ZERO).unwrap().is_some(), "the log begins there");
+    write_batches(&log, &large(100));
+    publish(&disk, &log);
+    assert!(log.start_lsn() > Lsn::ZERO);
+    for position in [0, 8, 79] {
+        assert_eq!(log.chain_at(Lsn::new(position)).unwrap(), None, "no batch ends at {position}");
+    }
 }
 
 #[test]

@@ -1,0 +1,73 @@
+//! Orders of clients to change the role of this server (REPLICAOF), which wait for the disk and for each
+//! other: each is answered within a named time, whatever its disk does.
+//!
+//! ```text
+//! REPLICAOF -> Orders::begin -> thread: the change -> Order::answer -> Orders::end
+//!                    '-> after ANSWER_MS: an error which says that the change goes on
+//! ```
+//!
+//! What it is not: the order of these changes; `Node` has the locks.
+
+use std::sync::Arc;
+
+use engine::Responder;
+use parking_lot::Mutex;
+use wire::ReplyWriter;
+
+/// A change of the role that is not done after this time is answered with an error, and goes on.
+pub(super) const ANSWER_MS: u64 = 30_000;
+/// A change waits for this long for an earlier one; then it is not made.
+pub(super) const TURN_MS: u64 = 10_000;
+
+/// The answer to a change that waits for an earlier one for too long.
+pub(super) const NOT_ITS_TURN: &str = "ERR an earlier change of this server's role has waited for the disk for 10 seconds, so nothing was \
+                                       changed: try again when the disk answers";
+/// The answer to a change that has begun and waits for too long.
+const NOT_DONE_YET: &str = "ERR the disk has not taken this change of the server's role for 30 seconds: it is not done yet, and takes \
+                            effect once the disk answers. ROLE shows which role is in force";
+
+/// The orders whose changes are not done.
+#[derive(Default)]
+pub(super) struct Orders(Mutex<Vec<Arc<Order>>>);
+
+/// One order.
+pub(super) struct Order {
+    begun_ms: u64,
+    /// `None` once it is answered.
+    responder: Mutex<Option<Responder>>,
+}
+
+impl Orders {
+    /// Begins an order; to be ended, whether it is answered or not.
+    pub(super) fn begin(&self, now_ms: u64, responder: Responder) -> Arc<Order> {
+        let order = Arc::new(Order { begun_ms: now_ms, responder: Mutex::new(Some(responder)) });
+        self.0.lock().push(order.clone());
+        order
+    }
+
+    /// The change is done, or was not made.
+    pub(super) fn end(&self, order: &Arc<Order>) {
+        self.0.lock().retain(|known| !Arc::ptr_eq(known, order));
+    }
+
+    /// Whether a change is under way.
+    pub(super) fn are_under_way(&self) -> bool {
+        !self.0.lock().is_empty()
+    }
+
+    /// Answers the orders that have waited for too long. Call once a second.
+    pub(super) fn answer_overdue(&self, now_ms: u64) {
+        let is_overdue = |order: &&Arc<Order>| now_ms.saturating_sub(order.begun_ms) >= ANSWER_MS;
+        let overdue: Vec<Arc<Order>> = self.0.lock().iter().filter(is_overdue).cloned().collect();
+        overdue.iter().for_each(|order| order.answer(|reply| reply.error(NOT_DONE_YET)));
+    }
+}
+
+impl Order {
+    /// Answers the client, unless that was done.
+    pub(super) fn answer(&self, write: impl FnOnce(&mut ReplyWriter<'_>)) {
+        if let Some(responder) = self.responder.lock().take() {
+            responder.answer(write);
+        }
+    }
+}
