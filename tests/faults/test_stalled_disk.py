@@ -141,6 +141,25 @@ def test_a_command_that_writes_a_file_keeps_no_other_client_waiting(new_server, 
         server.close()
 
 
+def test_settings_of_the_data_change_while_the_configuration_file_is_not_written(new_server, volume):
+    config = volume.root / "sheaf.toml"
+    config.write_text("timeout = 5\n")
+    # The log is on another disk.
+    server = new_server(extra=["--config", str(config)]).start()
+    try:
+        assert call(server, "CONFIG", "SET", "timeout", "7") == b"OK"
+        with server.connect() as rewriter:
+            with volume.stalled():
+                rewriter.send(encode("CONFIG", "REWRITE"))
+                for seconds in range(20, 40):
+                    assert call(server, "CONFIG", "SET", "ack-timeout", str(seconds)) == b"OK"
+                    assert call(server, "CONFIG", "GET", "ack-timeout") == [b"ack-timeout", str(seconds).encode()]
+            assert rewriter.read() == b"OK"
+        assert "timeout = 7" in config.read_text()
+    finally:
+        server.close()
+
+
 def test_a_setting_over_http_keeps_no_other_client_waiting(new_server, volume):
     server = new_server(directory=volume.root / "data").start()
     try:

@@ -100,11 +100,13 @@ impl Config {
     /// Adds an observer; see the module documentation.
     pub(crate) fn observe(&self, observer: impl Fn(&Settings) + Send + Sync + 'static) {
         let _one_change_at_a_time = self.forcing.lock();
-        observer(&self.settings.read());
+        let settings = self.current().clone();
+        observer(&settings);
         self.observers.write().push(Box::new(observer));
     }
 
-    /// The settings in force.
+    /// The settings in force. To be cloned by whoever waits for a disk with them: a change of settings waits
+    /// until they are released, and behind it everybody who wants to read them.
     pub(crate) fn current(&self) -> RwLockReadGuard<'_, Settings> {
         self.settings.read()
     }

@@ -243,7 +243,8 @@ impl Config {
     pub(super) fn rewrite_file(&self) -> Result<(), String> {
         let mut lasting =
             self.files_in_turn().map_err(|reason| format!("ERR Rewriting config file: {reason}"))?;
-        lasting.rewrite(&self.current())
+        let settings = self.current().clone();
+        lasting.rewrite(&settings)
     }
 
     /// Takes over changes of the configuration file. One line of the server's log reports the result.

@@ -419,10 +419,12 @@ async fn reload_at_hangups(parts: Arc<Parts>, feeds: Arc<Feeds>, hangups: Arc<No
         let (access_log, feeds) = (parts.access_log.clone(), feeds.clone());
         let reload = move || {
             // The report goes into the new file.
-            logging::configure(&config.current());
-            access_log.configure(&config.current());
+            let settings = config.current().clone();
+            logging::configure(&settings);
+            access_log.configure(&settings);
             config.reload();
-            issuers.follow(&config.current());
+            let settings = config.current().clone();
+            issuers.follow(&settings);
             // The key of the token with which a client follows changes may be gone.
             feeds.note_rights();
             if let Some(encryption) = encryption {
