@@ -57,7 +57,8 @@ def test_the_archive_has_a_stripped_binary_and_what_belongs_to_it(packages, tmp_
     assert ran(root / "bin/sheaf", "--version") == run_sheaf("--version").stdout
     assert ".symtab" not in ran("objdump", "-h", root / "bin/sheaf")
     names = {str(path.relative_to(root)) for path in root.rglob("*") if path.is_file()}
-    assert {"README.md", "LICENSE", "CHANGELOG.md", "docs/groups.md", "docs/images/architecture.svg", "share/sheaf/systemd/sheaf.service"} <= names
+    assert {"README.md", "LICENSE", "CHANGELOG.md", "share/sheaf/systemd/sheaf.service"} <= names
+    assert {"docs/groups.md", "docs/guides/queues.md", "docs/images/architecture.svg"} <= names
     assert {"share/sheaf/monitoring/dashboard.json", "share/sheaf/monitoring/alerts.yml"} <= names
     assert {"share/man/man1/sheaf.1", "share/man/man1/sheaf-serve.1"} <= names
     assert {"share/bash-completion/completions/sheaf", "share/zsh/vendor-completions/_sheaf"} <= names

@@ -67,7 +67,7 @@ pub use lying::LyingDisk;
 pub use model::{Content, Entry, Field, Key, Model, ModelSession, Stored, content_of};
 pub use operation::{HashOperation, ListOperation, Operation, SetOperation, ZsetOperation};
 pub use oracle::{Oracle, Survival, Violation};
-pub use prng::sweep::{outcomes, rounds, rounds_at_least, scale, seed_or, spread, spread_at_least};
+pub use prng::sweep::{rounds, rounds_at_least, scale, seed_or, spread, spread_at_least};
 pub use queues::{QueueWorld, lists};
 pub use snapshotting::confirm;
 pub use start::{
