@@ -45,14 +45,17 @@ pub enum Stop {
     Overtime,
     /// The script kept a replica from applying the log of its leader.
     HeldReplication,
+    /// The host ends: the server stops, or changes its role.
+    HostEnds,
 }
 
 impl Stop {
-    const ALL: [Stop; 5] = [Stop::Killed, Stop::TooLong, Stop::Retry, Stop::Overtime, Stop::HeldReplication];
+    const ALL: [Stop; 6] =
+        [Stop::Killed, Stop::TooLong, Stop::Retry, Stop::Overtime, Stop::HeldReplication, Stop::HostEnds];
 
     /// Whether the script is stopped from outside and will not be run again.
-    fn is_final(self) -> bool {
-        matches!(self, Stop::Killed | Stop::HeldReplication)
+    pub fn is_final(self) -> bool {
+        matches!(self, Stop::Killed | Stop::HeldReplication | Stop::HostEnds)
     }
 }
 
@@ -103,8 +106,8 @@ impl Meter {
         (deadline_us > 0 && self.0.clock.is_some()).then_some(deadline_us)
     }
 
-    /// Stops the script at its next question. The first reason counts, except that [`Stop::Killed`] and
-    /// [`Stop::HeldReplication`] replace reasons after which a script is run again.
+    /// Stops the script at its next question. The first reason counts, except that a [final](Stop::is_final)
+    /// one replaces reasons after which a script is run again.
     pub fn stop(&self, why: Stop) {
         let runs_again = |now| now == Stop::Retry as u8 || now == Stop::Overtime as u8;
         let counts = |now| now == 0 || why.is_final() && runs_again(now);

@@ -28,7 +28,7 @@ use super::{
 /// How deep files may include each other: one that includes itself is an error, not an endless loop.
 const INCLUDE_DEPTH_MAX: usize = 16;
 
-/// After more files than this, no line may include another one.
+/// The most files, each counted as often as it is included.
 const FILES_MAX: usize = 1024;
 
 /// The ending of the names of Redis' files.
@@ -286,6 +286,11 @@ struct Found {
 impl Found {
     fn add(&mut self, path: &Path, depth: usize) -> Result<(), ConfigError> {
         self.files += 1;
+        if self.files > FILES_MAX {
+            return Err(
+                ConfigError::Syntax { reason: "too many files are included".into() }.at(file::place(path, 1))
+            );
+        }
         let text = file::text_of(path)?;
         for (index, line) in text.lines().enumerate() {
             let place = file::place(path, index + 1);
@@ -299,9 +304,6 @@ impl Found {
             let words: Vec<String> = words.collect();
             match (&*name, &words[..]) {
                 ("include", [_]) if depth == 0 => return Err(failed("files include each other too deeply")),
-                ("include", [_]) if self.files > FILES_MAX => {
-                    return Err(failed("too many files are included"));
-                }
                 ("include", [pattern]) if is_pattern(pattern) => {
                     files_of(pattern).iter().try_for_each(|included| self.add(included, depth - 1))?;
                 }

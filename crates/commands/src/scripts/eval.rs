@@ -223,6 +223,9 @@ pub(super) fn run_loaded(
                 (Stop::HeldReplication, _) => CommandError::Text(
                     "ERR the script was ended: it kept this replica from applying the log of its leader",
                 ),
+                (Stop::HostEnds, _) => CommandError::Text(
+                    "ERR the script was ended, and its changes are undone: the server stops, or changes its role",
+                ),
                 _ => CommandError::Text(
                     "ERR the script has executed more instructions than script-max-instructions allows; its changes \
                      are undone",

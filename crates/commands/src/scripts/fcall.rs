@@ -53,9 +53,7 @@ fn call(cx: &mut Context<'_, '_>, args: Args<'_>, is_read_only: bool) -> Result<
             // is one of the library.
             Err(problem) => {
                 return match vm.meter().stopped() {
-                    Some(stop @ (Stop::Killed | Stop::HeldReplication | Stop::Overtime)) => {
-                        Ended::Stopped(stop)
-                    }
+                    Some(stop) if stop.is_final() || stop == Stop::Overtime => Ended::Stopped(stop),
                     _ => Ended::Failed { problem, is_counted: false },
                 };
             }

@@ -188,7 +188,7 @@ impl Scripts {
         }
         // This load follows the registration, so that it sees `closed`, or else `close` sees the script.
         if self.closed.load(SeqCst) {
-            meter.stop(Stop::Killed);
+            meter.stop(Stop::HostEnds);
         }
         Run { scripts: self, meter: meter.clone(), started_us }
     }
@@ -198,10 +198,10 @@ impl Scripts {
         self.running.end(&script.meter);
     }
 
-    /// Kills all running scripts, and those that begin later.
+    /// Stops all running scripts, and those that begin later.
     pub fn close(&self) {
         self.closed.store(true, SeqCst);
-        self.running.kill_all();
+        self.running.stop_all(Stop::HostEnds);
     }
 
     /// Ends all scripts that began at this time of the monotonic clock, in microseconds, or earlier, because
@@ -333,7 +333,7 @@ mod tests {
         drop(running);
         scripts.close();
         let running = scripts.begin(0, &meter, None, None);
-        assert_eq!(meter.stopped(), Some(Stop::Killed), "none begins any more");
+        assert_eq!(meter.stopped(), Some(Stop::HostEnds), "none begins any more");
         drop(running);
     }
 }

@@ -62,18 +62,17 @@ impl RunningScripts {
         self.0.lock().retain(|running| !running.meter.is(meter));
     }
 
-    /// From now on another meter stops the script. If the script was killed, or ended for replication,
-    /// through the old meter, that is carried over.
+    /// From now on another meter stops the script. A final stop through the old meter is carried over.
     pub(super) fn move_to(&self, meter: &Meter, other: &Meter) {
         let mut running = self.0.lock();
-        if let Some(why @ (Stop::Killed | Stop::HeldReplication)) = meter.stopped() {
+        if let Some(why) = meter.stopped().filter(|why| why.is_final()) {
             other.stop(why);
         }
         running.iter_mut().filter(|it| it.meter.is(meter)).for_each(|it| it.meter = other.clone());
     }
 
-    pub(super) fn kill_all(&self) {
-        self.0.lock().iter().for_each(|running| running.meter.stop(Stop::Killed));
+    pub(super) fn stop_all(&self, why: Stop) {
+        self.0.lock().iter().for_each(|running| running.meter.stop(why));
     }
 
     /// Stops all that began at `before_us` or earlier. Returns how many.

@@ -123,6 +123,7 @@ impl Vm {
         let outcome = self.try_load(&program, &registry, deadline_us, calls);
         let outcome = match (self.meter.stopped(), outcome) {
             (Some(Stop::Killed), _) => Err(b"ERR killed by user with FUNCTION KILL".to_vec()),
+            (Some(Stop::HostEnds), _) => Err(b"ERR the server stops, or changes its role".to_vec()),
             (Some(_), _) => Err(b"ERR FUNCTION LOAD timeout".to_vec()),
             (None, Ok((true, _))) => Ok(()),
             (None, Ok((false, problem))) => Err(error_of(&problem)),

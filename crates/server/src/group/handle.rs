@@ -222,7 +222,7 @@ impl Group {
         let end = self.log.get().map_or(Lsn::ZERO, |log| log.shippable_lsn());
         while !self.has_applied(to, end) {
             if votes.now_us() >= caught_up_until_us || self.is_stopping() {
-                return Err("ERR that member does not apply its log in time, because a script or a command that takes long holds its keys: SCRIPT KILL or FUNCTION KILL there".into());
+                return Err("ERR that member does not apply its log in time: its disk does not answer (`/_up` there), or a script or a command that takes long holds its keys (SCRIPT KILL, FUNCTION KILL)".into());
             }
             thread::sleep(LOOK_PERIOD);
         }

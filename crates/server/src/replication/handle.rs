@@ -65,7 +65,9 @@ impl Availability for ReplicationHandle {
     }
 
     fn lacks_acks(&self) -> bool {
-        self.0.lacks_acks.load(SeqCst) || self.0.acks_overdue.load(SeqCst)
+        // What was overdue at the last look counts no more once nothing waits for replicas.
+        let is_overdue = || self.0.acks_overdue.load(SeqCst) && self.0.ack_timeout_ms().is_some();
+        self.0.lacks_acks.load(SeqCst) || is_overdue()
     }
 
     fn is_stale(&self) -> bool {

@@ -279,12 +279,13 @@ impl Log {
     /// is [adopted](Log::adopt).
     ///
     /// # Errors
-    /// I/O errors.
+    /// I/O errors; [`Error::Inconsistent`] if no log can have `epoch`.
     pub fn note_epoch(&self, epoch: u32) -> Result<(), Error> {
         let mut control = self.shared.control.lock();
         if epoch <= control.epoch {
             return Ok(());
         }
+        require_left(epoch, control.epoch, &self.shared.dir)?;
         let noted = Control { epoch, ..*control };
         self.shared.replace_control(&mut control, noted)
     }
@@ -303,10 +304,12 @@ impl Log {
 /// has no log.
 ///
 /// # Errors
-/// I/O errors; a control file that is damaged or of another version.
+/// I/O errors; a control file that is damaged or of another version; [`Error::Inconsistent`] if no epoch is
+/// left.
 pub fn outbid_epoch(disk: &dyn Disk, dir: &Path, epoch: u32) -> Result<(), Error> {
     match Control::load(disk, dir)? {
         Some(control) if control.epoch < last_below_promotion(epoch) => {
+            require_left(last_below_promotion(epoch), control.epoch, dir)?;
             Control { epoch: last_below_promotion(epoch), ..control }.store(disk, dir)
         }
         _ => Ok(()),

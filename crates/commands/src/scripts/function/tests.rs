@@ -365,7 +365,7 @@ fn loading_ends_when_it_takes_long_or_the_server_ends() {
     assert_eq!(restore(&mut server, &payload), "+OK");
     // From now on, everything that is registered as running is stopped when it begins.
     server.host.scripts.close();
-    let ended = "-ERR Error registering functions: ERR killed by user with FUNCTION KILL";
+    let ended = "-ERR Error registering functions: ERR the server stops, or changes its role";
     assert_eq!(load(&mut server, &first), ended);
     assert_eq!(restore(&mut server, &payload), ended);
 }
