@@ -317,3 +317,52 @@ def test_an_order_that_the_disk_does_not_take_is_answered(new_server, volume):
         wait_until("it to lead", lambda: call(replica, "SET", "key", "value") == b"OK")
     finally:
         replica.close()
+
+
+@pytest.mark.parametrize("ending", ["TIMEOUT", "ABORT"])
+def test_a_failover_ends_although_the_disk_of_the_leader_does_not_answer(new_server, volume, ending):
+    leader = new_server(directory=volume.root / "data").start()
+    replica = follower_of(new_server, leader)
+    failover = ("FAILOVER", "TIMEOUT", 2000) if ending == "TIMEOUT" else ("FAILOVER",)
+
+    def state(connection) -> str:
+        fields = connection.call("INFO", "replication").decode().splitlines()
+        return next(field.partition(":")[2] for field in fields if field.startswith("master_failover_state:"))
+
+    try:
+        assert call(leader, "SET", "key", "value") == b"OK"
+        with Couch(leader.http_port) as couch, leader.connect() as operator, ThreadPoolExecutor(1) as threads:
+            assert couch.send("PUT", "/db").status == 201
+            with volume.stalled():
+                # The thread of the log writes it and waits, not a worker, so no command is in progress. The log
+                # cannot end behind it.
+                writing = threads.submit(couch.send, "PUT", "/db/doc", {})
+                leader.wait_for_log("The disk takes too long to write the log")
+                assert operator.call(*failover) == b"OK"
+                assert state(operator) == "waiting-for-sync"
+                if ending == "ABORT":
+                    assert operator.call("FAILOVER", "ABORT") == b"OK"
+                wait_until("the end of the hand-over", lambda: state(operator) == "no-failover")
+                assert operator.call("ROLE")[0] == b"master"
+            assert writing.result().status == 201
+        # The end of the log that was requested comes now, or has come: it is in nobody's way.
+        wait_until("writes", lambda: call(leader, "SET", "key", "newer") == b"OK")
+        assert call(leader, "FAILOVER") == b"OK"
+        wait_until("the replica to lead", lambda: call(replica, "SET", "other", "value") == b"OK")
+        wait_same(replica, leader)
+        assert call(leader, "GET", "key") == b"newer"
+        with Couch(leader.http_port) as couch:
+            assert couch.get("/db/doc").status == 200
+    finally:
+        leader.close()
+
+
+def test_a_transfer_in_a_group_ends_although_the_disk_of_the_leader_does_not_answer(new_server, volume):
+    leader, _ = group_on(volume, new_server)
+    try:
+        with leader.connect() as told:
+            with volume.stalled():
+                told.send(encode("GROUP", "TRANSFER"))
+                assert told.read().text.startswith("ERR ")
+    finally:
+        leader.close()

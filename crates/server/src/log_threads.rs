@@ -140,6 +140,7 @@ fn flush(log: &Log, clock: &dyn Clock, maker: &Thread, shared: &SharedState) -> 
             shared.gathering.store(false, SeqCst);
         }
         let flush = log.flush()?;
+        log.end_if_requested();
         if log.needs_segment() {
             maker.unpark();
         }

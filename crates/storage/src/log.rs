@@ -24,6 +24,7 @@ pub(crate) mod control;
 mod copying;
 mod cursor;
 pub(crate) mod cut;
+mod ending;
 pub(crate) mod flush_times;
 mod flusher;
 pub(crate) mod footer;
@@ -72,7 +73,7 @@ pub use pins::Pin;
 pub use space::Prepare;
 
 use self::{
-    cursor::Recent, flush_times::FlushTimes, flusher::Flusher, pins::Pins, segment::Segment,
+    cursor::Recent, ending::Ending, flush_times::FlushTimes, flusher::Flusher, pins::Pins, segment::Segment,
     sequencer::Sequencer, space::NoRoom, waiters::Waiters,
 };
 use crate::{
@@ -178,6 +179,7 @@ struct LogState {
     /// A copy of its start.
     start: AtomicU64,
     flusher: Mutex<Flusher>,
+    ending: Ending,
     /// The latest batches, for cursors.
     recent: Recent,
     flush_times: FlushTimes,

@@ -9,7 +9,8 @@
 //! - The replica is promoted only when nothing more is appended here and the replica has everything that was
 //!   appended, also in memory, unless FORCE allows the loss of the rest. "Everything" includes the batch that
 //!   ends this log: it is written before the wait for the replica begins, so that the log here holds nothing
-//!   that the new leader lacks.
+//!   that the new leader lacks. The thread of the log writes it, so a disk that does not answer keeps neither
+//!   the timeout nor an abort waiting.
 //! - Any failure before the promotion command is sent leaves this server leading, unless another server has
 //!   fenced it. If it is unknown whether the replica leads, this server takes no writes, not even after a
 //!   restart: two leaders are worse than none. This server leads on if a new process of the replica shows
@@ -253,9 +254,22 @@ fn gave_up(node: &Node, handover: &Running) -> Option<GaveUp> {
     }
 }
 
-/// Waits until the replica has everything that was appended here, and has applied what is committed. Fails
-/// at an abort, if this server is fenced, and at the timeout; but with FORCE it succeeds at the timeout, and
-/// the rest is lost.
+/// Ends the log here, durably, once no writer is active. Fails when `gives_up` returns true: the disk may not
+/// answer for as long as it likes, and this server then leads on.
+pub(super) fn end_log(log: &Log, gives_up: &dyn Fn() -> bool) -> Result<(), String> {
+    let request = log.request_end();
+    while !log.has_ended(request).map_err(|error| error.to_string())? {
+        if gives_up() {
+            return Err("the disk of this server did not write the end of its log in time".into());
+        }
+        std::thread::sleep(LOOK_PERIOD);
+    }
+    Ok(())
+}
+
+/// Waits until the log here has ended, and the replica has everything that was appended here and has applied
+/// what is committed. Fails at an abort, if this server is fenced, and at the timeout; but with FORCE it
+/// succeeds at the timeout, if the log has ended, and the rest is lost.
 fn wait_for(
     node: &Node,
     log: &Log,
@@ -264,7 +278,9 @@ fn wait_for(
     forces: bool,
     until_ms: u64,
 ) -> Result<(), String> {
-    log.end_for_handover().map_err(|error| error.to_string())?;
+    let gives_up = || node.now_ms() >= until_ms || gave_up(node, handover).is_some();
+    end_log(log, &gives_up)
+        .map_err(|reason| gave_up(node, handover).map_or(reason, |gave_up| gave_up.to_string()))?;
     let machine = Handover::new(Some(until_ms), forces);
     loop {
         let replica = node.leader.replicas().into_iter().find(|replica| replica.address == *target);

@@ -8,7 +8,7 @@ use lsn::Lsn;
 use membership::{Votes, references};
 use storage::{Log, batches_in};
 
-use super::Node;
+use super::{Node, failover::end_log};
 
 /// A follower that hears its leader and has caught up once shows no data that is older than this, unless old
 /// data may be shown (`stale-reads`).
@@ -166,14 +166,14 @@ impl Node {
     }
 
     /// Ends writes for a transfer of the lead: waits for the writers in progress, and makes everything
-    /// durable.
+    /// durable, until `gives_up` returns true.
     pub(crate) fn end_writes_for_transfer(&self, gives_up: &dyn Fn() -> bool) -> Result<(), String> {
         let log = self.log().ok_or("LOADING this server is starting")?;
         if !self.change_role_here(|role| role.begin_hand_over()) {
             return Err("ERR this server takes no writes, or hands over already".into());
         }
         let ended = match self.wait_for_rounds(gives_up) {
-            true => log.end_for_handover().map(drop).map_err(|error| format!("ERR {error}")),
+            true => end_log(log, gives_up).map_err(|reason| format!("ERR {reason}")),
             false => Err(
                 "ERR a script or a command that takes long did not end in time (SCRIPT KILL, FUNCTION KILL)"
                     .into(),
