@@ -23,6 +23,8 @@ COMPACTION_S = Metric("compaction_s", "s each", "{:.2f}")
 
 PEER = "pouchdb-server"
 BOTH = ("sheaf", PEER)
+# Sheaf with one thread for HTTP.
+ONE_WORKER = "sheaf-one-worker"
 
 # One measurement, without its warm-up: some checkpoints of Sheaf. A shorter one says nothing about
 # pouchdb-server.
@@ -125,6 +127,15 @@ DOCUMENT_CASES: tuple[DocumentCase, ...] = (
     ),
     _put(25, at_least(DOCUMENTS_S, 20.0, PEER, "PUT")),
     _put(1, at_least(DOCUMENTS_S, 8.0, PEER, "PUT")),
+    DocumentCase(
+        name="doc-put-workers",
+        title="PUT of new 1 KB documents with random ids, 100 connections, all workers against one",
+        runs=(DocumentRun("PUT", ("put", "--connections", "100"), servers=("sheaf", ONE_WORKER)),),
+        metrics=WRITE_METRICS,
+        ratios=(DOCUMENTS_S, CPU_DOCUMENT),
+        targets=at_most(CPU_DOCUMENT, 1.05, ONE_WORKER, "PUT"),
+        contenders=("sheaf", ONE_WORKER),
+    ),
     DocumentCase(
         name="doc-update-100",
         title="PUT of further revisions of 1 KB documents, 100 connections",

@@ -13,7 +13,7 @@ import messages
 import procfs
 import report
 from cases import BEFORE, CASES, UNMERGED, Case
-from document_cases import DocumentCase
+from document_cases import ONE_WORKER, DocumentCase
 from driver import DriverFailed
 from group_cases import ACKS, GroupCase
 from message_cases import MessageCase
@@ -25,6 +25,8 @@ QUICK_SCALE = 10
 # Above this, other work on the machine makes the figures rough.
 LOAD_AVERAGE_QUIET = 0.7
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+# Sheaf with other settings.
+VARIANTS = (UNMERGED, ACKS, ONE_WORKER)
 SERVERS = ("sheaf", "redis", "valkey", "tarantool", "pouchdb-server")
 
 
@@ -118,7 +120,7 @@ def _positive(text: str) -> int:
 
 
 def _programs(options: argparse.Namespace) -> dict[str, Program]:
-    """The chosen servers by name; `sheaf` adds its variant without merging."""
+    """The chosen servers by name; `sheaf` adds its variants."""
     programs = {}
     needed = {name for case in _cases(options) for name in case.contenders} & {*options.servers, BEFORE}
     if "sheaf" in needed:
@@ -126,6 +128,7 @@ def _programs(options: argparse.Namespace) -> dict[str, Program]:
         programs["sheaf"] = sheaf
         programs[UNMERGED] = replace(sheaf, name=UNMERGED, extra=(*sheaf.extra, "--log-merge", "false"))
         programs[ACKS] = replace(sheaf, name=ACKS)
+        programs[ONE_WORKER] = replace(sheaf.with_one_worker(), name=ONE_WORKER)
     if BEFORE in needed:
         programs[BEFORE] = replace(find_sheaf(options.before, options.workers), name=BEFORE)
     if "redis" in needed:
@@ -189,7 +192,7 @@ def _context(options: argparse.Namespace, programs: dict[str, Program]) -> repor
     return report.Context(
         machine=procfs.machine(options.data),
         load_average=procfs.load_average(),
-        versions={name: program.version() for name, program in programs.items() if name not in (UNMERGED, ACKS)},
+        versions={name: program.version() for name, program in programs.items() if name not in VARIANTS},
         programs=programs,
         reps=options.reps,
         scale=QUICK_SCALE if options.quick else 1,
