@@ -1,8 +1,9 @@
 //! Routes for many documents in one request, as replication uses them.
 //!
-//! A replicated document (`new_edits` false) that breaks a rule for documents fails in its row, as if it were
-//! forbidden, so that the replication can continue: the source will never have another document under that
-//! revision. If a document that is not replicated breaks a rule, the whole request is refused, as in CouchDB.
+//! A replicated document (`new_edits` false) that breaks a rule for documents, or has a meaning that this
+//! server does not support, fails in its row as if it were forbidden. The replication then continues: the
+//! source will never have another document under that revision. If a document that is not replicated breaks a
+//! rule, the whole request is refused, as in CouchDB.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -143,7 +144,7 @@ pub(super) async fn bulk_docs(call: &mut Call, database: &Arc<Database>) -> Resu
         // For replicated edits (`new_edits` false) only failures are reported.
         if new_edits || outcome.is_err() {
             put_comma(&mut out);
-            put_outcome(&mut out, &id, sent, &outcome);
+            put_outcome(&mut out, &id, sent, &outcome, new_edits);
         }
     }
     out.extend_from_slice(b"]\n");
@@ -218,8 +219,11 @@ fn put_comma(rows: &mut Vec<u8>) {
     }
 }
 
-/// The row of a replicated document that is refused. Beside `error`, PouchDB reads the `name` of the error:
-/// it continues with the other documents only if the name says that a permission is lacking.
+/// Why a replicated document is refused. Beside `error`, PouchDB reads the `name` of the error: it continues
+/// with the other documents only if the name says that a permission is lacking.
+const FORBIDDEN: &[u8] = b"\"error\":\"forbidden\",\"name\":\"forbidden\"";
+
+/// The row of a replicated document that breaks a rule.
 fn put_refused(out: &mut Vec<u8>, refused: &RefusedDocument) {
     out.push(b'{');
     for (key, json) in [("id", &refused.id), ("rev", &refused.rev)] {
@@ -227,7 +231,8 @@ fn put_refused(out: &mut Vec<u8>, refused: &RefusedDocument) {
             out.extend_from_slice(format!("\"{key}\":{json},").as_bytes());
         }
     }
-    out.extend_from_slice(b"\"error\":\"forbidden\",\"name\":\"forbidden\",\"reason\":");
+    out.extend_from_slice(FORBIDDEN);
+    out.extend_from_slice(b",\"reason\":");
     let reason = match refused.error.status() {
         // For a document or an attachment that is too large, the reason is only its id or name, so the error
         // is put before it.
@@ -240,7 +245,13 @@ fn put_refused(out: &mut Vec<u8>, refused: &RefusedDocument) {
 
 /// Appends the row of a document: its new revision, or its failure with the revision that a replicated
 /// document came with (`sent`).
-fn put_outcome(out: &mut Vec<u8>, id: &str, sent: Option<DocRev>, outcome: &Result<DocRev, Failure>) {
+fn put_outcome(
+    out: &mut Vec<u8>,
+    id: &str,
+    sent: Option<DocRev>,
+    outcome: &Result<DocRev, Failure>,
+    new_edits: bool,
+) {
     match outcome {
         Ok(rev) => {
             out.extend_from_slice(b"{\"ok\":true,\"id\":");
@@ -248,14 +259,19 @@ fn put_outcome(out: &mut Vec<u8>, id: &str, sent: Option<DocRev>, outcome: &Resu
             out.extend_from_slice(format!(",\"rev\":\"{rev}\"}}").as_bytes());
         }
         Err(failure) => {
-            let (_, error, reason) = failure.parts();
+            let (status, error, reason) = failure.parts();
             out.extend_from_slice(b"{\"id\":");
             put_string(out, id);
             if let Some(rev) = sent {
                 out.extend_from_slice(format!(",\"rev\":\"{rev}\"").as_bytes());
             }
-            out.extend_from_slice(b",\"error\":");
-            put_string(out, error);
+            out.push(b',');
+            if !new_edits && status == StatusCode::NOT_IMPLEMENTED {
+                out.extend_from_slice(FORBIDDEN);
+            } else {
+                out.extend_from_slice(b"\"error\":");
+                put_string(out, error);
+            }
             out.extend_from_slice(b",\"reason\":");
             put_string(out, &reason);
             out.push(b'}');

@@ -251,11 +251,12 @@ pouchTest('a part of a database is replicated by ids and by selector', async ({ 
 pouchTest('documents that the server cannot hold do not stop a replication', async ({ local, remote }) => {
   const [here, there] = [local('here'), remote('there')];
   const deep = JSON.parse(`${'['.repeat(300)}${']'.repeat(300)}`);
-  assertSaved(await here.bulkDocs([...documents(5), { _id: 'a-lone', text: '\ud800' }, { _id: 'z-deep', deep }]));
+  const rules = { _id: '_design/rules', validate_doc_update: 'function () {}' };
+  assertSaved(await here.bulkDocs([...documents(5), { _id: 'a-lone', text: '\ud800' }, { _id: 'z-deep', deep }, rules]));
   const denied = [];
   const done = await here.replicate.to(there).on('denied', (error) => denied.push(error));
-  assert.deepEqual([done.ok, done.docs_written, done.doc_write_failures], [true, 5, 2]);
-  assert.deepEqual(denied.map(({ id, error }) => [id, error]), [['a-lone', 'forbidden'], ['z-deep', 'forbidden']]);
+  assert.deepEqual([done.ok, done.docs_written, done.doc_write_failures], [true, 5, 3]);
+  assert.deepEqual(denied.map(({ id, error }) => [id, error]), ['a-lone', 'z-deep', '_design/rules'].map((id) => [id, 'forbidden']));
   assert.equal((await there.info()).doc_count, 5);
   await here.put({ _id: 'later' });
   assert.equal((await here.replicate.to(there)).docs_written, 1, 'a checkpoint was written');
