@@ -367,7 +367,7 @@ def test_the_error_of_a_bad_value_names_its_place(tmp_path, name, value, environ
         (("--log-segment-bytes", "63mb"), "must be a power of two"),
         (("--maxmemroy", "1gb"), "a similar argument exists: '--maxmemory'"),
         (("--daemonize", "yes"), "--daemonize is not known here: the server stays in the foreground"),
-        (("--save", "900", "1"), "every write is in the log"),
+        (("--save", "900", "x"), "every write is in the log"),
         (("--appendonly", "no"), "can only be yes: every write is in the log"),
         (("--config", "/nowhere/redis.conf"), "cannot read the settings of /nowhere/redis.conf"),
     ],

@@ -413,6 +413,16 @@ def test_bench_trusts_whom_it_was_told_to(server, certificates, tmp_path):
     assert measured.returncode == 0, measured.stderr
 
 
+@pytest.mark.parametrize("tool", ["bench", "group", "tail"])
+def test_a_tool_without_a_certificate_is_told_what_is_missing(server, certificates, tool):
+    trusting = ("--tls", "--cacert", certificates.path("ca.crt"))
+    address = f"localhost:{server.tls_port}"
+    place = {"bench": ("--url", address), "group": (address,), "tail": ("--host", "localhost", "--port", str(server.tls_port), "c")}
+    refused = run_sheaf(tool, *place[tool], *trusting)
+    assert refused.returncode != 0
+    assert "the server requires a certificate of its client: --cert FILE and --key FILE" in refused.stderr
+
+
 def test_tail_follows_over_tls(server, certificates):
     command = [sheaf_binary(), "tail", "--host", "localhost", "--port", str(server.tls_port), *certificates.client_flags(), "c"]
     with subprocess.Popen(command, env=environment(), stdout=subprocess.PIPE, text=True) as tail:

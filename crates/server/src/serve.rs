@@ -341,16 +341,18 @@ fn lock(dir: &Path) -> Result<DirLock, ServeError> {
 /// # Errors
 /// As [`DirLock::acquire`]; `Held` only after [`LOCK_PATIENCE`].
 fn wait_for_lock(dir: &Path) -> Result<DirLock, env::LockError> {
-    let mut waited = Duration::ZERO;
+    // Each attempt takes a while, too, because tools lock the directory for a moment to inspect it.
+    let until_us = RealClock.monotonic_us() + LOCK_PATIENCE.as_micros() as u64;
+    let mut is_told = false;
     loop {
         match DirLock::acquire(dir) {
-            Err(held @ env::LockError::Held { .. }) if waited < LOCK_PATIENCE => {
-                if waited.is_zero() {
+            Err(held @ env::LockError::Held { .. }) if RealClock.monotonic_us() < until_us => {
+                if !is_told {
                     let seconds = LOCK_PATIENCE.as_secs();
                     tracing::info!(target: "server", seconds, "{held}. Waiting, in case that process is ending");
                 }
+                is_told = true;
                 std::thread::sleep(LOCK_POLL);
-                waited += LOCK_POLL;
             }
             outcome => return outcome,
         }

@@ -184,6 +184,10 @@ pub static INERT: &[InertSetting] = &[
     // Diagnosis.
     mutable("latency-tracking", Switch, "yes"),
     mutable("latency-tracking-info-percentiles", Percentiles, "50 99 99.9"),
+    mutable("commandlog-request-larger-than", Integer(-1, i64::MAX), "1048576"),
+    mutable("commandlog-large-request-max-len", Integer(0, i64::MAX), "128"),
+    mutable("commandlog-reply-larger-than", Integer(-1, i64::MAX), "1048576"),
+    mutable("commandlog-large-reply-max-len", Integer(0, i64::MAX), "128"),
     // Replicas.
     renamed("replica-read-only", "slave-read-only", Only("yes", "a replica always refuses writes"), "yes"),
     renamed("replica-serve-stale-data", "slave-serve-stale-data", Switch, "yes"),

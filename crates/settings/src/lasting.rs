@@ -22,7 +22,7 @@ use super::{
     ConfigError, Key, OPTIONS, Setting, Settings,
     environment::variable,
     file::{self, Line, NotStored},
-    find, inert_named, password_file,
+    find, inert_named, instead_of, password_file,
     redis_file::{self, RedisFile, is_redis_file},
 };
 
@@ -89,6 +89,8 @@ pub struct Lasting {
     lines: Vec<Line>,
     /// The names in the configuration file that have no effect.
     without_effect: Vec<String>,
+    /// The flags of Redis that have no effect.
+    flags_without_effect: Vec<String>,
     given: Vec<Given>,
     /// The settings given by the files alone.
     base: Settings,
@@ -117,6 +119,17 @@ impl Lasting {
             lasting.base = lasting.base_of(&lasting.kept, &lasting.lines)?;
         }
         Ok((lasting.with_given()?, lasting))
+    }
+
+    /// Takes flags of Redis that have no effect here, each as its name, a space and its value:
+    /// [`Lasting::report`] names them, and CONFIG GET shows their values.
+    pub fn take_without_effect<'a>(&mut self, settings: &mut Settings, flags: impl Iterator<Item = &'a str>) {
+        for (name, value) in flags.filter_map(|flag| flag.split_once(' ')) {
+            // The values were checked before. The name may be one of which nothing is kept, such as `save`.
+            _ = settings.set_inert(name, value);
+            let advice = instead_of(name).map_or(String::new(), |advice| format!(" ({advice})"));
+            self.flags_without_effect.push(format!("{name}{advice}"));
+        }
     }
 
     /// Refuses a file of Redis that closes the plain port and opens no other one: here, `port 0` alone means
@@ -198,8 +211,12 @@ impl Lasting {
     }
 
     /// Logs which settings changed by clients are in force, and which are overridden by another source; and
-    /// the lines of the configuration file that have no effect.
+    /// the flags, and lines of the configuration file, that have no effect.
     pub fn report(&self) {
+        if !self.flags_without_effect.is_empty() {
+            let names = self.flags_without_effect.join(", ");
+            tracing::info!(target: "server", names, "flags that have no effect here");
+        }
         if let (Some(file), false) = (&self.config_file, self.without_effect.is_empty()) {
             tracing::info!(
                 target: "server", file = %file.display(), names = self.without_effect.join(", "),

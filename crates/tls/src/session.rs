@@ -6,7 +6,7 @@
 
 use std::io::{self, ErrorKind, IoSlice, Read, Write};
 
-use rustls::Connection;
+use rustls::{AlertDescription, Connection};
 
 use crate::certificate::common_name;
 
@@ -16,6 +16,10 @@ pub const RECORD_BYTES_MAX: usize = (16 << 10) + 256 + 5;
 
 /// While this many bytes of records, or more, wait for the socket, nothing more is encrypted.
 pub const UNSENT_BYTES_MAX: usize = 64 << 10;
+
+/// Why the other side, a server, has ended a session.
+const CERTIFICATE_REQUIRED: &str = "the server requires a certificate of its client: --cert FILE and --key FILE, or tls-cert-file and \
+     tls-key-file of a server that connects";
 
 /// One encrypted connection, of either side.
 #[derive(Debug)]
@@ -69,7 +73,13 @@ impl Session {
     }
 
     fn process(&mut self) -> io::Result<()> {
-        let invalid = |error: rustls::Error| io::Error::new(ErrorKind::InvalidData, error);
+        let invalid = |error: rustls::Error| match error {
+            // With TLS 1.3 a client learns this only after its handshake.
+            rustls::Error::AlertReceived(AlertDescription::CertificateRequired) => {
+                io::Error::new(ErrorKind::InvalidData, CERTIFICATE_REQUIRED)
+            }
+            error => io::Error::new(ErrorKind::InvalidData, error),
+        };
         let state = self.connection.process_new_packets().map_err(invalid)?;
         self.is_closed |= state.peer_has_closed();
         Ok(())

@@ -126,11 +126,19 @@ impl Stream {
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
                     ready!(self.socket.poll_write_ready(cx))?;
                 }
-                Err(error) => return Poll::Ready(Err(error)),
+                Err(error) => return Poll::Ready(Err(self.why_ended(error))),
                 Ok(_) => {}
             }
         }
         Poll::Ready(Ok(()))
+    }
+
+    /// Why the connection has ended: the alert that the other side sent before, or the error of the write.
+    fn why_ended(&mut self, error: io::Error) -> io::Error {
+        match self.session.read_from(&mut Ready(&self.socket)) {
+            Err(alert) if alert.kind() == ErrorKind::InvalidData => alert,
+            _ => error,
+        }
     }
 }
 

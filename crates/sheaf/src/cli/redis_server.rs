@@ -1,8 +1,13 @@
 //! Command lines of `redis-server`: a file of settings comes first, and a flag may have several words.
 //!
-//! The module puts such arguments into the words of this command line; it leaves all others as they are.
+//! The module puts such arguments into the words of this command line. Flags that have no effect here become
+//! values of one hidden flag ([`WITHOUT_EFFECT`]), so that the server can name them. All others stay as they
+//! are.
 
 use settings::{Meaning, OPTIONS, Settings, is_redis_file, meaning};
+
+/// The hidden flag whose value is the name of a flag without effect, a space, and its value.
+pub(super) const WITHOUT_EFFECT: &str = "without-effect";
 
 /// Translates arguments of `redis-server` into arguments of this command line. `tools`: the names of other
 /// subcommands than `serve`.
@@ -57,7 +62,9 @@ fn translated(name: &str, words: &[String]) -> Option<String> {
     }
     match meaning(&name.to_ascii_lowercase(), words, true) {
         Ok(Meaning::Setting { setting, value }) => Some(format!("--{}={value}", setting.name)),
-        _ => None,
+        Ok(Meaning::Inert { name, value }) => Some(format!("--{WITHOUT_EFFECT}={name} {value}")),
+        Ok(Meaning::Nothing(_)) => Some(format!("--{WITHOUT_EFFECT}={name} {}", words.join(" "))),
+        Err(_) => None,
     }
 }
 
@@ -86,6 +93,9 @@ mod tests {
             ("sheaf --loglevel=warning", "sheaf --loglevel=warn"),
             ("sheaf --bind 127.0.0.1 -::1 --port 7", "sheaf --bind=127.0.0.1 -::1 --port 7"),
             ("sheaf --min-slaves-to-write 1", "sheaf --min-replicas-to-write=1"),
+            ("sheaf --save 900 1 --port 7", "sheaf --without-effect=save 900 1 --port 7"),
+            ("sheaf --hz 10", "sheaf --without-effect=hz 10"),
+            ("sheaf --slave-priority=7", "sheaf --without-effect=replica-priority 7"),
             (
                 "sheaf --client-output-buffer-limit normal 0 0 0",
                 "sheaf --client-output-buffer-limit=normal 0 0 0",
@@ -108,7 +118,8 @@ mod tests {
             "sheaf data.toml",
             "sheaf --workers -1",
             "sheaf --daemonize yes",
-            "sheaf --save 900 1",
+            "sheaf --save 900 x",
+            "sheaf --hz x",
             "sheaf --replicaof",
             "sheaf --help",
         ] {

@@ -8,7 +8,7 @@ use lsn::Lsn;
 use recovery::recover::Mode;
 use settings::{ConfigError, Given, Group, Key, Kind, Lasting, OPTIONS, Origin, Setting, variable};
 
-use super::{Task, path};
+use super::{Task, path, redis_server::WITHOUT_EFFECT};
 
 /// The settings of `-h`: about one screen, together with the commands.
 const FIRST: &[Key] = &[
@@ -88,7 +88,9 @@ pub(super) fn task(matches: &ArgMatches) -> Result<Task, ConfigError> {
         Some(base) => Mode::From(base),
         None => Mode::Newest,
     };
-    let (settings, lasting) = Lasting::load(config_file, given)?;
+    let (mut settings, mut lasting) = Lasting::load(config_file, given)?;
+    let without_effect = matches.get_many::<String>(WITHOUT_EFFECT).into_iter().flatten();
+    lasting.take_without_effect(&mut settings, without_effect.map(String::as_str));
     Ok(Task::Serve { settings, lasting, mode })
 }
 
@@ -108,6 +110,7 @@ pub(super) fn with_arguments(command: Command) -> Command {
             "Leave out damaged parts, write recovery-report.json, and be read-only until CONFIG SET force-recovery \
              confirmed accepts the loss; without damage, start as always",
         );
+    let without_effect = Arg::new(WITHOUT_EFFECT).long(WITHOUT_EFFECT).action(ArgAction::Append).hide(true);
     let mut by_group: Vec<&Setting> = OPTIONS.iter().collect();
     by_group.sort_by_key(|option| option.group);
     let one_start = [recover_from, force_recovery];
@@ -124,6 +127,7 @@ pub(super) fn with_arguments(command: Command) -> Command {
         )
         .args(by_group.into_iter().map(argument))
         .args(one_start.map(|option| option.help_heading(ONE_START).hide_short_help(true)))
+        .arg(without_effect)
         .after_help(short_end())
         .after_long_help(long_end())
 }

@@ -42,6 +42,10 @@ impl UsageError {
 fn answer_to(error: &ConfigError) -> String {
     match error {
         ConfigError::At { error, .. } => answer_to(error),
+        ConfigError::Invalid { name: "port", value, .. } if value.starts_with("tcp://") => {
+            ": Kubernetes sets it for a Service named `sheaf`; `enableServiceLinks: false` in the pod prevents that"
+                .into()
+        }
         ConfigError::Invalid { name, .. } => {
             instead_of(name).map_or(String::new(), |answer| format!(": {answer}"))
         }

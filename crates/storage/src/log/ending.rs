@@ -32,9 +32,9 @@ struct State {
 }
 
 impl Log {
-    /// Asks the thread that flushes to end the log, as [`Log::end_for_handover`] does. Nothing may be appended
-    /// from now on until [`Log::has_ended`] has answered this number; a caller that gives up needs to do
-    /// nothing.
+    /// Asks the thread that flushes to end the log, as [`Log::end_for_handover`] does. Returns the number of
+    /// the request. Nothing may be appended from now on until [`Log::has_ended`] has answered this number; a
+    /// caller that gives up needs to do nothing.
     pub fn request_end(&self) -> u64 {
         let number = {
             let mut state = self.shared.ending.0.lock();

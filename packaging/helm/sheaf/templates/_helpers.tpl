@@ -46,6 +46,8 @@ spec:
       {{- end }}
     spec:
       automountServiceAccountToken: false
+      # For a Service named `sheaf`, Kubernetes would set SHEAF_PORT, a setting of the server, to tcp://IP:PORT.
+      enableServiceLinks: false
       terminationGracePeriodSeconds: 90
       securityContext:
         runAsNonRoot: true
