@@ -321,7 +321,8 @@ impl WriteBatches {
         });
         let appended = self.gate.append(|appender| {
             let reserved = appender.reserve(&record).map_err(|_| Refusal::LogFailed);
-            // If the log is poisoned, the server stops.
+            // Without a reservation the log is poisoned and the server stops: the slot gets a position that
+            // is never reached.
             let lsn = reserved.as_ref().map_or(Lsn::MAX, |pending| pending.lsn());
             if let Some(slot) = &mut slot {
                 slot.set_last_lsn(lsn);
