@@ -1,1 +1,1 @@
-"""The basis of all tests here: one server process per test, raw RESP connections, figures of a process."""
+"""The basis of all tests with real clients: server processes, raw RESP connections, figures of a process."""

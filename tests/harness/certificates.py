@@ -48,8 +48,8 @@ class Certificates:
         return context
 
     def issue(self, name: str, common_name: str, days: int = 1) -> None:
-        """Signs another certificate, for this machine; -1 days: it has expired. The files are replaced one after the
-        other, each at once.
+        """Signs another certificate, for this machine; with `days` -1, the certificate has expired. Each of its two
+        files is replaced atomically, one after the other.
         """
         extensions = "subjectAltName=DNS:localhost,IP:127.0.0.1\nextendedKeyUsage=serverAuth,clientAuth\n"
         Path(self.path("extensions")).write_text(extensions)

@@ -28,7 +28,7 @@ class Span:
     began_ns: int
     ended_ns: int
     attributes: dict[str, Any]
-    # None: no error.
+    # The message of the error; None without an error.
     error: str | None
 
     @property
@@ -37,7 +37,7 @@ class Span:
 
 
 class Collector:
-    """A collector on a port of its own, from `with` to its end. It answers each request with `status`."""
+    """A collector on a port of its own, within a `with` block. The collector answers each request with `status`."""
 
     def __init__(self, port: int | None = None) -> None:
         self.port = port or free_port()
@@ -103,7 +103,7 @@ class Collector:
         return [span for span in list(self._spans) if name in (None, span.name)]
 
     def wait_for(self, name: str, count: int = 1) -> list[Span]:
-        """At least so many spans of this name."""
+        """Waits for at least `count` spans of this name, and returns them."""
         return wait_until(f"{count} spans named {name}", lambda: len(found := self.spans(name)) >= count and found)
 
     def below(self, parent: Span) -> list[Span]:
@@ -131,7 +131,7 @@ def attributes(pairs: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def span_of(fields: dict[str, Any]) -> Span:
-    """A span from its JSON, of which the specification prescribes every type."""
+    """A span from its JSON; every field must have the type that the specification prescribes."""
     assert set(fields) >= FIELDS and set(fields) <= FIELDS | OPTIONAL, fields
     assert re.fullmatch("[0-9a-f]{32}", fields["traceId"]) and int(fields["traceId"], 16)
     for name in {"spanId", "parentSpanId"} & set(fields):

@@ -115,7 +115,7 @@ class DocumentWriter:
         self._end(id_, rev.decode())
 
     def check(self, server: Server, database: str) -> None:
-        """Compares the expected state with the server's, and adopts the latter."""
+        """Compares the expected state with that of the server, and continues from the state of the server."""
         with Couch(server.http_port) as couch, server.connect() as redis:
             for id_, known in self.known.items():
                 self._check_document(couch, database, id_, known)
@@ -124,8 +124,8 @@ class DocumentWriter:
             assert step in {self.local.step, self.local.unanswered}, (self.number, step, self.local)
             self.local = Known(rev=answer.json.get("_rev"), step=step)
             key = redis.call("GET", f"w{self.number}-0")
-            # Other edits of the document do not write the key, so the key is at most as new; a transaction
-            # wrote both or neither.
+            # A transaction writes both the document and the key, or neither. Other edits of the document do not
+            # write the key, so the key is never newer than the document.
             found = self.known[f"w{self.number}-0"]
             assert key is None or int(key) <= found.step, (key, found)
 

@@ -9,14 +9,15 @@ from harness.resp import Connection, ErrorReply, encode
 
 DATABASES = (0, 1, 15)
 YEAR_MS = 365 * 24 * 3600 * 1000
-# What XINFO STREAM says about how a server holds a stream, or about the clock, or computes from what else is compared.
+# Fields of XINFO STREAM that are not compared: they depend on the form in memory or on the clock, or follow
+# from other fields.
 NOT_DATA = ("radix-tree-keys", "radix-tree-nodes", "lag", "recorded-first-entry-id")
 # Pipelines of a writer, commands of each, and the reply that ends them.
 PIPELINES = 100
 COMMANDS = 100
 END = b"the end of a pipeline"
-# What XINFO STREAM says and a source does not send with its later writes, also not to replicas of its own: times,
-# consumers for which nothing is pending and, before Redis 7.2, how many entries a group has read.
+# Fields of XINFO STREAM that a source does not send with its later writes, not even to its own replicas: times,
+# consumers without pending entries and, before Redis 7.2, the number of entries that a group has read.
 DETAILS = frozenset(("seen-time", "active-time", "delivery-time", "entries-read", "idle-consumers"))
 LIBRARY = "#!lua name=lib\nredis.register_function('f', function() return 1 end)"
 
@@ -106,13 +107,13 @@ def _write_streams(client: redis.Redis) -> None:
 
 
 def all_data(port: int, details: frozenset[str] = DETAILS) -> dict:
-    """All keys with values and deadlines, deadlines of fields, streams with their groups, and functions. Of the DETAILS
-    of streams, only these.
+    """All keys with values and deadlines, deadlines of fields, streams with their groups, and functions. Of the
+    fields in DETAILS, only those in `details` are included.
     """
     found: dict = {
         name: (it.type, it.content, it.expire_at_ms)
         for name, it in held(port, DATABASES).items()
-        # All its fields have expired, and the server will remove it.
+        # A hash without fields is left out: all its fields have expired, and the server will remove the hash.
         if it.content or it.type != "hash"
     }
     with Connection(port) as connection:
@@ -132,7 +133,7 @@ def all_data(port: int, details: frozenset[str] = DETAILS) -> dict:
 
 
 def _without(reply: object, details: frozenset[str]) -> object:
-    """A reply of names and values in turn as a dict, without what is not data."""
+    """A reply of alternating names and values as a dict, without NOT_DATA and the DETAILS that `details` lacks."""
     if not isinstance(reply, list):
         return reply
     is_dict = reply and len(reply) % 2 == 0 and all(isinstance(name, bytes) for name in reply[::2])
@@ -142,7 +143,8 @@ def _without(reply: object, details: frozenset[str]) -> object:
     shown = {name: _without(value, details) for name, value in found.items() if name not in NOT_DATA}
     shown = {name: value for name, value in shown.items() if name not in DETAILS or name in details}
     if "delivery-time" not in details and "pel-count" in shown:
-        # Of a group: id, consumer, time, count; of a consumer: id, time, count.
+        # A pending entry of a group is (id, consumer, time, count), one of a consumer is (id, time, count): the
+        # time is left out.
         shown["pending"] = [[*rest, number] for *rest, _, number in shown["pending"]]
     if "idle-consumers" not in details and "consumers" in shown:
         shown["consumers"] = [consumer for consumer in shown["consumers"] if consumer["pel-count"]]
@@ -211,7 +213,7 @@ class Writer:
 def _write_one(client: redis.Redis, chance: random.Random, prefix: str, expires_fields: bool, is_valkey: bool) -> None:
     key = f"{prefix}:{chance.randrange(300)}"
     text = chance.choice((str(chance.randrange(1000)), "x" * chance.randrange(200), f"m:{chance.randrange(50)}"))
-    # Some pass while the copy goes on, the others long after the test.
+    # Some deadlines pass during the copy, the others long after the test.
     ttl_ms = chance.choice((chance.randrange(1, 300), YEAR_MS, YEAR_MS + 1))
     match chance.randrange(30 if expires_fields else 24):
         case 0 | 1:
@@ -264,8 +266,8 @@ def _write_one(client: redis.Redis, chance: random.Random, prefix: str, expires_
             else:
                 client.mset({f"s:{key}": text, f"s:{key}+": text})
         case 24 | 25:
-            # One field a command: Valkey 9.1 sends a command that also names an expired field as it is, and its replica
-            # takes that field for alive.
+            # One field per command: if a command also names an expired field, Valkey 9.1 sends the command
+            # unchanged, and its replica takes the expired field for alive.
             for field in (text, "count"):
                 client.execute_command("HPEXPIRE", f"h:{key}", ttl_ms, "FIELDS", 1, field)
         case 26:
@@ -278,5 +280,5 @@ def _write_one(client: redis.Redis, chance: random.Random, prefix: str, expires_
             client.execute_command("HGETDEL", f"h:{key}", "FIELDS", 1, text)
 
 
-# A command whose error is no error of the transaction around it.
+# Runs a command in such a way that its error does not fail the transaction around it.
 TRY = "redis.pcall(unpack(ARGV)) return 1"

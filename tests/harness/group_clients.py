@@ -32,7 +32,7 @@ OPERATIONS_PER_KEY = 600
 THINK_S_MAX = 0.05
 OPEN_READ_PERIOD_S = 0.04
 OPEN_READS_OUTSTANDING_MAX = 200
-# Each takes a moment if no server leads.
+# The maximum number of attempts of each last read: an attempt takes a moment if no server leads.
 LAST_READ_TRIES = 1000
 DATABASE = "notes"
 
@@ -57,7 +57,7 @@ class Shared:
         return self.same_key(kind, which)
 
     def same_key(self, kind: str, which: str = "a") -> str:
-        """As `key`, without wearing it out."""
+        """As `key`, but does not count as an operation on the key."""
         with self._lock:
             key = f"{kind}:{self.name}:{self._count[kind] // OPERATIONS_PER_KEY}:{which}"
             self.keys.setdefault(kind, set()).add(key)
@@ -74,7 +74,7 @@ class Shared:
 
 
 class Client:
-    """Repeats `step` until `shared` stops. Its name tells what it uses."""
+    """Repeats `step` until `shared` stops. The title of a client names its class and its transport."""
 
     transport: Raw | Stock | Http
 
@@ -137,7 +137,7 @@ def text(raw: bytes | None) -> str | None:
 
 
 def is_leader(role: object) -> bool:
-    """Whether ROLE says so."""
+    """Whether this reply to ROLE is that of a leader."""
     return isinstance(role, list) and role[0] == b"master"
 
 
@@ -148,7 +148,7 @@ class Registers(Client):
         key = self.shared.key("register", self.random.choice("ab"))
         steps = {self.read: 8, self._write: 4, self._swap: 3, self._create: 1, self._once: 2}
         if key.endswith(":b"):
-            # Only there: with deletions, many reads that wait at the same time are hard to judge.
+            # Only the keys `:b` are deleted: with deletions, many reads that wait at the same time are hard to judge.
             steps[self._delete] = 2
         if isinstance(self.transport, Raw):
             steps[self._compare] = 4
@@ -204,7 +204,7 @@ class Registers(Client):
         self.recorded("register", "swap", key, ask, value=value)
 
     def _compare(self, key: str) -> None:
-        """WATCH and EXEC: no effect if the key has changed, which is not recorded."""
+        """WATCH and EXEC. If the key has changed, EXEC has no effect, and nothing is recorded."""
         _, old = self.transport.ask(("WATCH", key), ("GET", key))
         value = self.shared.value()
 
@@ -352,8 +352,8 @@ class Documents(Client):
 
 
 class OpenReader:
-    """Reads at one server at a fixed rate, whether or not earlier reads were answered, so that a leader that
-    was paused or cut off has requests waiting that were sent after others had gone on without it.
+    """Reads at one server at a fixed rate, whether or not earlier reads were answered. So when a leader returns
+    from a pause or a partition, requests wait that were sent after the others had elected another leader.
     """
 
     def __init__(self, shared: Shared, number: int):

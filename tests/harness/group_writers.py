@@ -1,4 +1,4 @@
-"""Writers of numbers to a group, which know what was acknowledged. They need no clock: nothing of theirs expires."""
+"""Writers of numbers to a group, which know what was acknowledged. They need no clock: their data never expires."""
 
 import contextlib
 import threading
@@ -38,7 +38,7 @@ class Writer(threading.Thread):
                         self.acknowledged.append(number)
 
     def check(self, leader: Server) -> None:
-        """Each acknowledged number is there once, in order, and nothing else but what has an unknown outcome."""
+        """Checks that the list has each acknowledged number once, in order, and else only numbers of unknown outcome."""
         self.ends.set()
         self.join()
         found = [int(number) for number in call(leader, "LRANGE", self.key, 0, -1)]
@@ -50,7 +50,7 @@ class Writer(threading.Thread):
 
 @contextlib.contextmanager
 def writing(servers: list[Server], count: int = 3):
-    """Writers that write within the block; afterwards the group has what they were told."""
+    """Writers that write within the block; afterwards the group must have every acknowledged number."""
     writers = [Writer(servers, f"list:{number}") for number in range(count)]
     for writer in writers:
         writer.start()

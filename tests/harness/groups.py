@@ -12,7 +12,7 @@ NAME = "shop"
 
 
 def member(new_server: Callable[..., Server], join: Server | None = None, **options) -> Server:
-    """A server that founds a group, or joins through `join`; not started. It keeps its port."""
+    """A server that founds a group, or joins through `join`; not started. The server keeps its port."""
     extra = (*membership(join), *options.pop("extra", ()))
     return new_server(port=free_port(), extra=extra, **options)
 
@@ -54,7 +54,7 @@ def _answer(server: Server, *words) -> list:
 
 
 def accepts_writes(server: Server) -> bool:
-    """Whether it accepts a write now."""
+    """Whether the server accepts a write now."""
     try:
         return call(server, "SET", "a:probe", "1") == b"OK"
     except UNREACHABLE:
@@ -67,13 +67,14 @@ def wait_leader(servers: list[Server]) -> Server:
 
 
 def wait_voters(servers: list[Server], count: int) -> None:
-    """Waits until all of these servers count so many voters: a follower counts only what is committed."""
+    """Waits until each of these servers counts `count` voters: a follower counts only committed voters."""
     wait_until(f"{count} voters", lambda: all(fields(one, "GROUP", "INFO")["voters"] == count for one in servers))
 
 
 def settle(servers: list[Server], count: int) -> None:
-    """Waits until all know that they are so many voters. A change of members that only the leader, the first of these,
-    knows to be committed ends with it: the others might find no majority.
+    """Waits until all servers know that the group has `count` voters. Without this wait, only the leader (the
+    first server) may know that the last change of members is committed. If the leader then dies, the others may
+    find no majority.
     """
     wait_voters(servers, count)
     keys = call(servers[0], "DBSIZE")
@@ -84,5 +85,5 @@ def settle(servers: list[Server], count: int) -> None:
 
 
 def others(servers: list[Server], leader: Server) -> list[Server]:
-    """The servers but one."""
+    """All servers but the leader."""
     return [one for one in servers if one is not leader]

@@ -32,14 +32,14 @@ class History:
         self.recorded: Counter[str] = Counter()
 
     def record(self, **fields: object) -> None:
-        """One operation."""
+        """Records one operation."""
         line = json.dumps(fields) + "\n"
         with self._lock:
             self._file.write(line)
             self.recorded["weak" if fields.get("weak") else "known" if "return" in fields else "unknown"] += 1
 
     def close(self) -> None:
-        """After the last operation."""
+        """Closes the file; called after the last operation."""
         self._file.close()
 
 

@@ -29,7 +29,8 @@ from pathlib import Path
 from harness.server import Server, die_with_parent
 from harness.waiting import PATIENCE_S
 
-# Kills, and the share of all events after which each happens. The events: every job is accepted, and runs.
+# The kills, and the share of all events after which each happens. There are two events per job: it is accepted, and
+# it runs.
 KILLS = (("server", 0.2), ("server", 0.4), ("worker", 0.6), ("server", 0.8))
 ERRORS_SHOWN_CHARS = 4000
 
@@ -111,7 +112,7 @@ class Actor:
                 stdout=subprocess.PIPE,
                 stderr=file,
                 text=True,
-                # It leads a process group with its own child processes; the whole group is killed.
+                # The process leads a process group with its own child processes, and the whole group is killed.
                 start_new_session=True,
                 preexec_fn=die_with_parent,
             )
@@ -141,13 +142,13 @@ class Actor:
         self._join()
 
     def stop(self) -> None:
-        """Sends SIGTERM, on which it ends in the way of its library."""
+        """Sends SIGTERM, after which the process ends in the way of its library."""
         assert self._ready.wait(PATIENCE_S), f"{self.name} does not get ready:\n{self.errors()}"
         self._process.terminate()
         self._join()
 
     def wait(self) -> None:
-        """Waits until it has ended by itself, successfully."""
+        """Waits until the process has ended by itself, successfully."""
         self._join()
 
     def _join(self) -> None:

@@ -71,7 +71,7 @@ class Publisher(threading.Thread):
             for _ in commands:
                 self._connection.read()
             wait_until("listeners to follow", self._is_followed)
-        # After all others of this publisher, regardless of other workers' messages.
+        # This message comes after all others of this publisher, whatever the order of messages of other workers is.
         self._connection.call("PUBLISH", self._channels[0], "-1 0")
         self._connection.close()
 

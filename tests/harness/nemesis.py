@@ -30,7 +30,7 @@ VOLUME_BYTES = 400 * MIB
 # Small, so that the log has many segments and snapshots within minutes.
 SMALL_LOG = ("--snapshot-log-bytes", "16mb")
 SEGMENT_BYTES = "1mb"
-# More than what is under way at any time.
+# More than the log that is in transit to a follower at any time.
 LAG_BYTES_MAX = 256 << 10
 # Less than the time after which IDEMP may forget an operation of `harness/group_clients.py`.
 CLOCK_STEP_S_MAX = 20 * 60
@@ -126,16 +126,16 @@ class Group:
         return wait_until("a leader", found, PATIENCE_S)
 
     def followers(self) -> list[Server]:
-        """All others."""
+        """All servers but the leader."""
         leader = self.leader()
         return [server for server in self.servers if server is not leader]
 
     def has_data(self, server: Server) -> bool:
-        """Whether it is no witness."""
+        """Whether the server has data: a witness has none."""
         return not self.has_witness or server is not self.servers[-1]
 
     def host(self, server: Server) -> Namespace:
-        """Its host."""
+        """The host of the server."""
         assert server.options.namespace is not None
         return server.options.namespace
 
@@ -170,7 +170,7 @@ class Group:
     # -- pieces of faults -----------------------------------------------------------------------------------
 
     def wait(self, least_s: float = 0.3, most_s: float = 2.5) -> None:
-        """How long a fault lasts: by chance."""
+        """Waits for a random time, as long as a fault lasts."""
         threading.Event().wait(self.random.uniform(least_s, most_s))
 
     @contextlib.contextmanager
@@ -193,15 +193,15 @@ class Group:
             self.network.heal()
 
     def around(self, server: Server) -> list[tuple[Server, Server]]:
-        """Both directions between it and all others."""
+        """Both directions between the server and all others."""
         return [pair for other in self.others(server) for pair in ((server, other), (other, server))]
 
     def volume(self, server: Server) -> Volume:
-        """Its disk."""
+        """The disk of the server."""
         return self.volumes[self.servers.index(server)]
 
     def time_of_day(self, server: Server) -> TimeOfDay:
-        """Its clock."""
+        """The clock of the server."""
         return self.times[self.servers.index(server)]
 
 
@@ -233,7 +233,7 @@ def kill_follower(group: Group) -> None:
 
 
 def kill_majority(group: Group) -> None:
-    """Mostly the leader and others."""
+    """Kills a random majority, which mostly includes the leader."""
     leader = group.leader()
     if group.random.random() < 0.6:
         killed(group, [leader, *group.random.sample(group.others(leader), group.count // 2)])
@@ -264,7 +264,7 @@ def pause_leader_shortly(group: Group) -> None:
 
 
 def pause_leader(group: Group) -> None:
-    """Longer than the lease: others elect another one."""
+    """Pauses the leader for longer than its lease: the others elect another leader."""
     leader = group.leader()
     with group.stopped([leader]):
         wait_leader(group.others(leader))
@@ -323,7 +323,7 @@ def leader_is_mute(group: Group) -> None:
 
 
 def bridge(group: Group) -> None:
-    """Two do not reach each other, but both reach the rest."""
+    """Two servers do not reach each other, but both reach all others."""
     leader = group.leader()
     other = group.random.choice(group.others(leader))
     with group.cut([(leader, other), (other, leader)]):
@@ -331,7 +331,7 @@ def bridge(group: Group) -> None:
 
 
 def one_way_ring(group: Group) -> None:
-    """Each one hears only some of the others."""
+    """Each server loses the packets to its predecessor in a ring, so it hears only some of the others."""
     ring = group.random.sample(group.servers, group.count)
     with group.cut([(ring[i], ring[i - 1]) for i in range(group.count)]):
         group.wait(0.5, 3.0)
@@ -365,7 +365,7 @@ def cut_off_leader_then_kill_next(group: Group) -> None:
 def full_disk(group: Group, server: Server) -> None:
     volume = group.volume(server)
     try:
-        # most of it without writing, which would slow down all disks of the machine
+        # Most of the space is taken without writing: writes would slow down all disks of the machine.
         volume.fill_leaving(MIB)
         volume.fill()
         group.wait(1.0, 4.0)
@@ -415,7 +415,7 @@ def stalled_disk_of_follower_while_leader_dies(group: Group) -> None:
 
 
 def clock_steps(group: Group, server: Server) -> None:
-    """Its time of day jumps to and fro."""
+    """The time of day of the server jumps forwards and backwards."""
     for _ in range(group.random.randrange(2, 6)):
         group.time_of_day(server).set(group.random.uniform(-CLOCK_STEP_S_MAX, CLOCK_STEP_S_MAX))
         group.wait(0.1, 0.7)
@@ -454,7 +454,7 @@ def hand_over(group: Group) -> None:
 
 
 def hand_over_and_kill(group: Group) -> None:
-    """The old leader dies in the midst of it."""
+    """The old leader dies in the middle of the hand-over."""
     leader = group.leader()
     sender = threading.Thread(target=_transfer, args=(leader,), daemon=True)
     sender.start()
@@ -487,7 +487,7 @@ def replace_member(group: Group) -> None:
 
 
 def _joining(server: Server, leader: Server) -> tuple[str, ...]:
-    """Its options with another leader to join."""
+    """The options of the server, with another leader to join."""
     rest = list(server.options.extra)
     for option in ("--group", "--join"):
         if option in rest:
@@ -497,7 +497,7 @@ def _joining(server: Server, leader: Server) -> tuple[str, ...]:
 
 
 def empty(directory: Path) -> None:
-    """Removes what is in it."""
+    """Removes everything in the directory."""
     for path in directory.iterdir():
         shutil.rmtree(path) if path.is_dir() else path.unlink()
 

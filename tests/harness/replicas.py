@@ -25,7 +25,7 @@ def error_of(answer) -> str:
 
 
 def has_role(server: Server, role: str) -> bool:
-    """Whether it is `master` or `slave`, and not just restarting in its process."""
+    """Whether the server has this role, `master` or `slave`; false while the server restarts within its process."""
     try:
         return info(server)["role"] == role
     except (OSError, resp.Closed):
@@ -56,7 +56,7 @@ def wait_same(leader: Server, replica: Server) -> None:
 
 
 def follower_of(new_server, leader: Server, port: int | None = None, **options) -> Server:
-    """A replica of this leader, at this port of it, on an empty directory."""
+    """A replica on an empty directory that follows this leader, at `port` if it is given."""
     extra = ("--replica-of", f"127.0.0.1:{port or leader.port}", *options.pop("extra", ()))
     replica = new_server(extra=extra, **options).start()
     wait_following(replica)

@@ -35,7 +35,7 @@ class Refused(Exception):
     """The server answered a question with an error: it is starting, or restarting within its process."""
 
 
-# A server that is not there at the moment, or has no answer.
+# The errors of a server that cannot be reached at the moment, or has no answer.
 UNREACHABLE = (OSError, Closed, NotAReply, Refused)
 
 

@@ -27,7 +27,7 @@ from harness.waiting import PATIENCE_S, POLL_S, wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
 UNDER_TEST = os.environ.get("SHEAF_TEST_SERVER", "sheaf")
-# For a start whose ports nobody is told.
+# The flags of a start whose ports no client needs.
 ANY_PORTS = ("--port", "0", "--http-port", "0")
 BIND_TRIES = 5
 # Several test processes may together have claimed nearly half of all ports.
@@ -102,14 +102,15 @@ class Options:
 
     durability: str = "strict"
     bind: str = "127.0.0.1"
-    # For clients that must find it again after a restart; a free one by default. 0 with a port for TLS: none.
+    # A fixed port, for clients that must find the server again after a restart; a free one by default. Beside a
+    # port for TLS, 0 means no plain port.
     port: int | None = None
     http_port: int | None = None
     maxclients: int | None = None
     requirepass: str | None = None
     # None: the server's default.
     workers: int | None = 2
-    # Small, because every test creates new ones and zero-fills them.
+    # Small, because every test creates new segments and fills them with zeros.
     log_segment_bytes: str = "16mb"
     extra: tuple[str, ...] = ()
     # Another version than the one under test.
@@ -180,7 +181,7 @@ class Server:
             )
 
     def _await_answer(self) -> bool:
-        """True when it is ready, False when another process took its port."""
+        """Returns True when the server is ready, False when another process has taken its port."""
         deadline = time.monotonic() + PATIENCE_S
         while time.monotonic() < deadline:
             status = self.process.poll()
@@ -293,7 +294,9 @@ class Server:
         return self.wait_exit()
 
     def close(self) -> None:
-        """Ends the process if it still runs, by force. A server that counts the lines it runs tells them when it stops in order."""
+        """Ends the process by force, if it still runs. A server built to measure coverage is first stopped in order,
+        because it writes its counts only then.
+        """
         if self._process is not None:
             if "LLVM_PROFILE_FILE" in os.environ and self.is_running():
                 with contextlib.suppress(subprocess.TimeoutExpired):

@@ -40,7 +40,7 @@ class Terminal:
         os.close(self._primary)
 
     def _read(self) -> None:
-        # The other end is closed: an error on Linux.
+        # On Linux, a read fails once the other end is closed.
         with contextlib.suppress(OSError):
             while piece := os.read(self._primary, 1 << 16):
                 self._bytes += piece

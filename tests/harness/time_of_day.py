@@ -19,19 +19,19 @@ class TimeOfDay:
         self.set(0)
 
     def set(self, offset_s: float) -> None:
-        """From now on the server sees this."""
-        # Within the bytes of the file, which the server has mapped.
+        """Sets the offset that the server sees from now on."""
+        # The bytes of the file are overwritten in place, because the server has mapped them.
         with self._path.open("r+b" if self._path.exists() else "w+b") as file:
             file.write(struct.pack("<q", int(offset_s * 1e9)))
 
     @property
     def environment(self) -> dict[str, str]:
-        """What the server is started with."""
+        """The variables of the environment with which the server is started."""
         return {"LD_PRELOAD": str(self._library), "TIME_OF_DAY_OFFSET": str(self._path)}
 
 
 def build_library(place: Path) -> Path:
-    """What `TimeOfDay` has a server load. Skips the test where there is no C compiler."""
+    """Builds the library that `TimeOfDay` has a server load. Skips the test where there is no C compiler."""
     if shutil.which("cc") is None:
         pytest.skip("no C compiler: the time of day cannot be set")
     library = place / "time_of_day.so"

@@ -25,7 +25,7 @@ from harness.server import Server
 REFUSALS = ("READONLY", "CLUSTERDOWN", "MASTERDOWN", "LOADING", "MISCONF", "EXECABORT", "UNBLOCKED")
 # Errors that leave the outcome open.
 OPEN_ERRORS = ("IOERR",)
-# Not the leader, or loading; the disk is full.
+# 503: the server does not lead, or loads its data; 507: the disk is full.
 HTTP_REFUSALS = (503, 507)
 ROLE_TIMEOUT_S = 1.0
 # A short patience finds the next leader soon; a long one gets the late reply of a leader that was paused.
@@ -39,7 +39,7 @@ class Refused(Exception):
 
 
 class Unknown(Exception):
-    """It may have been executed, or may still be."""
+    """The operation may have been executed, or may still be."""
 
 
 class NoLeader(Refused):
@@ -59,7 +59,7 @@ def judged(replies: list[Any]) -> list[Any]:
 
 
 class Raw:
-    """One connection at a time to a server that says that it leads; it stays there until that fails."""
+    """One connection at a time to a server that says that it leads, used until the connection fails."""
 
     def __init__(self, servers: list[Server], seed: str, stops: threading.Event):
         self._servers, self._random, self._stops = servers, random.Random(seed), stops
@@ -145,7 +145,7 @@ class Stock:
 
 
 def _plain(reply: Any) -> Any:
-    """redis-py removes the codes of some errors."""
+    """A reply of redis-py with the code of its error: redis-py removes the codes of some errors."""
     codes = {
         redis.ReadOnlyError: "READONLY",
         redis.exceptions.ClusterDownError: "CLUSTERDOWN",
@@ -184,7 +184,7 @@ class Http:
             except OSError as unreachable:
                 self._stops.wait(PAUSE_S)
                 raise NoLeader from unreachable
-            # A connection that was closed is not replaced without our knowledge.
+            # http.client must not replace a closed connection without our knowledge.
             connection.auto_open = 0
             self._connection = connection
         raw = None if body is None else json.dumps(body).encode()

@@ -13,7 +13,7 @@ FILL_TRIES = 100
 
 
 class Volume:
-    """An ext4 file system in a file. `ballast` is a file that takes space which the test frees later."""
+    """An ext4 file system in a file. `ballast` is a file that takes space, which the test frees later."""
 
     def __init__(self, place: Path, size_bytes: int):
         self._image = place / "volume.img"
@@ -44,7 +44,7 @@ class Volume:
         return figures.f_bavail * figures.f_frsize
 
     def fill_leaving(self, left_bytes: int) -> None:
-        """Takes all space except about this many bytes. A server that takes some meanwhile makes it try again."""
+        """Takes all space except about this many bytes. Tries again if a server takes space meanwhile."""
         for _ in range(FILL_TRIES):
             with self._ballast.open("wb") as ballast, contextlib.suppress(OSError):
                 os.posix_fallocate(ballast.fileno(), 0, max(1, self.free_bytes() - left_bytes))
@@ -52,7 +52,7 @@ class Volume:
         raise AssertionError(f"{self.root} cannot be filled")
 
     def fill(self) -> None:
-        """Takes the remaining space, to the last block: also what the file system frees when it writes."""
+        """Takes the remaining space to the last block, including blocks that the file system frees by its writes."""
         block = b"x" * os.statvfs(self.root).f_frsize
         with (self.root / "rest").open("wb", buffering=0) as rest:
             has_room = True

@@ -14,8 +14,8 @@ Found = TypeVar("Found")
 
 
 def wait_until(what: str, condition: Callable[[], Found], patience_s: float = PATIENCE_S) -> Found:
-    """Polls until `condition` returns something true, and returns that. A server that cannot be reached, since it
-    restarts, is asked again. Fails with a message that names `what`, and how the server failed the last time.
+    """Polls until `condition` returns a true value, and returns the value. An unreachable server, which may be
+    restarting, is asked again. Fails with a message that names `what`, and the last error of the server.
     """
     deadline = time.monotonic() + patience_s
     failure = None

@@ -1,7 +1,7 @@
 //! Documents over HTTP, as CouchDB's clients write and read them; the requests are the same for every server.
 //!
-//! Tasks, each of which creates a database, fills it, measures, and checks its final content. They do not
-//! test the protocol: they use only requests common to all servers.
+//! Each task creates a database, fills it, measures, and checks its final content. The tasks do not test the
+//! protocol: they use only requests common to all servers.
 //!
 //! Invariants
 //! - Every response is checked: status, id and revision of each document. A wrong or missing one is a
@@ -56,14 +56,14 @@ const SAMPLES: u64 = 20;
 /// The expected content of the database, from the server's confirmations.
 #[derive(Debug)]
 pub struct Store {
-    /// The documents.
+    /// The generator of the documents.
     pub corpus: Corpus,
     /// The revision of each confirmed document.
     pub revisions: Revisions,
 }
 
 impl Store {
-    /// Without documents.
+    /// A database that has no documents yet.
     pub fn new(corpus: Corpus) -> Store {
         Store { corpus, revisions: Revisions::default() }
     }

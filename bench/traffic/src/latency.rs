@@ -1,11 +1,12 @@
 //! A histogram of times in microseconds, with a precision of two percent.
 
-/// Below twice this, times are counted exactly; above, in this many steps per power of two.
+/// Times below twice this number of microseconds are counted exactly; longer times in this many steps per
+/// power of two.
 const STEPS: u64 = 64;
-/// For times up to 2^32 microseconds.
+/// The number of buckets: enough for times up to 2^32 microseconds.
 const BUCKETS: usize = 64 * 28;
 
-/// A histogram of times.
+/// A histogram of times: how many times fell into each bucket.
 #[derive(Debug)]
 pub struct Latencies {
     counts: Vec<u64>,

@@ -30,7 +30,7 @@ pub struct Ledger {
 }
 
 impl Ledger {
-    /// Without messages.
+    /// A ledger of this many channels and publishers, without messages.
     pub fn new(channels: usize, publishers: usize) -> Ledger {
         let names: Vec<_> = (0..channels).map(channel_name).collect();
         Ledger {

@@ -102,11 +102,11 @@ impl Listener {
         self.connection.send(&request)
     }
 
-    /// Changes the channels. It must not have any subscriptions.
+    /// Changes the channels. The listener must not have any subscriptions.
     ///
     /// # Panics
     ///
-    /// If it has.
+    /// If the listener has subscriptions.
     pub fn move_to(&mut self, first: usize) {
         assert!(self.is_silent(), "subscriptions are to be ended first");
         self.ears.first = first;
@@ -122,7 +122,7 @@ impl Listener {
         self.ears.state == State::Listening
     }
 
-    /// Whether it has no subscriptions, and this is confirmed.
+    /// Whether the listener has no subscriptions, and the server has confirmed the end of all of them.
     pub fn is_silent(&self) -> bool {
         self.ears.state == State::Silent
     }

@@ -1,10 +1,10 @@
 //! `traffic`: publishers, subscribers, workers on streams, and writers and readers of documents over real
 //! sockets, for `bench/run` and for manual use.
 //!
-//! It uses one thread (`flood`: two) with many connections, and checks every message: a lost, repeated or
-//! reordered one is a failure. So is a wrong response about a document, and a job that is not done exactly
-//! once. It does not judge speed: it prints figures as one line of JSON, including its own CPU share, which
-//! shows whether the client was the limit.
+//! A task uses one thread (`flood`: two) with many connections, and checks every message: a lost, repeated or
+//! reordered message is a failure. So is a wrong response about a document, and a job that is not done
+//! exactly once. The program does not judge speed: it prints figures as one line of JSON, including its own
+//! CPU share, which shows whether the client was the limit.
 //!
 //! Exit status: 0 measured, 1 faulty messages or documents, or a failure of the server, 2 wrong usage.
 

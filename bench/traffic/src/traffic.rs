@@ -31,7 +31,7 @@ pub const EVENTS: usize = 4096;
 /// The parameters of a measurement.
 #[derive(Debug, Clone, Copy)]
 pub struct Plan {
-    /// The server.
+    /// The address of the server under test.
     pub address: SocketAddr,
     /// The server's process.
     pub process: Process,
@@ -300,7 +300,7 @@ impl Traffic {
         self.slow.iter().map(|reader| reader.given_up).sum()
     }
 
-    /// Reads the present state.
+    /// Reads the counters and CPU times of this moment.
     pub fn reading(&self) -> Result<Reading, Failure> {
         let own = env::process::cpu_time();
         Ok(Reading {

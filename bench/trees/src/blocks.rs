@@ -1,6 +1,6 @@
-//! The table of COUCHDB-1023: the blocks of a group in one write each, against one write of the same bytes
-//! for all of them; without sync, with one sync per group, with one per block. Uses the same file layer as
-//! the server.
+//! The table of COUCHDB-1023: a group of blocks in one write per block, compared with a single write of the
+//! same bytes. Each is measured without sync, with one sync per group, and with one sync per block, by the
+//! same file layer as the server's.
 
 use std::path::Path;
 

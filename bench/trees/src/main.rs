@@ -9,8 +9,8 @@
 //! ```
 //!
 //! Every store is durable in its own way, with the same keys, the same batches in the order of keys, and
-//! caches of the same size. Written bytes are those that the kernel counts for this process.
-//! It does not show those stores at their best: the load is that of a checkpoint of documents.
+//! caches of the same size. Written bytes are those that the kernel counts for this process. The load is that
+//! of a checkpoint of documents, which does not show the other stores at their best.
 
 mod blocks;
 mod stores;

@@ -270,7 +270,7 @@ impl Store for Sqlite {
         }
         drop(insert);
         transaction.commit()?;
-        // So that the rounds do not pay for the checkpoint of the fill.
+        // The checkpoint of the fill is made here, so that the rounds do not pay for it.
         self.0.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))?;
         Ok(())
     }

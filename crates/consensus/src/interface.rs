@@ -25,23 +25,23 @@ pub struct Ballot {
 /// A member at its start.
 #[derive(Debug, Clone)]
 pub struct Start<'s> {
-    /// Its id.
+    /// The id of the member.
     pub id: MemberId,
     /// Whether the member is a witness, which keeps the log and no data: it campaigns later than the others.
     pub is_witness: bool,
     /// The members that were last in force here. (A set of members is saved before it comes into force.)
-    /// Later changes in the log are not included, because they may not be committed: two members whose sets
-    /// differ by two changes could both find majorities.
+    /// Later changes in the log are not included, because they may not be committed. Otherwise the member
+    /// sets of two servers could differ by two changes, and both could find majorities.
     pub members: Members,
     /// The position of the log up to which `members` includes every change of members.
     pub configured_up_to: Lsn,
-    /// Its ballot, as it was saved.
+    /// The ballot of the member, as it was saved.
     pub ballot: Ballot,
     /// The last batch of the member's log that is certainly committed; `None` if none is.
     pub committed: Option<Batch>,
     /// The batches after `committed`, up to the end of the durable log.
     pub batches: &'s [Batch],
-    /// Monotonic microseconds.
+    /// The present time of the member's clock, in microseconds.
     pub now_us: u64,
     /// The seed for the random part of election timeouts.
     pub seed: u64,
@@ -57,14 +57,14 @@ pub enum Leadership {
     },
     /// Another member leads.
     Follows {
-        /// The term.
+        /// The term in which the leader leads.
         term: u64,
         /// The leader.
         leader: MemberId,
     },
     /// This member leads. It may write batches of this term only.
     Leads {
-        /// The term.
+        /// The term in which this member leads.
         term: u64,
     },
 }
@@ -126,7 +126,7 @@ pub enum TransferError {
 /// A member's progress, as the leader knows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Progress {
-    /// The member.
+    /// The id of the member whose progress this is.
     pub id: MemberId,
     /// The position up to which the member's log is durable and equal to the leader's; `None` if the leader
     /// does not know it, or the member lags too far.

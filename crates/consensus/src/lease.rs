@@ -1,9 +1,10 @@
 //! The lease of a leader: the time before which no other leader can have been elected.
 //!
-//! Every message carries the time of its sender, and answers repeat it. A voter that has answered a heartbeat
-//! sent at time t of the leader's clock votes for nobody for one election timeout after it received that
-//! heartbeat, which was not before t; only the leader can release it ([`Lease::release`]). The clocks of two
-//! servers need not agree, but their speeds must not differ by more than a tenth.
+//! Every message carries the time of its sender, and answers repeat that time. Assume that a voter answers a
+//! heartbeat that was sent at time t of the leader's clock. For one election timeout after it received the
+//! heartbeat, which was not before t, the voter votes for nobody; only the leader can release the voter
+//! ([`Lease::release`]). The clocks of two servers need not agree, but their speeds must not differ by more
+//! than a tenth.
 
 use std::collections::BTreeMap;
 

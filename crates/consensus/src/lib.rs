@@ -30,9 +30,9 @@
 //!   granted a lease before. There is one exception: it votes for a candidate for whom its leader has
 //!   released it. That leader then has no lease, and no lease of an earlier term was left when the leader was
 //!   elected.
-//! - A witness (a voter that keeps the log and has no data) campaigns later than the other members, and so
-//!   normally wins only if it has batches that all others lack. It forgets no log that a member may still
-//!   lack ([`Member::held_by_all`]).
+//! - A witness is a voter that keeps the log and has no data. It campaigns later than the other members, so
+//!   it normally wins only if it has batches that all others lack. A witness forgets no log that a member may
+//!   still lack ([`Member::held_by_all`]).
 
 #![forbid(unsafe_code)]
 
@@ -89,7 +89,7 @@ impl MemberId {
         if id == 0 { None } else { Some(MemberId(id)) }
     }
 
-    /// The number.
+    /// The id as a number, which is never 0.
     pub const fn get(self) -> u64 {
         self.0
     }
@@ -112,7 +112,7 @@ impl fmt::Display for MemberId {
 /// A batch of the log, by reference.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Batch {
-    /// Its number over the life of the log.
+    /// The number of the batch over the life of the log, from 0.
     pub number: u64,
     /// The epoch of its writer.
     pub epoch: u32,

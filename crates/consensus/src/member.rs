@@ -134,8 +134,8 @@ impl Member {
         let (durable, applied) = (entries.last(), committed.map_or(0, |batch| index_of(batch.number)));
         let config = Config {
             id: id.get(),
-            // A witness has the same timeout here, because this is the time for which its promise to a leader
-            // holds.
+            // A witness has the same election timeout in the engine, because its promise to a leader holds
+            // for this time. Its longer timeout before it campaigns is set in `draw_timeout`.
             election_tick: ELECTION_TICKS,
             max_election_tick: WITNESS_TICKS + ELECTION_TICKS,
             heartbeat_tick: HEARTBEAT_TICKS,
@@ -498,8 +498,9 @@ impl Member {
         log.last_index().saturating_sub(log.committed) + self.unproposed.len() as u64
     }
 
-    /// Whether the log here, which ends at `end`, has all that this member has ever proposed or accepted, and
-    /// all of it is committed. Every later leader then has it, so the log here will never be cut.
+    /// Whether all batches that this member has ever proposed or accepted are in the log here, which ends at
+    /// `end`, and are committed. Every later leader then has these batches, so the log here will never be
+    /// cut.
     pub fn has_committed_all(&self, end: Lsn) -> bool {
         let log = &self.engine.raft.raft_log;
         let last = log.last_index();
@@ -512,7 +513,8 @@ impl Member {
         self.configured_up_to.min(self.committed())
     }
 
-    /// Whether this leader has committed a batch of its own term. Only then does it know what is committed.
+    /// Whether this leader has committed a batch of its own term. Only then does it know which part of the
+    /// log is committed.
     pub fn has_committed(&self) -> bool {
         self.leads() && self.engine.raft.commit_to_current_term()
     }
@@ -529,8 +531,9 @@ impl Member {
         self.lease.until_us(self.id, &self.members.voters, self.now_us)
     }
 
-    /// Whether this member leads, and a majority has answered it so lately that no other member can have been
-    /// elected; also before it has committed a batch of its own term.
+    /// Whether this member leads, and a majority has answered it so recently that no other member can have
+    /// been elected. Unlike for [`Member::lease_until_us`], the member need not have committed a batch of its
+    /// own term.
     pub fn is_heard(&self) -> bool {
         self.leads() && self.lease.until_us(self.id, &self.members.voters, self.now_us) > self.now_us
     }
@@ -837,7 +840,8 @@ impl Member {
             ..self.message(kind, to)
         };
         if is_append {
-            // A heartbeat commits only what its receiver is known to have: nothing yet in this reign.
+            // The commit position of a heartbeat covers only batches that its receiver certainly has: none
+            // yet in this reign.
             (sent.index, sent.index_term, sent.commit) = (0, 0, 0);
         }
         if kind == Kind::Heartbeat {

@@ -7,7 +7,7 @@
 //!
 //! The log of a server is a list of batches. Each batch has a value that no other batch has, so logs are
 //! equal if their values are. A follower joins as in the server: it compares its log with the leader's log,
-//! and restarts to cut off what the leader does not have.
+//! and restarts to cut off the batches that the leader does not have.
 //!
 //! Checked at every step
 //! - Of the logs that any two members ever knew to be committed, one is a prefix of the other.
@@ -54,8 +54,8 @@ struct Disk {
     /// The number of batches that survive a power cut; the others are being written.
     durable: usize,
     ballot: Ballot,
-    /// A position that was known to be committed when it was saved here, as a snapshot saves one. More may be
-    /// committed by now.
+    /// A position that was known to be committed when it was saved here, as a snapshot saves one. More of the
+    /// log may be committed by now.
     committed: usize,
     /// The members that were last in force, and the position of their change.
     in_force: Option<(usize, Members)>,
@@ -415,8 +415,8 @@ fn found_at(broken: Break, first: u64) -> Option<u64> {
 fn every_deliberate_break_is_found() {
     let hook = std::panic::take_hook();
     std::panic::set_hook(Box::new(|_| {}));
-    // With the seed at which the search begins: for a rare break shortly before one that finds it, because
-    // the hundreds of runs before it would take half a minute of every run of the tests.
+    // Each break has the seed at which its search begins. For a rare break, this seed is shortly before one
+    // that finds the break: the hundreds of earlier runs would take half a minute in every run of the tests.
     let breaks = [
         (Break::Member(Fault::AcknowledgesBeforeItIsDurable), 0),
         (Break::Member(Fault::VotesAtOnceAfterAStart), 60),

@@ -1,11 +1,14 @@
 //! Authentication and authorisation of HTTP clients.
 //!
-//! Users are the same for both protocols (`engine::users`), and `admin-user` with `admin-password` is one
-//! more, an admin. While that password is not set, and `default` needs none and may do everything, every
-//! client that is served is an admin; with `protected-mode`, only clients on this machine are served then. In
-//! all other cases, a database is open to admins only, unless its `_security` permits more (`_users` has
-//! rules of its own); `/metrics` and `/_backup` are for admins, and for users with the right to INFO or
-//! REPLICATE, respectively. Other servers may vouch for users as well: see [`Host::access`].
+//! Users are the same for both protocols (`engine::users`). `admin-user` with `admin-password` is one more
+//! user, an admin.
+//!
+//! While `admin-password` is not set, and the user `default` needs no password and may do everything, every
+//! client that is served is an admin. With `protected-mode`, only clients on this machine are served in that
+//! case. In all other cases, a database is open to admins only, unless its `_security` permits more (`_users`
+//! has rules of its own). `/metrics` is for admins and for users with the right to INFO, `/_backup` for
+//! admins and for users with the right to REPLICATE. Other servers may vouch for users as well: see
+//! [`Host::access`].
 //!
 //! A client that is trusted for being on this machine must have addressed it by a name of this machine:
 //! `localhost`, an address, or one of `http-hosts`. Otherwise a page of any site whose name is made to
@@ -113,7 +116,7 @@ fn is_ours(host: &str, names: &str) -> bool {
 ///
 /// # Errors
 /// If clients have to authenticate, and the credentials (name and password, a token, or the headers of a
-/// proxy) are malformed or wrong, the address has to wait, or the server loads its data.
+/// proxy) are malformed or wrong; if the address has to wait; or if the server loads its data.
 pub(super) async fn identify(
     thread: &HttpThread,
     headers: &HeaderMap,
@@ -151,18 +154,18 @@ fn vouched_for(host: &Host, headers: &HeaderMap, peer: &SocketAddr) -> Result<Op
     Ok(named.map(|named| User::vouched_for(named.name, named.roles, Shown::Proxy(secret.clone()))))
 }
 
-/// The token of a request that shows one.
+/// The token of a request with the header `Authorization: Bearer TOKEN`.
 fn bearer_token(headers: &HeaderMap) -> Option<&str> {
     let (scheme, token) = headers.get(header::AUTHORIZATION)?.to_str().ok()?.split_once(' ')?;
     scheme.eq_ignore_ascii_case("bearer").then_some(token.trim())
 }
 
-/// The user with this name and password; if a resource is given, only a user with the right to it. A password
-/// that takes long to check is checked on a thread that serves no clients.
+/// The user with this name and password. If a resource is given, the user must have the right to this
+/// resource. A password that takes long to check is checked on a thread that serves no clients.
 ///
 /// # Errors
-/// If no user with the right has this name and password, too many logins of the address wait, this login has
-/// waited too long, or the server loads its data.
+/// If no user with the right has this name and password; if too many logins of the address wait, or this
+/// login has waited too long; or if the server loads its data.
 pub(super) async fn log_in(
     host: &Host,
     peer: &SocketAddr,
@@ -247,7 +250,8 @@ pub(super) fn still(thread: &HttpThread, user: &User) -> Option<User> {
     let host = thread.host();
     match (&user.name, &user.shown) {
         (None, _) => Some(User::anonymous(!host.access.has_admins())),
-        // The word of the proxy counts for as long as the reply goes on, and the proxy is trusted.
+        // A user whom the proxy has named stays valid while the reply goes on, as long as this proxy is
+        // trusted.
         (Some(_), Shown::Proxy(secret)) => {
             let is_trusted = host.access.trusted_issuers().proxy.is_some_and(|now| now == *secret);
             is_trusted.then(|| user.clone())
@@ -283,7 +287,8 @@ fn credentials(headers: &HeaderMap) -> Result<Option<(String, Vec<u8>)>, Failure
     let decoded =
         decoded.map_err(|_| Failure::bad_request("Authorization header has invalid base64 value"))?;
     let Some(end) = decoded.iter().position(|byte| *byte == b':') else { return Ok(None) };
-    // Of a name that is not UTF-8, another one is made: there is no user of the given one in this protocol.
+    // The conversion turns a name that is not UTF-8 into another name. In this protocol, no user has a name
+    // that is not UTF-8.
     let name = String::from_utf8_lossy(&decoded[..end]).into_owned();
     Ok(Some((name, decoded[end + 1..].into())))
 }
@@ -327,7 +332,7 @@ mod tests {
         let mut answers = vec![
             LogIn::Wrong,
             LogIn::Later,
-            // It does not end before the test does.
+            // This check ends only when the test drops `end`.
             LogIn::Begins(Box::new(move || _ = is_over.recv())),
         ];
         let refused = judged(|| answers.pop().expect("no further question")).await;

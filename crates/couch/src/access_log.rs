@@ -1,12 +1,12 @@
 //! The line that each request leaves in the access log, if the server keeps one.
 //!
-//! What it is: the entry of one request, from its head to the end of its reply. What it is not: the file; the
-//! server renders the lines and writes them.
+//! This module makes the entry of one request, from the head of the request to the end of its reply. The
+//! server renders the lines and writes the file.
 //!
 //! Invariants
 //! - Every request that begins while the log is on has one entry, also if its client leaves early.
-//! - An entry holds no body, of the headers only the name of the user, and of the values in the query only
-//!   those of harmless parameters.
+//! - An entry holds no body. Of the headers it holds only the name of the user, and of the query only the
+//!   values of harmless parameters.
 
 use std::{
     borrow::Cow,
@@ -65,14 +65,14 @@ pub trait AccessLog: Send + Sync {
 /// A request whose reply is over.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NotedRequest<'a> {
-    /// When it began.
+    /// When the request began, in milliseconds since 1970.
     pub began_unix_ms: u64,
     /// The address of the client.
     pub client: SocketAddr,
     /// The user as whom the request was served, if that was noted, or else the name that it gave with a
     /// password; empty for none.
     pub user: &'a str,
-    /// Its method.
+    /// The method of the request.
     pub method: &'a str,
     /// Path and query, without values that may be secret.
     pub target: &'a str,
@@ -80,7 +80,7 @@ pub struct NotedRequest<'a> {
     pub status: Option<u16>,
     /// Bytes of the body of the reply.
     pub bytes: u64,
-    /// From the head of the request to the end of the reply.
+    /// Microseconds from the head of the request to the end of the reply.
     pub duration_us: u64,
 }
 
@@ -163,7 +163,7 @@ fn shown(uri: &Uri) -> String {
         target.push(if index == 0 { '?' } else { '&' });
         target.push_str(&match parameter.split_once('=') {
             Some((name, _)) if !SHOWN.contains(&name) => Cow::from(format!("{name}={LEFT_OUT}")),
-            // A value alone, whatever it is.
+            // A parameter without `=` may be a secret, so it is shown only if it is one of the known names.
             None if !SHOWN.contains(&parameter) => Cow::from(LEFT_OUT),
             _ => Cow::from(parameter),
         });

@@ -25,8 +25,8 @@ use super::{
 
 /// The header with the digest of an attachment.
 const CONTENT_MD5: &str = "content-md5";
-/// A browser shows an attachment as a page of no origin, as with CouchDB: a script in it does not have the
-/// rights of a page of this server.
+/// The policy with which a browser shows an attachment as a page of no origin, as with CouchDB: a script in
+/// the attachment does not have the rights of a page of this server.
 const SANDBOX: HeaderValue = HeaderValue::from_static("sandbox");
 
 /// `/DB/ID/NAME`

@@ -53,7 +53,8 @@ type BoxError = Box<dyn std::error::Error + Send + Sync>;
 /// The body of a reply.
 pub struct Body {
     content: Content,
-    /// Counts the bytes, and is complete when the body is dropped.
+    /// The notes on the request. The body counts its sent bytes in them; they are complete when the body is
+    /// dropped.
     noted: Option<Box<Noted>>,
 }
 
@@ -74,7 +75,7 @@ enum Content {
 }
 
 impl Body {
-    /// No bytes.
+    /// The body of a reply that has none.
     pub const EMPTY: Body = Body::of(Content::Whole(None));
 
     const fn of(content: Content) -> Body {
@@ -91,7 +92,7 @@ impl Body {
         Body { noted: Some(noted), ..self }
     }
 
-    /// Whether it comes chunk by chunk from a handler.
+    /// Whether a handler sends the body chunk by chunk.
     pub(super) fn is_chunked(&self) -> bool {
         matches!(self.content, Content::Chunks { .. })
     }

@@ -22,7 +22,7 @@ pub(super) const ANONYMOUS_BODIES_BYTES_MAX: u64 = 16 << 20;
 /// A claim grows in steps of this size, so that small pieces are cheap.
 const CLAIM_STEP_BYTES: u64 = 64 << 10;
 
-/// Claimed bytes.
+/// Counters of the claimed bytes: of all requests, and of those of anonymous clients.
 #[derive(Default)]
 pub(super) struct BodyMemory {
     all: AtomicU64,

@@ -1,9 +1,9 @@
 //! Routes for many documents in one request, as replication uses them.
 //!
-//! A replicated document (`new_edits` false) that breaks a rule for documents, or has a meaning that this
-//! server does not support, fails in its row as if it were forbidden. The replication then continues: the
-//! source will never have another document under that revision. If a document that is not replicated breaks a
-//! rule, the whole request is refused, as in CouchDB.
+//! A replicated document (`new_edits` false) fails alone if it breaks a rule for documents, or has a meaning
+//! that this server does not support: its row says `forbidden`. So the replication can continue; a retry would
+//! not help, because the source never has another document under that revision. If a document that is not
+//! replicated breaks a rule, the whole request is refused, as in CouchDB.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -40,9 +40,9 @@ struct Batch {
 
 /// The state of a document of the request.
 enum Row {
-    /// Its edit is submitted.
+    /// The edit of the document is submitted.
     Submitted,
-    /// Its edit was refused before it was submitted.
+    /// The edit of the document was refused before it was submitted.
     NotAllowed(Failure),
     /// The document breaks a rule for documents.
     Refused(RefusedDocument),

@@ -6,9 +6,9 @@
 //!
 //! Invariants
 //! - A row is sent only when replies may show its change.
-//! - Whether the user still has the right to the database is checked before each read of it, and again every
-//!   [`ROWS_PER_CHECK`] rows; without the right, the feed ends. A feed that waits for a change is woken for
-//!   that: by changes of users and rights, and when the token or the session of its user is over.
+//! - A feed checks whether its user still has the right to the database before each read of the database, and
+//!   again every [`ROWS_PER_CHECK`] rows. Without the right, the feed ends. A waiting feed is woken for this
+//!   check when users or rights change, and when the token or the session of its user is over.
 //! - A client of an ascending feed that continues from `last_seq` misses nothing: the feed subscribes before
 //!   it reads.
 
@@ -82,9 +82,9 @@ impl Since {
 }
 
 /// The sequence after which a feed begins. A `since` above `update_seq` refers to writes that this server
-/// does not have: other edits may get their numbers, so the feed restarts from 0. But a follower in a group
-/// (`may_lag`) may get these writes later, with the same numbers: there, a `since` that names the database is
-/// kept.
+/// does not have. Other writes may later get the same numbers, so the feed restarts from 0. But a follower in
+/// a group (`may_lag`) may still receive the writes that `since` refers to, with the same numbers. So a
+/// follower keeps a `since` that names the database.
 fn begin(since: Since, update_seq: u64, may_lag: bool) -> u64 {
     match since {
         Since::Now => update_seq,

@@ -5,13 +5,14 @@
 //!                                                                          --> task `run`: release
 //! ```
 //!
-//! It serves tasks, each of which waits for the log by itself, as [`engine::tick`] serves the parked replies
-//! of a worker. It is not shared: each thread has its own, with an appender of its own.
+//! A commit gate serves tasks, each of which waits for the log by itself. (The parked replies of a worker are
+//! served by [`engine::tick`].) Each thread has its own gate, with an appender of its own.
 //!
 //! Invariants
-//! - A wait ends with success only when its position is committed. No wait for a position begins while
-//!   replies wait neither for the disk nor for replicas (durability `interval` or `none`). When the log
-//!   fails, every wait for a position ends with [`LogFailed`], and every wait for room with the log's answer.
+//! - A wait ends with success only when its position is committed. With durability `interval` or `none`,
+//!   replies wait neither for the disk nor for replicas, and no wait for a position begins.
+//! - When the log fails, every wait for a position ends with [`LogFailed`], and every wait for room with the
+//!   log's answer.
 //! - While any task waits, a wake-up is requested from the log: at the lowest of the positions or, while a
 //!   task waits for room, at any progress. `release` checks again after the request, so no movement is
 //!   missed.

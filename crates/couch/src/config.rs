@@ -1,7 +1,8 @@
 //! `/_node/_local/_config`: settings under the names that CouchDB has for them.
 //!
-//! Only names with a meaning here are known; their values are those that CONFIG GET shows, but switches
-//! are `true` and `false`. As in CouchDB, a change lasts over a restart (see [`settings::Lasting`]).
+//! Only names of CouchDB that correspond to a setting of this server are known. Values are shown as CONFIG
+//! GET shows them, except that switches are `true` and `false`. As in CouchDB, a change lasts over a restart
+//! (see [`settings::Lasting`]).
 
 use std::collections::BTreeMap;
 

@@ -134,8 +134,8 @@ impl<S: Socket> AsyncRead for Watched<S> {
     }
 }
 
-/// Replaces quotes in the first line of a request by `%22`, if the buffer has room: people type `?key="a"`,
-/// CouchDB accepts it, and the parser of that line does not. Returns whether the line continues.
+/// Replaces quotes in the first line of a request by `%22`, if the buffer has room. People type `?key="a"`,
+/// and CouchDB accepts such a line, but the parser of HTTP does not. Returns whether the line continues.
 fn escape_quotes(buffer: &mut ReadBuf<'_>, from: usize) -> bool {
     let new = &buffer.filled()[from..];
     let end = memchr::memchr(b'\n', new);

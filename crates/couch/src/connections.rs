@@ -31,11 +31,11 @@ const CLOSE_GRACE: Duration = Duration::from_secs(5);
 pub enum HttpOrder<S> {
     /// Serve this connection.
     Connect {
-        /// The socket.
+        /// The connected socket of the client.
         stream: S,
         /// The address of the client.
         peer: SocketAddr,
-        /// Its permit among the connections that are allowed.
+        /// The permit of this connection: only so many are allowed.
         permit: ConnectionPermit,
     },
     /// Report, by dropping the sender, that no write batch is half made: every change that had passed its

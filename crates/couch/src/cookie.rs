@@ -1,16 +1,18 @@
 //! Log-in sessions: a signed cookie names the user and the time. The server remembers only the sessions that
 //! were logged out.
 //!
-//! The cookie is the URL-safe base64 of `NAME:SESSION:TIME:SIGNATURE`: a random number and the time in
-//! seconds, both hexadecimal, and HMAC-SHA-256 of `NAME:SESSION:TIME`, a zero byte and a digest of the
-//! user's passwords and birth. The key is a setting of the data, if one could be written: then the cookie
-//! holds at every member of a group, at replicas, and after a restart. A session ends when its newest
-//! cookie is `http-session-timeout` old, with a logout, when the user is deleted or disabled, and when the
-//! passwords of the user change; another user of this name does not have it. A successful request of the
-//! CouchDB protocol renews the cookie if it is at least a tenth of the timeout old. The cookie says when it
-//! ends, because clients (nano) do not keep one that does not. No page can read it (`HttpOnly`);
-//! `http-session-same-site` says whether browsers send it for pages of other sites. A cookie that was set
-//! over TLS is sent over TLS alone (`Secure`).
+//! The cookie is the URL-safe base64 of `NAME:SESSION:TIME:SIGNATURE`. SESSION is a random number and TIME
+//! the time of issue in seconds, both hexadecimal. SIGNATURE is the HMAC-SHA-256 of `NAME:SESSION:TIME`, a
+//! zero byte and a digest of the user's passwords and birth. The key of the HMAC is a setting of the data, if
+//! it could be written there: then the cookie is valid at every member of a group, at replicas, and after a
+//! restart.
+//!
+//! A session ends when its newest cookie is `http-session-timeout` old, with a logout, when the user is
+//! deleted or disabled, and when the passwords of the user change. Another user of the same name does not get
+//! the session. A successful request of the CouchDB protocol renews the cookie if it is at least a tenth of
+//! the timeout old. The cookie says when it ends, because clients (nano) do not keep one that does not. No
+//! page can read it (`HttpOnly`); `http-session-same-site` says whether browsers send it for pages of other
+//! sites. A cookie that was set over TLS is sent over TLS alone (`Secure`).
 //!
 //! What it is not: a list of sessions. A logout is remembered by the server that was asked, until it stops or
 //! the cookies of the session have expired: elsewhere the last cookie holds until its time, as in CouchDB.
@@ -48,8 +50,8 @@ const COOKIE_BYTES_MAX: usize = 4 << 10;
 /// Limit of remembered logouts of a user. If as many have not expired, a further logout makes the server
 /// forget them and reject all cookies of the user issued until then.
 const OF_USER_MAX: usize = 1 << 10;
-/// Limit of remembered logouts of all users. If as many have not expired, a further logout does the same to
-/// the user that has most of them.
+/// Limit of remembered logouts of all users. If as many have not expired, a further logout affects the user
+/// with the most logouts: the server forgets these, and rejects all cookies of that user issued until then.
 const LOGGED_OUT_MAX: usize = 1 << 16;
 /// Below this number of logouts, no expired ones are removed.
 const LOGGED_OUT_FEW: usize = 1 << 10;
@@ -59,7 +61,7 @@ type SigningKey = [u8; KEY_BYTES];
 
 /// Issues and verifies cookies.
 pub(super) struct Sessions {
-    /// The key while the data have none.
+    /// The key that signs while the data have no key.
     own_key: SigningKey,
     /// The key in the data, once it was read.
     key_of_data: OnceLock<SigningKey>,
@@ -87,8 +89,8 @@ struct OfUser {
 }
 
 impl OfUser {
-    /// Rejects all cookies of the user issued so far, and forgets the single logouts. Returns the number of
-    /// these.
+    /// Rejects all cookies of the user issued so far, and forgets the single logouts. Returns how many
+    /// logouts were forgotten.
     fn end_all(&mut self, now_s: u64) -> usize {
         self.all_until_s = now_s;
         std::mem::take(&mut self.at_s).len()

@@ -95,8 +95,8 @@ fn judge(settings: &Settings, origin: &str) -> Result<Granted, Key> {
     Ok(Granted { origin: origin.into(), credentials })
 }
 
-/// The setting because of which a page of another origin cannot read the reply, or may not send the request
-/// that it asks about.
+/// The setting that refuses a page of another origin: the page cannot read the reply, or may not send the
+/// request about which this preflight asks.
 pub(super) fn refusing(settings: &Settings, headers: &HeaderMap) -> Option<Key> {
     let origin = headers.get(header::ORIGIN)?.to_str().ok()?;
     match judge(settings, origin) {

@@ -1,9 +1,10 @@
 //! Protection against requests that pages of other sites make a browser send (CSRF).
 //!
-//! A browser sends them with its credentials for this server (cookies, passwords, its network position), even
-//! if the page may not read the reply. But a page cannot hide its origin: with every request that may change
-//! something, the browser sends it in `Sec-Fetch-Site`, or, over plain HTTP and in older browsers, in
-//! `Origin`. Such a request with neither does not come from a browser.
+//! A browser sends such a request with its credentials for this server (cookies, passwords, its network
+//! position), even if the page may not read the reply. But a page cannot hide its origin. With every request
+//! that may change something, the browser sends `Sec-Fetch-Site`, which says whether the page has another
+//! origin. Over plain HTTP and in older browsers, it sends `Origin` instead. A request that may change
+//! something and has neither header does not come from a browser.
 //!
 //! Invariants
 //! - A page of another origin cannot change anything, unless CORS permits that origin. Another port of the
@@ -70,7 +71,7 @@ pub(super) fn is_foreign(headers: &HeaderMap) -> bool {
     headers.get_all(header::ORIGIN).iter().any(|origin| authority(origin.as_bytes()) != host)
 }
 
-/// Name and port of an origin; `None` for all others, such as `null`, which is the origin of no server.
+/// Name and port of an origin; `None` for an origin that is no HTTP server, such as `null`.
 fn authority(origin: &[u8]) -> Option<&[u8]> {
     origin.strip_prefix(b"http://").or_else(|| origin.strip_prefix(b"https://"))
 }

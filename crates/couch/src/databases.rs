@@ -172,8 +172,8 @@ pub(super) async fn db_updates(call: &Call) -> Result<Reply, Failure> {
 /// Pause after a change before the next scan: each scan visits all databases.
 const GATHER: Duration = Duration::from_millis(50);
 
-/// The events since the state `told`, which is replaced by the current one. In the first call: changes after
-/// `since`.
+/// The events since the state `told`, which this function replaces by the current state. In the first call
+/// (`is_begun` false): the changes after `since`.
 fn updates(
     databases: &[Arc<Database>],
     told: &mut Reported,

@@ -71,7 +71,7 @@ impl Edit {
     }
 }
 
-/// The limits on documents.
+/// The limits on documents; the limit of their size is the setting `max-document-size`.
 pub(super) fn limits(call: &Call) -> Limits {
     let document_bytes_max = call.thread.host().settings().integer(Key::MaxDocumentSize) as usize;
     Limits { document_bytes_max, ..Limits::default() }

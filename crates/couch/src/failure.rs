@@ -15,7 +15,7 @@ use super::{commit_gate::LogFailed, redis_limits::Broken, refusal::Refusal};
 pub(super) enum Failure {
     /// An error of documents or databases.
     Doc(DocError),
-    /// The method is not among these, which the path supports.
+    /// The path does not support the method of the request, but only these methods.
     MethodNotAllowed(&'static str),
     /// The path does not exist; with the reason in the reply.
     NotFound(&'static str),
@@ -65,7 +65,7 @@ impl Failure {
     /// The body is not valid JSON, or not UTF-8.
     pub(super) const INVALID_JSON: Failure = Failure::Doc(DocError::bad_request("invalid UTF-8 JSON"));
 
-    /// Status, error and reason.
+    /// The row of the table for this failure: status, error and reason.
     pub(super) fn row(&self) -> (StatusCode, &'static str, Cow<'static, str>) {
         match self {
             Failure::Doc(error) => {

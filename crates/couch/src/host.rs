@@ -22,25 +22,25 @@ use crate::{AccessLog, Feeds, Jwt, ProxySecret, Reply, Traces, Traffic};
 
 /// The parts and interfaces that the front uses.
 pub struct Host {
-    /// The clocks.
+    /// The clocks: the time of day, and the monotonic time.
     pub clock: Arc<dyn Clock>,
     /// Randomness for names and secrets.
     pub entropy: Arc<dyn Entropy + Send + Sync>,
-    /// The settings.
+    /// The settings of the server, read and changed.
     pub config: Arc<dyn HttpSettings>,
-    /// The users.
+    /// The accounts of users, who are the same for both protocols.
     pub access: Arc<dyn Accounts>,
-    /// The state of the server.
+    /// Whether the server recovers or has a fault.
     pub status: Arc<dyn Status>,
     /// The databases; empty while the server recovers.
     pub store: Arc<OnceLock<Store>>,
     /// The changes feeds that are waiting.
     pub feeds: Arc<Feeds>,
-    /// The compaction in the background.
+    /// The background compaction of databases.
     pub compaction: Arc<dyn Compaction>,
-    /// The state of replication.
+    /// Whether this server may take writes and show data, by its role.
     pub replication: Arc<dyn Replication>,
-    /// The group of this server.
+    /// The members of this server's group, if it is in one.
     pub group: Arc<dyn Group>,
     /// The limit of waits for replicas.
     pub acks: Arc<dyn Acks>,
@@ -73,9 +73,9 @@ impl Host {
 
 /// The document databases and the log of their changes.
 pub struct Store {
-    /// The document databases.
+    /// The document databases, by name and by id.
     pub documents: Arc<Documents>,
-    /// The indexes of Mango.
+    /// The indexes that Mango queries use.
     pub indexes: Arc<Indexes>,
     /// The settings of the data, users among them.
     pub keyspace: Arc<Keyspace>,
@@ -91,9 +91,9 @@ pub trait LogDriver: Send + Sync {
     fn wake_if_needed(&self);
 }
 
-/// The settings.
+/// Access to the settings of the server.
 pub trait HttpSettings: Send + Sync {
-    /// The settings in force.
+    /// The settings in force, locked for reading: release them soon, and before any wait.
     fn current(&self) -> RwLockReadGuard<'_, Settings>;
     /// Gives a setting a value, or its default, for now and for the next start.
     ///
@@ -113,7 +113,7 @@ pub trait Accounts: Send + Sync {
     /// The user of this name, if it may log in; no password is checked, because the client has logged in
     /// before. While the server loads its data, only admins of the settings are known.
     fn account(&self, name: &str) -> Option<Account>;
-    /// Judges a login.
+    /// Judges a login by name and password. Does not wait: see [`LogIn`].
     fn log_in(&self, attempt: &Attempt<'_>) -> LogIn;
     /// The other servers whose word about users is trusted.
     fn trusted_issuers(&self) -> TrustedIssuers {
@@ -138,7 +138,7 @@ pub struct TrustedIssuers {
 /// A user, as HTTP knows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Account {
-    /// Its roles.
+    /// The roles of the user.
     pub roles: Vec<String>,
     /// Whether it is an admin of the server.
     pub is_admin: bool,
@@ -175,7 +175,7 @@ pub enum LogIn {
     Wrong,
     /// Logins from this address have failed: ask again after this time.
     NotYet {
-        /// Milliseconds.
+        /// The pause in milliseconds.
         pause_ms: u64,
     },
     /// Logins from this address have failed, and too many others wait.
@@ -184,7 +184,8 @@ pub enum LogIn {
     Loading,
     /// The check of the password takes long: run this work, then ask again.
     Begins(Work),
-    /// This password is being checked, or the maximum number of other passwords is: ask again a little later.
+    /// This password is being checked already, or as many other passwords as may be checked at a time: ask
+    /// again a little later.
     Later,
 }
 
@@ -200,20 +201,20 @@ pub enum Resource {
 /// The progress of recovery.
 #[derive(Debug, Clone, Copy)]
 pub struct Progress {
-    /// 0 to 100.
+    /// The completed part of the work, in percent: 0 to 100.
     pub percent: f64,
     /// Seconds until recovery is done at the present rate; `None` before there is a rate.
     pub eta_seconds: Option<f64>,
-    /// Bytes that were processed.
+    /// Bytes that were processed so far.
     pub bytes: u64,
-    /// Bytes in all.
+    /// Bytes that have to be processed in all.
     pub total_bytes: u64,
 }
 
 /// A fault for which the server takes no writes.
 #[derive(Debug, Clone)]
 pub struct Fault {
-    /// Its short name.
+    /// The short name of the fault.
     pub name: &'static str,
     /// The reason, in words.
     pub reason: String,
@@ -230,11 +231,11 @@ pub trait Status: Send + Sync {
 /// A compaction in progress.
 #[derive(Debug, Clone, Copy)]
 pub struct Running {
-    /// The database.
+    /// The database that is being compacted.
     pub db: DbId,
-    /// 0 to 100.
+    /// The completed part of the compaction, in percent: 0 to 100.
     pub percent: u8,
-    /// When it began.
+    /// When the compaction began, in milliseconds since 1970.
     pub since_unix_ms: u64,
 }
 
@@ -258,12 +259,13 @@ pub trait Acks: Send + Sync {
 
 /// The server of the Redis protocol.
 pub trait Redis: Send + Sync {
-    /// Connects a client of the Redis protocol, which lists of clients show with the address `peer`. It is
-    /// logged in as `user` if that is an enabled admin of the Redis protocol, otherwise as the default user.
-    /// The audit notes its commands as those of `user`. The returned stream is non-blocking.
+    /// Connects a client of the Redis protocol; lists of clients show the client with the address `peer`. The
+    /// client is logged in as `user` if an enabled admin of the Redis protocol has this name, otherwise as
+    /// the default user. The audit notes the commands of the client as those of `user`. The returned stream
+    /// is non-blocking.
     ///
     /// # Errors
-    /// Why the client is not served, in words for it.
+    /// The reason why the client is not served, as a text for the client.
     fn connect(&self, peer: SocketAddr, user: Option<&str>) -> Result<UnixStream, String>;
     /// The table of its commands.
     fn commands(&self) -> &'static CommandTable;

@@ -5,7 +5,8 @@
 //! disconnected if it is idle for too long, sends a head or a body too slowly, or takes a reply too slowly.
 //!
 //! Invariants
-//! - A fast start does not excuse a slow rest: a body holds memory until it is complete.
+//! - The rate of a body is measured anew in each window of time, because a body holds memory until it is
+//!   complete: a client cannot send slowly after a fast start.
 //! - Time in which the server does not read is not counted against the client.
 //! - A client that takes a reply slowly stays connected as long as it acknowledges bytes. Writes to the
 //!   socket do not show acknowledgements: a full socket takes bytes again only when a third of its buffer is
@@ -73,7 +74,7 @@ impl Stall {
 
 /// The timeouts of one connection.
 pub(super) struct IdleTimer {
-    /// The thread's clock.
+    /// The thread's clock: whole seconds since the thread began.
     now_s: Rc<Cell<u32>>,
     phase: Cell<Phase>,
     since_s: Cell<u32>,

@@ -35,8 +35,8 @@ pub(super) fn up(host: &Host) -> Reply {
     reply::value(StatusCode::SERVICE_UNAVAILABLE, &told)
 }
 
-/// `/`: the greeting by which clients detect CouchDB. Its uuid is that of the log, which stays with the data:
-/// PouchDB restarts replication when it changes.
+/// `/`: the greeting by which clients detect CouchDB. The uuid in it is the id of the log, which stays with
+/// the data: PouchDB restarts replication when the uuid changes.
 pub(super) fn welcome(host: &Host) -> Reply {
     let id = host.store.get().map(|store| store.log.id()).unwrap_or_default();
     let uuid = hex::encode(id);

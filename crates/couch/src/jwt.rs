@@ -4,8 +4,8 @@
 //! Authorization: Bearer HEADER.CLAIMS.SIGNATURE -> Unverified -> its key (jwt_keys) -> claims -> Claimed
 //! ```
 //!
-//! It judges one token, as CouchDB's `jwt_auth` does. It issues no tokens and keeps no list of them: a token
-//! holds until it ends, and its user needs no document in `_users`.
+//! This module judges one token, as CouchDB's `jwt_auth` does. It issues no tokens and keeps no list of them:
+//! a token is valid until its end, and its user needs no document in `_users`.
 //!
 //! Invariants
 //! - The kind of a key decides which algorithms it verifies, not the token: the public key of RSA is no
@@ -92,12 +92,12 @@ pub enum JwtError {
     /// A line of the file of keys is wrong. The error does not show it.
     #[error("line {line}: {reason}")]
     Key {
-        /// Its number, from 1.
+        /// The number of the line, from 1.
         line: usize,
-        /// What is wrong.
+        /// The fault in the line, as a text for the operator.
         reason: &'static str,
     },
-    /// There is no key.
+    /// The file of keys has no key.
     #[error("there is no key: lines are hmac:KID = BASE64, rsa:KID = PEM, ec:KID = PEM")]
     NoKey,
     /// The list of required claims is wrong.
@@ -329,7 +329,8 @@ fn required_of(text: &str) -> Result<Vec<Required>, JwtError> {
     Ok(required)
 }
 
-/// The names of a path: `realm.roles`; a point that belongs to a name follows a backslash.
+/// The names of a path such as `realm.roles`, divided at the dots. A dot that belongs to a name follows a
+/// backslash.
 fn path_of(text: &str) -> Vec<String> {
     let mut names = vec![String::new()];
     let mut chars = text.chars();

@@ -61,7 +61,7 @@ pub(super) enum Algorithm {
 }
 
 impl Algorithm {
-    /// The one of this name in tokens.
+    /// The algorithm with this name in the header `alg` of a token.
     pub(super) fn named(name: &str) -> Option<Algorithm> {
         Some(match name {
             "HS256" => Algorithm::Hs256,
@@ -76,7 +76,7 @@ impl Algorithm {
         })
     }
 
-    /// Whether it needs the secret of its issuer.
+    /// Whether the algorithm verifies with the same secret that signed the token.
     pub(super) fn is_hmac(self) -> bool {
         self.kind() == Kind::Hmac
     }
@@ -206,7 +206,7 @@ fn public_key(text: &str) -> Option<VerifyingKey> {
     let curve = info.algorithm.parameters.as_ref().and_then(|parameters| parameters.as_oid().ok());
     match info.parsed().ok().filter(|_| rest.is_empty())? {
         PublicKey::RSA(rsa) if RSA_BITS.contains(&rsa.key_size()) => Some(VerifyingKey::Rsa(key)),
-        // Points of other curves can have as many bytes.
+        // The curve is compared as well, because points of other curves can have as many bytes.
         PublicKey::EC(_) if curve == Some(OID_EC_P256) && key.len() == P256_BYTES => {
             Some(VerifyingKey::P256(key))
         }
@@ -221,7 +221,7 @@ fn public_key(text: &str) -> Option<VerifyingKey> {
 mod tests {
     use super::*;
 
-    /// 32 bytes.
+    /// A secret of 32 bytes, the minimum, in base64.
     const SECRET: &str = "YSBzZWNyZXQgb2YgdGhpcnR5LXR3byBieXRlcy4uLi4=";
     const EC: &str = "-----BEGIN PUBLIC KEY-----\\nMFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAEEVs/o5+uQbTjL3chynL4wXgUg2R9\\nq9UU8I5mEovUf86QZ7kOBIjJwqnzD1omageEHWwHdBO6B+dFabmdT9POxg==\\n-----END PUBLIC KEY-----\\n";
     const P384: &str = "-----BEGIN PUBLIC KEY-----\\nMHYwEAYHKoZIzj0CAQYFK4EEACIDYgAEi/Jjo2ayd3MHyF7w+K7r7RMSX4r9qjsx\\n5zvMoYLZwBLgGj05/d0Ht9it4xfXTrDVQBUueWRjrxEkXJzm4yjTLkvGRPjyvEm7\\nyXvVncoPUaaY/zh4X50ugPaTxi0+4s+6\\n-----END PUBLIC KEY-----\\n";

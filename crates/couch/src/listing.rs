@@ -95,7 +95,8 @@ impl Listing {
 fn lowest(key: Option<Value>, included: bool) -> Bound<Arc<str>> {
     match key {
         Some(Value::String(id)) => bound(&id, included),
-        // This is the largest id: as many of the largest character as an id has room for.
+        // No id is greater than this one, which repeats the largest character until the id has its maximum
+        // length.
         Some(Value::Array(_) | Value::Object(_)) => Bound::Excluded(char::MAX.to_string().repeat(512).into()),
         _ => Bound::Unbounded,
     }

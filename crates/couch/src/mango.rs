@@ -107,7 +107,8 @@ async fn begin(call: &Call, database: &Arc<Database>, request: FindRequest) -> R
     Ok(Query::new(snapshot, request, plan, index)?)
 }
 
-/// The index with all documents of this snapshot, or of a newer one, which is returned with it.
+/// The index with all documents of a snapshot, and that snapshot: the given one, or a newer one if the index
+/// is ahead.
 async fn up_to_date(
     call: &Call,
     database: &Arc<Database>,

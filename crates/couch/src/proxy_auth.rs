@@ -1,10 +1,11 @@
-//! Users that a proxy in front of this server has authenticated: it names the user, and its roles, in
-//! headers.
+//! Users that a proxy in front of this server has authenticated: headers of the proxy name the user and the
+//! user's roles.
 //!
-//! The token proves that the headers come from the proxy: HMAC of the user's name, with a secret that the two
-//! share. As in CouchDB with `proxy_use_secret`; without a secret these headers mean nothing here.
+//! The header with the token proves that the headers come from the proxy. The token is the HMAC of the user's
+//! name with a secret that proxy and server share, as in CouchDB with `proxy_use_secret`. Without a secret,
+//! this server ignores the headers.
 //!
-//! The token never ends: a reader of a token can act as the user as long as the secret is the same. So the
+//! A token never expires: who reads a token can act as its user as long as the secret is the same. So the
 //! connection should be encrypted.
 
 use std::fmt;
@@ -50,7 +51,7 @@ impl ProxySecret {
         let name = std::str::from_utf8(name.as_bytes()).ok().filter(|name| !name.is_empty());
         let token = headers.get(TOKEN).and_then(|token| hex::decode(token.as_bytes()).ok());
         let (Some(name), Some(token), None) = (name, token, names.next()) else { return Err(WrongToken) };
-        // SHA-1 is that of proxies for CouchDB before 3.4.
+        // Proxies for CouchDB before 3.4 sign with SHA-1.
         let digests = [hmac::HMAC_SHA256, hmac::HMAC_SHA1_FOR_LEGACY_USE_ONLY];
         let is_right = digests
             .into_iter()

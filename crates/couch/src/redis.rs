@@ -5,8 +5,8 @@
 //! body -> webconsole::parse -> words -> a client of its own, logged in -> webconsole::JsonReply -> body
 //! ```
 //!
-//! A request is one client of the Redis protocol for as long as it lasts. Its commands have the rights of
-//! this client, and their replies wait for disks and replicas as those of any client.
+//! A request is one client of the Redis protocol for as long as the request lasts. Its commands have the
+//! rights of this client, and their replies wait for disks and replicas like those of any client.
 //!
 //! Invariants
 //! - Only admins are served, and no pages of other origins: a page of another origin, also one that CORS

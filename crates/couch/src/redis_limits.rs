@@ -19,7 +19,7 @@ pub(crate) enum Broken {
         "The replies are longer than 8 MiB together, or have more than 262144 values: ask for less. The changes of the commands are kept."
     )]
     TooLong,
-    /// The time is over.
+    /// The commands did not end within 30 s.
     #[error("The commands took longer than 30 s: whether the last of them were executed is unknown.")]
     Late,
     /// The connection was closed, for instance by CLIENT KILL or SHUTDOWN.

@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use super::{body::Body, failure::Failure};
 
-/// A reply.
+/// A reply with its status, headers and body.
 pub type Reply = Response<Body>;
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");

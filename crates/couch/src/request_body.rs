@@ -147,7 +147,7 @@ impl RequestBody {
         true
     }
 
-    /// The whole body.
+    /// Reads and decompresses the whole body, within its limit.
     pub(super) async fn whole(mut self, headers: &HeaderMap) -> Result<Bytes, Failure> {
         self.require_fits(self.announced_bytes().unwrap_or(0))?;
         if is_gzip(headers)? {

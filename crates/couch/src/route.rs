@@ -226,7 +226,7 @@ fn note_refusal(thread: &HttpThread, headers: &HeaderMap) {
     }
 }
 
-/// The header with the scheme that a client wants to be asked with.
+/// The header in which a client names the authentication scheme for the `WWW-Authenticate` of the reply.
 const ASKED_SCHEME: HeaderName = HeaderName::from_static("x-couchdb-www-authenticate");
 
 /// Has browsers ask for a password, as CouchDB does: if the client wants that, or if every request needs a
@@ -362,8 +362,8 @@ async fn admit(thread: &HttpThread, head: &Parts, path: &[&str], peer: SocketAdd
     Ok(user)
 }
 
-/// Whether requests need a user (`http-require-valid-user`). Those for `/_up` and for the files of the
-/// console, preflight requests, and logging in need none even then.
+/// Whether requests need a user (`http-require-valid-user`). Even then, `/_up`, the files of the console,
+/// preflight requests and logging in need none.
 fn requires_valid_user(thread: &HttpThread) -> bool {
     thread.host().settings().switch(Key::HttpRequireValidUser)
 }

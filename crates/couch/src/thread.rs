@@ -46,7 +46,7 @@ impl HttpThread {
     }
 }
 
-/// The databases.
+/// Access to the databases, and waits for the log.
 impl HttpThread {
     pub(super) fn host(&self) -> &Host {
         &self.front.host
@@ -198,7 +198,8 @@ impl HttpThread {
         let before = replication.times_stepped_down();
         let (found, lsn) = read()?;
         self.committed(lsn).await?;
-        // This is checked after the read: if it holds, no other leader was elected before the data was read.
+        // This is checked after the read: if both conditions are true, no other leader was elected before the
+        // data was read.
         let may_answer = replication.may_answer() && replication.times_stepped_down() == before;
         if may_answer { Ok(found) } else { Err(Refusal::NoMajority.into()) }
     }

@@ -46,11 +46,11 @@ pub trait Traces: Send + Sync {
 /// A wait for the log. Times are monotonic microseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LogWait {
-    /// The position.
+    /// The position of the log that was awaited.
     pub lsn: Lsn,
     /// When the wait began.
     pub since_us: u64,
-    /// When it ended.
+    /// When the wait ended.
     pub until_us: u64,
 }
 
@@ -59,17 +59,17 @@ pub struct LogWait {
 pub struct TracedRequest {
     /// The span of the client.
     pub parent: Option<TraceParent>,
-    /// The method.
+    /// The HTTP method of the request.
     pub method: Method,
-    /// The form of its path.
+    /// The form of the request's path, such as `/{db}/_find`.
     pub route: &'static str,
-    /// The database.
+    /// The name of the database in the path, if the path names one.
     pub database: Option<String>,
-    /// Whether it came over TLS.
+    /// Whether the request came over TLS.
     pub is_encrypted: bool,
-    /// When it began.
+    /// When the request began.
     pub began_us: u64,
-    /// When its reply was over.
+    /// When the reply to the request was over.
     pub ended_us: u64,
     /// Bytes of its body by `Content-Length`, if given.
     pub request_bytes: Option<u64>,
@@ -86,7 +86,7 @@ tokio::task_local! {
     static WAITS: Rc<Waits>;
 }
 
-/// The waits of a request, as far as it has gone.
+/// The waits that a request has had so far.
 struct Waits {
     clock: Arc<dyn Clock>,
     noted: RefCell<Vec<LogWait>>,

@@ -10,7 +10,7 @@ const CLASSES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
 /// The counters of the HTTP port, over all threads and incarnations.
 #[derive(Debug, Default)]
 pub struct Traffic {
-    /// Connections that are open.
+    /// Connections that are open now.
     pub(crate) connections: AtomicU64,
     responses: [AtomicU64; CLASSES.len()],
     /// See [`Traffic::login_timeouts`].
@@ -18,7 +18,7 @@ pub struct Traffic {
 }
 
 impl Traffic {
-    /// Connections that are open.
+    /// The number of connections that are open now.
     pub fn connections(&self) -> u64 {
         self.connections.load(Relaxed)
     }
@@ -44,7 +44,7 @@ impl Traffic {
         self.login_timeouts.fetch_add(1, Relaxed);
     }
 
-    /// Counts a response.
+    /// Counts a response under the class of its status.
     pub(crate) fn responded(&self, status: StatusCode) {
         let class = usize::from(status.as_u16() / 100).clamp(1, CLASSES.len());
         self.responses[class - 1].fetch_add(1, Relaxed);

@@ -1,7 +1,7 @@
 //! JSON in which no object has a member twice.
 //!
 //! `serde_json::Value` keeps the last of two members with one name, other readers keep the first. A text
-//! about rights, or one that another server has signed, must mean the same to every reader, so this module
+//! about rights, or a text that another server has signed, must mean the same to every reader. So this module
 //! refuses such members (RFC 8725 and RFC 7515 about tokens).
 
 use std::fmt;

@@ -11,7 +11,7 @@ pub(super) const ADMIN_ROLE: &str = "_admin";
 /// The reason for refusing a name with a password.
 pub(super) const WRONG_PASSWORD: &str = "Name or password is incorrect.";
 
-/// The reason for refusing a user whose password is right, on a route that is not for all.
+/// The reason for refusing a user whose password is right, but who lacks the right to the resource.
 pub(super) const LACKS_RIGHT: &str =
     "This user may not do that: /metrics needs the right to INFO, /_backup to REPLICATE.";
 

@@ -6,8 +6,8 @@
 //! Invariants
 //! - No password is stored or returned: it is replaced before the document reaches the database.
 //! - Every edit of a user's document passes [`guard`], whatever the route.
-//! - Users read and change their own document only, and read of others what `users-public-fields` names.
-//!   Lists, feeds and queries are for admins.
+//! - Users read and change their own document only. Of the documents of others, they read the members that
+//!   `users-public-fields` names. Lists, feeds and queries are for admins.
 
 use std::sync::Arc;
 

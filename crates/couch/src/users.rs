@@ -6,15 +6,16 @@
 //! ACL SETUSER NAME ---------------------------------------> user ---------------------------> record
 //! ```
 //!
-//! There is one registry of users, in the settings of the data (`engine::users`), for both protocols: no
-//! log-in reads a document. A document of `_users` is the origin of a user's roles and of one of its
-//! passwords: a change of the document's winning revision and the change of the user that follows from it are
-//! one record, so a replica, a backup or a restart has both or neither. Rights by the Redis protocol, and
-//! passwords of Redis' kind, are changed by ACL SETUSER, which leaves the document as it is. A user need
-//! not have a document, like an admin in the configuration of CouchDB.
+//! There is one registry of users for both protocols, in the settings of the data (`engine::users`): no
+//! log-in reads a document. A document of `_users` is the origin of a user's roles and of one of the user's
+//! passwords. A change of its winning revision, and the change of the user that follows from it, are one
+//! record, so a replica, a backup or a restart has both or neither.
 //!
-//! Here are the rules for such a document and the user that follows from it. Requests for one are in
-//! `user_documents`.
+//! ACL SETUSER changes rights by the Redis protocol and passwords of Redis' kind, and leaves the document as
+//! it is. A user need not have a document, like an admin in the configuration of CouchDB.
+//!
+//! This module has the rules for a user's document, and derives the user from the document. Requests for such
+//! documents are in `user_documents`.
 //!
 //! Invariants
 //! - An edit of a document must pass the rules of CouchDB for it, whatever the route ([`Editor::check`]).
@@ -36,8 +37,9 @@ const PREFIX: &str = "org.couchdb.user:";
 /// The maximum number of new passwords that requests derive at a time.
 pub(super) const DERIVATIONS_MAX: usize = 2;
 
-/// The maximum iterations of a password that a user gives itself: this server computes as many for each guess
-/// at it. Passwords that this server derives have [`access::ITERATIONS_DEFAULT`].
+/// The maximum iterations of a password that a user gives itself: this server computes as many iterations for
+/// each login attempt with that password. Passwords that this server derives have
+/// [`access::ITERATIONS_DEFAULT`].
 const OWN_ITERATIONS_MAX: u32 = 1_000_000;
 
 /// The maximum bytes of all roles of a user.
@@ -219,7 +221,8 @@ fn password_of(members: &Members) -> Result<Option<DerivedPassword>, DocError> {
         Some(count) if count > f64::from(ITERATIONS_MAX) => {
             return forbidden("Iteration count is too high for this server");
         }
-        // CouchDB stores such a number, also 2.0, and then answers every login of this user with 500.
+        // CouchDB stores a number that is not an integer, also 2.0, and then answers every login of this user
+        // with 500.
         Some(_) => match given.and_then(Value::as_u64) {
             None => return forbidden("iterations must be an integer."),
             Some(count) => count as u32,

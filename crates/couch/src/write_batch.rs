@@ -7,14 +7,14 @@
 //!    '--> each request: its outcome, and the position to wait for
 //! ```
 //!
-//! What it is: transaction merging. No request waits for a batch to fill: the requests of one wake-up of the
-//! event loop are in it, and those that come meanwhile are in the next.
-//! A batch is not durable when it answers: the reply waits for the position ([`CommitGate`]).
+//! Write batches merge transactions. No request waits for a batch to fill: a batch has the requests of one
+//! wake-up of the event loop, and requests that come meanwhile are in the next batch. A batch is not durable
+//! when it answers: the reply waits for the position ([`CommitGate`]).
 //!
 //! Invariants
-//! - A database is locked from the first read to the reservation in the log: the order of its changes is that
-//!   of the log. Under the lock, files of the database, room in the log for a record and, for users, the slot
-//!   of the settings may be waited for, but no client: [`WriteBatches`] makes a batch without `await`.
+//! - A database is locked from the first read to the reservation in the log, so its changes have the order of
+//!   the log. Under the lock, a batch may wait for files of the database, for room in the log and, for users,
+//!   for the slot of the settings, but for no client: [`WriteBatches`] makes a batch without `await`.
 //! - A change of `_users` is in one record with the change of the users who may log in: these users are
 //!   settings of the data, in a slot that is locked after the database.
 //! - A refused change changes nothing and does not affect others of its batch. All changes of a batch fail
@@ -321,7 +321,8 @@ impl WriteBatches {
         });
         let appended = self.gate.append(|appender| {
             let reserved = appender.reserve(&record).map_err(|_| Refusal::LogFailed);
-            // If the log is poisoned, the server stops.
+            // Without a reservation the log is poisoned and the server stops: the slot gets a position that
+            // is never reached.
             let lsn = reserved.as_ref().map_or(Lsn::MAX, |pending| pending.lsn());
             if let Some(slot) = &mut slot {
                 slot.set_last_lsn(lsn);

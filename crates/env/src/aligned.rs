@@ -1,7 +1,7 @@
 //! `AlignedBytes`: a growable byte buffer whose address and capacity fit direct I/O.
 //!
-//! It is like a `Vec<u8>` that is aligned to [`BLOCK_BYTES`], for `write_durable_at` and for reads. A buffer
-//! has one owner and is freed on drop; there is no pool.
+//! An [`AlignedBytes`] is like a `Vec<u8>` that is aligned to [`BLOCK_BYTES`], for `write_durable_at` and for
+//! reads. A buffer has one owner and is freed on drop; there is no pool.
 //!
 //! Invariants
 //! - The address and the capacity are multiples of `BLOCK_BYTES` whenever the capacity is not 0.

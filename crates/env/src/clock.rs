@@ -11,7 +11,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-/// A source of time.
+/// A source of the time of day and of a monotonic time.
 pub trait Clock: Send + Sync + 'static {
     /// Milliseconds since 1970-01-01 UTC. 0 if the machine's clock is set before that.
     fn unix_ms(&self) -> u64;

@@ -10,8 +10,8 @@
 //!   (contents and size of one file), `sync_dir` (names in one directory) and `create_dir_all` make anything
 //!   durable.
 //! - After a failed sync or durable write, the state on disk is unknown, and the next sync may succeed
-//!   although data was lost. So a failed one must never be retried: stop, and read the file again after
-//!   [`File::drop_cache`].
+//!   although data was lost. So never retry a failed sync or durable write: stop, and read the file again
+//!   after [`File::drop_cache`].
 //! - Every method may be called from any thread. Where concurrent writes overlap, the file has the bytes of
 //!   one of them.
 
@@ -49,8 +49,8 @@ pub trait Disk: Send + Sync + 'static {
     fn open(&self, path: &Path, access: Access) -> io::Result<Arc<dyn File>>;
 
     /// Renames a file, replacing `to` if it exists. A rename is atomic, even in a crash: either the old or
-    /// the new state is seen. It is durable after [`Disk::sync_dir`]. It does not sync the contents: the
-    /// caller must sync the file first.
+    /// the new state is seen. The new name is durable after [`Disk::sync_dir`]. A rename does not sync the
+    /// contents: the caller must sync the file first.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
 
     /// Removes a name. Until [`Disk::sync_dir`], a crash may bring the file back.
@@ -98,10 +98,10 @@ pub trait File: Send + Sync {
     /// `InvalidInput` if misaligned. After any other error the range holds old, new or mixed contents.
     fn write_durable_at(&self, buf: &[u8], offset: u64) -> io::Result<()>;
 
-    /// Writes all of `buf` past the page cache if the file system supports that: the device has the data on
-    /// return, but may lose it in a power cut. It is for bulk data that is not read again soon, and saves the
-    /// copy into the cache and the memory of the cache. The alignment must be as for
-    /// [`File::write_durable_at`]. Not durable.
+    /// Writes all of `buf` past the page cache if the file system supports that. On return the device has the
+    /// data, but may lose them in a power cut: the write is not durable. For bulk data that is not read again
+    /// soon, this saves the copy into the page cache, and the memory of the cache. Address, length and offset
+    /// must be aligned as for [`File::write_durable_at`].
     ///
     /// # Errors
     /// As [`File::write_durable_at`].
@@ -113,7 +113,7 @@ pub trait File: Send + Sync {
     /// Like [`File::sync_data`], and makes the times and permissions durable as well.
     fn sync_all(&self) -> io::Result<()>;
 
-    /// Size in bytes.
+    /// The present size of the file in bytes, durable or not.
     fn len(&self) -> io::Result<u64>;
 
     /// Whether [`File::len`] is 0.

@@ -4,11 +4,12 @@
 //! It is not a lock itself: it asks its [`DirLock`].
 //!
 //! Invariants
-//! - Once the lock is lost, no direct or durable write and no sync succeeds, and no name is created, changed
-//!   or removed: the path may lead to another server's files. Buffered writes and `set_len` are not checked,
-//!   but the sync that would make them durable is (`drop_cache` is one). Files opened for reading are not
-//!   checked. Writes and syncs are checked after the operation, changes of names before it; if the directory
-//!   is replaced between the check and the change of a name, only the next check notices that.
+//! - Once the lock is lost, the path may lead to another server's files. So no direct or durable write and no
+//!   sync succeeds any more, and no name is created, changed or removed.
+//! - Buffered writes and `set_len` are not checked, but the sync that would make them durable is
+//!   (`drop_cache` is such a sync). Files opened for reading are not checked.
+//! - Writes and syncs are checked after the operation, changes of names before the operation. If the
+//!   directory is replaced between the check and the change of a name, only the next check notices that.
 //! - A lost lock stays lost.
 //!
 //! A check costs about a microsecond; a durable write costs tens.

@@ -1,9 +1,9 @@
 //! `env`: the operating system as the other crates use it: files, clocks, randomness, locks, memory mappings
 //! and process statistics.
 //!
-//! The crate consists of small traits ([`Disk`], [`File`], [`Clock`], [`Entropy`]), each with a real and a
-//! simulated implementation, and of parts with only a real implementation, such as the directory lock, ring
-//! memory, `/proc` and the state of a socket. It opens no sockets and keeps no threads; file formats and
+//! The crate has small traits ([`Disk`], [`File`], [`Clock`], [`Entropy`]), each with a real and a simulated
+//! implementation. Other parts have only a real implementation, such as the directory lock, ring memory,
+//! `/proc` and the state of a socket. The crate opens no sockets and keeps no threads; file formats and
 //! storage policies belong to the crates above.
 //!
 //! Invariants

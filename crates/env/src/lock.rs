@@ -24,7 +24,7 @@ use std::process;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How long a lock that is held is tried again.
+/// How long the lock is tried again while another holder has it.
 const PATIENCE: Duration = Duration::from_millis(200);
 /// The pause between two tries.
 const RETRY_PERIOD: Duration = Duration::from_millis(2);
@@ -50,13 +50,13 @@ pub enum LockError {
     Held {
         /// The process that wrote the lock file, if it could be read.
         pid: Option<u32>,
-        /// The lock file.
+        /// The path of the lock file.
         path: PathBuf,
     },
     /// The directory or the lock file could not be opened, or the lock file could not be locked or written.
     #[error("cannot lock {}: {source}", path.display())]
     Io {
-        /// The lock file.
+        /// The path of the lock file.
         path: PathBuf,
         /// The error of the OS.
         source: io::Error,

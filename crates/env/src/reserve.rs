@@ -12,7 +12,7 @@
 //!
 //! Invariants
 //! - The file has its full size, or another name: it is renamed when it is complete.
-//! - It is made only where at least three times its size is left for others.
+//! - The file is made only where at least three times its size is left for other files.
 
 use std::{io, path::Path};
 

@@ -7,9 +7,10 @@
 //!
 //! The model
 //! - A file is a *durable* image, a *visible* image (the one that programs read), and for every 512-byte
-//!   sector the versions written since the last sync. A crash keeps any one version of each sector (even an
-//!   older one), or none, or a torn mix of two; of the sizes since the last sync it keeps any one, or none.
-//!   An unsynced truncation may leave the old bytes.
+//!   sector the versions written since the last sync.
+//! - For each sector, a crash keeps any one of these versions (even an older one), or none, or a torn mix of
+//!   two. Of the sizes of the file since the last sync, a crash keeps any one, or none. An unsynced
+//!   truncation may leave the old bytes.
 //! - Each directory operation since the last `sync_dir` is kept or lost independently; a rename is atomic.
 //! - A failed sync reports its error once, marks the pages clean and loses some of them. The next sync then
 //!   succeeds, and reads show the lost data until the cache is dropped. A crash keeps only the data that

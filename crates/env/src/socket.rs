@@ -1,8 +1,8 @@
 //! Facts about a TCP socket that the standard library does not request from the kernel.
 //!
-//! A socket takes bytes into the kernel's buffer, so the number of bytes it has taken says little about the
-//! number that the peer has received. If the buffer is full, the kernel wakes the sender only when a third of
-//! it is free, which takes seconds with a slow peer. The number of bytes that the peer has acknowledged grows
+//! A socket takes bytes into the kernel's buffer, so the number of bytes that it has taken says little about
+//! the number that the peer has received. If the buffer is full, the kernel wakes the sender only when a
+//! third of the buffer is free, which takes seconds with a slow peer. The number of acknowledged bytes grows
 //! steadily, so it shows much sooner that a slow peer still makes progress.
 
 #![allow(unsafe_code)]

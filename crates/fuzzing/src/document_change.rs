@@ -1,7 +1,8 @@
 //! Arbitrary document changes in a record, as decoded by recovery: a change that decodes encodes to the same
 //! bytes; applying one is refused, or leaves a database whose feed, documents and sums are consistent.
 //!
-//! Input: all of it as a change; and as the operations of several changes, with 0xff between them.
+//! Input: the whole input as one change; and the input as the operations of several changes, with 0xff
+//! between them.
 
 use std::sync::Arc;
 

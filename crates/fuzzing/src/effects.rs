@@ -13,7 +13,8 @@ use keyspace::{
 
 use crate::{Outcome, Seed};
 
-/// Longer ranges would only cost the memory that they fill.
+/// The maximum offset, in bytes, at which an input may set a range of a string: a longer string would only
+/// cost memory.
 const RANGE_BEGIN_MAX: u64 = 1 << 20;
 
 fn is_long_range(effect: &Effect<'_>) -> bool {

@@ -1,5 +1,5 @@
-//! Arbitrary bytes between members of a group: decoding does not panic, what is decoded is encoded to the
-//! same bytes, and a member that receives it keeps working, and commits nothing beyond its log.
+//! Arbitrary bytes between members of a group: decoding does not panic, a decoded message is encoded to the
+//! same bytes, and a member that receives the message keeps working and commits nothing beyond its log.
 
 use consensus::{Batch, Kind, MESSAGE_BYTES, Member, MemberId, Members, Message, Start, TERM_MAX};
 use lsn::Lsn;

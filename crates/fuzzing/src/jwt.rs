@@ -7,7 +7,7 @@ pub fn jwt(bytes: &[u8]) -> Outcome {
     Outcome::accepted_if(std::str::from_utf8(bytes).is_ok_and(couch::is_jwt))
 }
 
-/// Reads the file of keys. An error shows nothing of it.
+/// Reads the file of keys. The text of an error must not contain any key.
 pub fn jwt_keys(bytes: &[u8]) -> Outcome {
     let Ok(text) = std::str::from_utf8(bytes) else { return Outcome::Refused };
     let read = couch::Jwt::new(text, "exp", "");

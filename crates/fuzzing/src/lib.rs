@@ -18,7 +18,7 @@
 //!   inputs are refused shows nothing.
 //!
 //! `cargo run -p fuzzing --example corpus` writes the seeds into `corpus/`, over the files of the same names.
-//! If a format changes whose earlier form is still read, its old files get other names first. A file
+//! Before a format changes whose earlier form is still read, rename its old files, so that they stay. A file
 //! `refused-*` is an input that is refused.
 
 #![forbid(unsafe_code)]

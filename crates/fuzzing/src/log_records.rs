@@ -1,7 +1,7 @@
 //! Arbitrary bytes in a segment file: reading the log neither panics nor invents records. It returns a prefix
 //! of the appended records, or an error.
 //!
-//! Input: the place (u16), the bytes; and all of it as the payload of a record.
+//! Input: the place (u16), then the bytes to write there. The whole input is also the payload of a record.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -17,8 +17,8 @@ use crate::{Outcome, Seed, content};
 const DIR: &str = "/data";
 const SEGMENT: &str = "/data/log-0000000000000000.seg";
 const HEADER_BYTES: u64 = 4096;
-/// The bytes of the input are written within this many bytes behind the header: their offset is taken modulo
-/// this.
+/// The size of the range behind the header in which the bytes of the input are written: the offset is taken
+/// modulo this size.
 const BATCHES_BYTES: u64 = 4 * 4096;
 const RECORDS: u8 = 6;
 
@@ -85,7 +85,7 @@ pub fn log_records(input: &[u8]) -> Outcome {
 
 pub(crate) fn seeds() -> Vec<Seed> {
     let segment = content(&new_disk(), Path::new(SEGMENT));
-    // Writes the bytes that are there already.
+    // An input that overwrites these bytes with themselves, so that the log stays intact.
     let same = |place: u16, bytes: usize| {
         let begin = HEADER_BYTES as usize + usize::from(place);
         [&place.to_le_bytes()[..], &segment[begin..begin + bytes]].concat()

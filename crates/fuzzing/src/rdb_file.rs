@@ -117,7 +117,7 @@ pub(crate) fn seeds() -> Vec<Seed> {
     seeds.extend([
         ("without-keys", file(11, &[])),
         ("version-10", file(10, &rdb_values::NAMES)),
-        // Of another server: without its checksum, which is zeros then.
+        // A file as Valkey writes it without a checksum: the eight bytes at its end are zeros.
         ("valkey", b"VALKEY080\xf5\x03lib\xf3\x03job\x01\x00\x05\x00\x01k\x01v\xff\0\0\0\0\0\0\0\0".to_vec()),
         ("refused-checksum", with_a_changed_value(newest.clone())),
         ("version-12", newest),

@@ -9,7 +9,7 @@ use wire::{DecodeLimits, Decoder, Limits, decode, glob};
 
 use crate::{Outcome, Seed};
 
-/// Small enough that short inputs reach every limit.
+/// Limits that are so small that short inputs reach each of them.
 const TIGHT: Limits = Limits {
     bulk_bytes_max: 100,
     args_max: 20,
@@ -39,7 +39,7 @@ pub fn resp_request(input: &[u8]) -> Outcome {
         // As text: a NaN does not equal itself.
         assert_eq!(format!("{later:?}"), format!("{reply:?}"), "the reply depends on the cut");
     }
-    // Must only return.
+    // The match must only return; its result does not matter.
     let (pattern, text) = bytes.split_at(bytes.len().min(usize::from(choice)));
     let _ = glob::matches(pattern, text);
     let are_commands = parsed.error.is_none() && !parsed.commands.is_empty();

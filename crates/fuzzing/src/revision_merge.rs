@@ -1,8 +1,8 @@
 //! Arbitrary bytes as a revision tree, and arbitrary paths merged into one: no panic, no revision lost, and
 //! an encoded tree decodes to an equal one.
 //!
-//! Input: all of it as a tree; and as paths, each the number of the newest revision (4 bits of a u8), a count
-//! (3 bits of a u8, bit 3: deleted) and names (4 bits of a u8).
+//! Input: the whole input as a tree; and the input as paths. Each path is the number of the newest revision
+//! (4 bits of a u8), a count (3 bits of a u8, bit 3: deleted) and names (4 bits of a u8).
 
 use documents::codec::Input;
 use documents::{Leaf, Merged, Rev, RevPath, RevTree};

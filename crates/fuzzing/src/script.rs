@@ -1,5 +1,5 @@
-//! Arbitrary bytes to the libraries of scripts: no panic, memory in proportion to their length, and what is
-//! decoded and can be encoded decodes again.
+//! Arbitrary bytes to the libraries of scripts: no panic, memory in proportion to their length, and a decoded
+//! value that can be encoded decodes again.
 
 use scripting::decoders;
 

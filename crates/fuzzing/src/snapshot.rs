@@ -1,8 +1,8 @@
 //! Arbitrary bytes in a file of a snapshot: reading neither panics nor returns other data than was written;
 //! without damage all data is returned.
 //!
-//! Input: the file and whether it is replaced (bit 7 of a u8), the place (u16), the bytes; all of it is also
-//! the payload of the first chunk.
+//! Input: the file and whether it is replaced (bit 7 of a u8), the place (u16), the bytes. The whole input is
+//! also the payload of the first chunk.
 
 use std::ops::ControlFlow;
 use std::path::Path;

@@ -1,7 +1,7 @@
 //! Arbitrary bytes as a node or a header of a tree are refused or can be walked; and a file with changed
 //! bytes returns only values that were written.
 //!
-//! Input: all of it as a node and as a header; and the place (u16), the bytes.
+//! Input: the place (u16), the bytes. The whole input is also decoded as a node and as a header.
 
 use std::ops::Bound;
 use std::path::Path;
@@ -26,7 +26,7 @@ fn options() -> Options {
     Options { leaf_bytes: 100, inner_bytes: 150, ..options }
 }
 
-/// The value of a key, in each checkpoint that has it: the first has only every second key.
+/// The value of a key. It is the same in both checkpoints; the first checkpoint has only every second key.
 fn value(key: u16) -> Vec<u8> {
     vec![key as u8; usize::from(key % 17)]
 }
@@ -106,7 +106,7 @@ fn node(bytes: &[u8]) -> Option<&[u8]> {
     let table = 8 + prefix;
     let last = table.checked_add(entries.checked_sub(1)?.checked_mul(4)?)?;
     let node = bytes.get(..(last + 4).checked_add(word(last)? as usize)?)?;
-    // A leaf of one empty entry is found in any zeros.
+    // A node of one entry does not count: any zeros decode as a leaf with one empty entry.
     (entries > 1 && fuzzing::decode_node(node).is_some()).then_some(node)
 }
 

@@ -31,7 +31,7 @@ fn grammar(all_channels: bool) -> Grammar<'static> {
 pub fn user_record(bytes: &[u8]) -> Outcome {
     let Ok(user) = User::decode(bytes) else { return Outcome::Refused };
     assert_eq!(user.encode(), bytes, "a user has one encoding");
-    // Not the derived password, which may take seconds.
+    // The password is not checked against a derived password, which may take seconds.
     _ = (user.accepts_at_once(b"password"), user.login_digest());
     _ = (user.line(b"name"), user.describe(), Rights::new(&user, &COMMANDS));
     Outcome::Accepted

@@ -6,8 +6,9 @@
 //!
 //! Invariants
 //! - Once the server runs, members come into force when their record is committed, and are saved before.
-//! - At a start it is not known whether the newest roster in the data is committed: unless `group.json` says
-//!   that it was, the members before it are in force, if they are known and this server is one of them.
+//! - At a start it is not known whether the newest roster in the data is committed, unless `group.json` says
+//!   so. If it is not known, the members before the newest change are in force, provided that they are known
+//!   and this server is one of them.
 
 use std::sync::Arc;
 
@@ -26,8 +27,8 @@ pub struct Known {
     /// The position of the record of the roster, or a later one; the roster comes into force once this
     /// position is committed.
     recorded_at: Lsn,
-    /// A position that was applied when the roster was seen. Once the roster is in force, its members are
-    /// reported as known up to this position.
+    /// A position up to which the log was applied when the roster was seen. Once the roster is in force, its
+    /// members are reported to the votes as known up to this position.
     applied_at: Lsn,
     /// The members in force; empty if this server is no member yet.
     pub in_force: Members,
@@ -116,7 +117,8 @@ impl Known {
         let mut seen = Seen { is_news: !Arc::ptr_eq(&data, &self.data), ..Seen::default() };
         if seen.is_news {
             let roster = Roster::of(&data).filter(|roster| roster.group == votes.state().group_id);
-            // Not the position that is applied now: the next roster may be in the log before it.
+            // This is not the position up to which the log is applied now: another roster may have been
+            // applied since the data was read.
             let applied_at = applied_before.max(recorded_at);
             (self.data, self.roster, self.recorded_at, self.applied_at) =
                 (data, roster, recorded_at, applied_at);

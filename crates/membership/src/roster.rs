@@ -29,9 +29,9 @@ pub const MEMBERS_MAX: usize = 9;
 pub struct Roster {
     /// The id of the group.
     pub group: String,
-    /// The members.
+    /// The members, among them learners and witnesses.
     pub members: Vec<Listed>,
-    /// The voters before this change. They and [`Roster::learners_before`] are certainly committed.
+    /// The voters before this change. These voters and [`Roster::learners_before`] are certainly committed.
     #[serde(default)]
     pub voters_before: Vec<String>,
     /// The learners before this change.
@@ -48,13 +48,13 @@ pub struct Roster {
 /// A member of a group.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Listed {
-    /// Its id, as text.
+    /// The id of the member, as text.
     pub id: String,
     /// The host under which others reach it.
     pub host: String,
     /// The port of the Redis protocol.
     pub port: u16,
-    /// The port of HTTP.
+    /// The port of HTTP under which others reach the member.
     pub http_port: u16,
     /// Whether it votes; else it is a learner.
     pub is_voter: bool,
@@ -64,7 +64,7 @@ pub struct Listed {
 }
 
 impl Listed {
-    /// Its id; `None` if the text is no id.
+    /// The id of the member; `None` if the text is no id.
     pub fn member_id(&self) -> Option<MemberId> {
         MemberId::parse(&self.id)
     }

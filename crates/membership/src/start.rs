@@ -11,13 +11,13 @@ use crate::{Known, OF_GROUP, ROSTER, Votes};
 /// as committed: see [`refuses_writes`].
 const BATCHES_AT_START: usize = 1 << 16;
 
-/// A leader with so many batches that are not committed refuses writes after [`PATIENCE_US`], whatever
-/// `ack-timeout` is. The rest up to [`BATCHES_AT_START`] is room for the batches written until then, and for
-/// the few records that the server itself writes after that.
+/// A leader with this many uncommitted batches refuses writes after [`PATIENCE_US`], whatever `ack-timeout`
+/// is. The remaining room up to [`BATCHES_AT_START`] is for the batches that are written until the refusal,
+/// and for the few records that the server itself writes afterwards.
 const UNCOMMITTED_BATCHES_MAX: u64 = BATCHES_AT_START as u64 / 4;
 
-/// Only a batch that has waited for so many microseconds shows that no majority takes the log: a new leader
-/// does not know at once what is committed.
+/// The microseconds that the oldest uncommitted batch must have waited before the leader concludes that no
+/// majority takes the log: a new leader does not know at once what is committed.
 const PATIENCE_US: u64 = 1_000_000;
 
 /// Whether a leader refuses writes because no majority takes its log: its oldest uncommitted batch has waited
@@ -70,7 +70,8 @@ pub fn start(votes: &Votes, known: &mut Known, log: &Log, seed: u64) -> Result<S
     let committed = batches.first().filter(|first| first.number > 0).map(before);
     let batches = references(&batches);
     // The batches up to `known.committed` are committed, too. If this member did not know that when it is
-    // elected, it could ship two changes of members without reporting that the first is committed.
+    // elected, it could ship two changes of members in a row without reporting that the first change is
+    // committed.
     let first_unknown = batches.partition_point(|batch| batch.end <= known.committed);
     let committed = first_unknown.checked_sub(1).map(|last| batches[last]).or(committed);
     let batches = &batches[first_unknown..];

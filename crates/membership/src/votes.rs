@@ -9,7 +9,7 @@
 //!   ballots can be saved again, and then restarts within the process, from its files.
 //! - A look at the machine ([`Votes::look`]) never waits for the disk: the machine is locked only while it
 //!   computes, and only the turn is held while a ballot is saved. So a look may find a term that is not on
-//!   disk yet. Other members are told nothing of it, and [`Votes::link`] waits for the turn.
+//!   disk yet. No other member is told of such a term, and [`Votes::link`] waits for the turn.
 //! - [`Votes::state`] is the content of the file on disk.
 //! - From [`Votes::open`] to [`Votes::step_down`], [`Votes::may_answer`] is true only within the lease of
 //!   this server. `step_down` is called only when no reply from before is left.
@@ -178,7 +178,7 @@ impl Votes {
         MemberId::parse(&self.state().member_id).expect("a file with another id is refused")
     }
 
-    /// The ballot on disk.
+    /// The ballot that is on disk; the machine may have a newer one while that is saved.
     pub fn ballot(&self) -> Ballot {
         let state = self.state();
         Ballot { term: state.term, voted_for: MemberId::parse(&state.voted_for) }
@@ -206,8 +206,8 @@ impl Votes {
     }
 
     /// Writes the file again as it is. After a ballot could not be saved, this shows whether ballots can be
-    /// saved again. A server that asks to join also calls this before it asks, because the group may list the
-    /// server before the answer arrives, and the server must then have kept its identity.
+    /// saved again. A server also calls this before it asks to join: the group may list the server before the
+    /// answer arrives, and the server must then have kept its identity.
     ///
     /// # Errors
     /// I/O errors.
@@ -367,8 +367,9 @@ impl Votes {
         self.leader_heard_us.store(heard_us, SeqCst);
     }
 
-    /// Notes that these batches, the next ones of the log here, are durable. So the disk here answers, and a
-    /// leader that was silent for its sake takes part again: none of the batches may be missed.
+    /// Notes that these batches, the next ones of the log here, are durable. So the disk here answers again,
+    /// and a leader that was silent because its disk stalled takes part again: the machine must not miss any
+    /// of these batches.
     pub fn durable(&self, batches: &[Batch]) {
         self.has_stalled.store(false, SeqCst);
         self.input(|member, now_us| {
@@ -503,7 +504,7 @@ impl Votes {
     ///
     /// # Errors
     /// If the sender does not lead any more, the batches do not continue the log here, or this member takes
-    /// part in no votes; or if the connection was made before this server became a member.
+    /// part in no votes. Also if the connection was made before this server became a member.
     pub fn accept(
         &self,
         link: Option<Link>,

@@ -15,8 +15,8 @@ const ROUNDS_SHARE_MIN: u64 = 40;
 /// With a budget, one in this many of the random outcomes of each crash is looked at.
 const OUTCOMES_SHARE: u64 = 3;
 
-/// The numbers of the rounds of a sweep: the range `0..full * scale()`. They end early once the seconds of
-/// [`BUDGET_VARIABLE`] are over, but not before one in forty of them has come.
+/// The numbers of the rounds of a sweep: the range `0..full * scale()`. The rounds end early once the seconds
+/// of [`BUDGET_VARIABLE`] are over, but not before one in forty of them was made.
 ///
 /// # Panics
 /// As [`seed_or`].
@@ -41,7 +41,7 @@ fn within_budget(fewest: u64, wanted: u64) -> impl Iterator<Item = u64> {
 }
 
 /// The numbers below `count`, each once, in an order that is spread over the whole range from the beginning,
-/// because the budget may end it early. Ends, and panics, as [`rounds`] does.
+/// because the budget may end the iteration early. It ends, and panics, as [`rounds`] does.
 ///
 /// The step is about `count` divided by the golden ratio, which leaves the most even gaps (Knuth, TAOCP 3,
 /// 6.4).
@@ -62,8 +62,8 @@ fn gcd(a: u64, b: u64) -> u64 {
     if b == 0 { a } else { gcd(b, a % b) }
 }
 
-/// The number of random outcomes of one crash that are looked at: `full`, or a third of them within a budget,
-/// where every crash counts for more than one more outcome of it.
+/// The number of random outcomes to look at for one crash: `full`, or a third of `full` within a budget. With
+/// a budget, another crash tests more than another outcome of the same crash.
 pub fn outcomes(full: u64) -> u64 {
     match number(BUDGET_VARIABLE) {
         None => full,

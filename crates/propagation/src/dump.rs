@@ -22,7 +22,8 @@ pub fn begin<W: io::Write>(file: W, version: u16, now_ms: u64) -> FileWriter<W> 
     writer
 }
 
-/// Writes one key.
+/// Writes one key with its value and its deadline. Fields of a hash that have expired at `now_ms` are left
+/// out.
 pub fn key<W: io::Write>(writer: &mut FileWriter<W>, entry: EntryRef<'_>, now_ms: u64) {
     encode_value(entry.view(), now_ms, writer.key(entry.key(), entry.expire_at_ms()));
 }
@@ -65,12 +66,12 @@ pub struct ReplicaFile<W> {
 /// The contents of a file for a replica.
 #[derive(Debug, Clone, Copy)]
 pub struct Parts {
-    /// Keys that have expired at this time (unix milliseconds) are left out. With 0 all keys are written: for
-    /// a file with a stream after it, which removes what expires.
+    /// Keys that have expired at this time (unix milliseconds) are left out. With 0 all keys are written, for
+    /// a file that is followed by a stream, which removes expired keys.
     pub live_at_ms: u64,
-    /// Whether it holds keys.
+    /// Whether the file holds keys.
     pub keys: bool,
-    /// Whether it holds functions.
+    /// Whether the file holds functions.
     pub functions: bool,
 }
 

@@ -2,8 +2,8 @@
 //!
 //! Invariants
 //! - An offset counts the bytes of the stream from its beginning. A replica that returns has the bytes up to
-//!   its offset, and gets those after it: the stream is rendered again from the checkpoint before, with the
-//!   same pings at the same places, and the bytes that the replica has are left out.
+//!   its offset, and gets the bytes after it. For this, the stream is rendered again from the last checkpoint
+//!   before the offset, with the same pings at the same places. The bytes that the replica has are left out.
 
 use std::collections::VecDeque;
 
@@ -22,7 +22,7 @@ pub struct Checkpoint {
     pub offset: u64,
     /// The last record before it.
     pub lsn: Lsn,
-    /// The selected database.
+    /// The database that the replica has selected at this place; `None` at the beginning of the stream.
     pub db: Option<DbId>,
     /// Whether the bytes before it are a PING.
     pub is_after_ping: bool,
@@ -115,7 +115,7 @@ impl Feed {
         self.lsn = self.lsn.max(lsn);
     }
 
-    /// Appends the pings that come before the next record. A stream that is resumed begins with them.
+    /// Appends the pings that come before the next record: a resumed stream repeats the pings that it had.
     pub fn repeat_pings(&mut self, out: &mut Vec<u8>) {
         while self.pings.pop_front_if(|offset| *offset <= self.offset).is_some() {
             self.scratch.extend_from_slice(PING);

@@ -1,15 +1,15 @@
 //! Records of the log as commands.
 //!
-//! An effect says what has changed, and the command for it is executed on the same value at the replica.
-//! Where no command does the same, a short script does (`scripts`).
+//! An effect says which change was made; the replica executes the command for this effect on the same value.
+//! Where no command makes the same change, a short script does (`scripts`).
 //!
-//! Not rendered, because the replica has no place for them: documents, settings of the data, and the times of
-//! consumers (a replica has its own), except in a stream that is made as a whole. Nor the audit: on a
-//! replica, every subscriber could read it.
+//! Documents and settings of the data are not rendered, because the replica has no place for them. Times of
+//! consumers are rendered only in a stream that is made as a whole: a replica keeps its own times. The audit
+//! is not rendered, because every subscriber of a replica could read it.
 //!
 //! Invariants
-//! - A command that Redis 7.0 does not know (HSETEX, HPEXPIREAT) runs in a script that goes on without it: a
-//!   replica reports an unknown command of its master as a fault.
+//! - A command that Redis 7.0 does not know (HSETEX, HPEXPIREAT) runs in a script, which continues if the
+//!   server does not know the command: a replica reports an unknown command of its master as a fault.
 //! - A command has at most [`ITEMS_MAX`] items; more become several commands. Only an XADD has all fields of
 //!   its entry, however many they are.
 

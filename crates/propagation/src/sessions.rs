@@ -1,13 +1,14 @@
 //! The streams of replicas, also of those that have left and may return.
 //!
 //! Invariants
-//! - At most [`SESSIONS_MAX`] streams are known, each with at most [`CHECKPOINTS_MAX`] checkpoints. Of the
-//!   streams, the oldest one whose replica has left gives way, or else the oldest one; of the checkpoints,
-//!   the oldest. A replica whose stream is forgotten, or that is before its first known checkpoint, needs a
-//!   full sync.
-//! - One connection continues a stream. While it is open, a later one gets a stream of its own, with the same
-//!   bytes so far, if its replica takes a new id. Otherwise the later one takes the stream over, and the
-//!   notes of the earlier one are ignored.
+//! - At most [`SESSIONS_MAX`] streams are known. A further stream replaces the oldest stream whose replica
+//!   has left, or else the oldest stream.
+//! - A stream has at most [`CHECKPOINTS_MAX`] checkpoints. A further checkpoint replaces the oldest one.
+//! - A replica needs a full sync if its stream is forgotten, or if it is before the first known checkpoint.
+//! - One connection continues a stream. While it is open, there are two cases for a later connection. If the
+//!   replica of the later connection takes a new id, the connection gets a stream of its own, with the same
+//!   bytes so far. Otherwise the later connection takes the stream over, and the notes of the earlier
+//!   connection are ignored.
 
 use std::collections::VecDeque;
 
@@ -50,7 +51,7 @@ impl std::fmt::Display for SessionId {
 /// The right of one connection to continue a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ticket {
-    /// The stream.
+    /// The id of the stream.
     pub id: SessionId,
     turn: u64,
 }

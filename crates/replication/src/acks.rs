@@ -9,9 +9,10 @@
 //! - `commit` never goes back, except in [`Acks::begin_at`]: a disconnected replica still has the log that it
 //!   acknowledged.
 //! - By acknowledgements, nothing is committed before the first batch of the leader's own epoch, and
-//!   everything before that batch is committed with it. Reason: of two logs, the one whose last batch has the
-//!   higher epoch counts as newer. If replicas had only batches of earlier leaders, a shorter log with a
-//!   batch of an epoch in between could be promoted after this leader, and those batches would be lost.
+//!   everything before that batch is committed together with it. The reason: of two logs, the one whose last
+//!   batch has the higher epoch counts as newer. Assume that replicas had only batches of earlier leaders.
+//!   Then a shorter log could be promoted after this leader, if its last batch had an epoch in between, and
+//!   the batches of the earlier leaders would be lost.
 
 use lsn::Lsn;
 
@@ -20,14 +21,14 @@ use crate::ReplicaId;
 /// The progress of one replica.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Acked {
-    /// Durable on its disk.
+    /// The end of the log that is durable on the replica's disk.
     pub flushed: Lsn,
-    /// Applied to its memory.
+    /// The end of the log that is applied to the replica's memory.
     pub applied: Lsn,
-    /// The replica has applied everything that was committed here at this time of the leader; 0 if it has not
-    /// reported a time.
+    /// A time of the leader, in milliseconds: the replica has applied everything that was committed here at
+    /// that time. 0 if the replica has not reported a time.
     pub as_of_ms: u64,
-    /// When the acknowledgement arrived.
+    /// When the acknowledgement arrived, in monotonic milliseconds.
     pub heard_ms: u64,
 }
 

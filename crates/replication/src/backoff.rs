@@ -3,7 +3,7 @@
 
 /// The maximum of the first delay.
 const FIRST_MS: u64 = 100;
-/// The longest delay.
+/// The longest delay, in milliseconds.
 const LONGEST_MS: u64 = 5_000;
 
 /// The state of the delays.

@@ -1,7 +1,7 @@
 //! The limit on how far an epoch may be ahead of the known epochs.
 //!
-//! An epoch rises by one with each start of a leader and by at most 2^16 with each promotion (`storage`), and
-//! a server that meets a higher epoch believes it for ever: a single false message, or a flipped bit, would
+//! An epoch rises by one with each start of a leader and by at most 2^16 with each promotion (`storage`). A
+//! server that meets a higher epoch believes it for ever, so a single false message, or a flipped bit, would
 //! shut the real leader out. Therefore a server does not believe an epoch that the other servers cannot have
 //! reached while it was away.
 

@@ -38,11 +38,11 @@ use lsn::Lsn;
 
 /// Bytes of a header.
 pub const HEADER_BYTES: usize = 48;
-/// The largest payload.
+/// The maximum bytes of the payload of one frame.
 pub const PAYLOAD_BYTES_MAX: usize = 8 << 20;
 
-/// From this distance on, a server takes it that nobody leads: where servers follow each other in a ring,
-/// every distance grows with each heartbeat.
+/// The distance from which on a server assumes that no server leads: where servers follow each other in a
+/// ring, every distance grows with each heartbeat.
 pub const DISTANCE_MAX: u8 = 16;
 
 /// The bits of the time of a HEARTBEAT, below its distance.
@@ -70,7 +70,7 @@ pub enum Frame {
         bytes: u32,
         /// The commit position of the sender.
         commit: Lsn,
-        /// Time of sending.
+        /// The time of sending, in milliseconds of the leader's monotonic clock.
         sent_ms: u64,
     },
     /// The leader is alive, and ships nothing now.
@@ -95,9 +95,9 @@ pub enum Frame {
     Ack {
         /// The highest epoch that the replica has seen.
         epoch: u32,
-        /// Durable on its disk.
+        /// The end of the log that is durable on the replica's disk.
         flushed: Lsn,
-        /// Applied to its memory.
+        /// The end of the log that is applied to the replica's memory.
         applied: Lsn,
         /// The replica has applied everything that was committed at this time of the leader.
         as_of_ms: u64,

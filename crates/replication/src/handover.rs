@@ -15,8 +15,9 @@
 //! - Without `force`, the replica is promoted only when it has applied everything committed, so that nothing
 //!   delays it once it is told to lead. A script on the replica may hold up its applier, and after the
 //!   promotion command this server cannot give up any more.
-//! - Once the replica may have been told to lead, this server resumes writes by itself only if the replica
-//!   certainly has not led, and will not lead because of that command: two leaders are worse than none.
+//! - Once the replica may have been told to lead, this server resumes writes by itself only in one case: the
+//!   replica certainly has not led, and will not lead because of that command. Two leaders are worse than
+//!   none.
 
 use lsn::Lsn;
 
@@ -89,7 +90,7 @@ impl Handover {
             return HandoverStep::GiveUp(reason);
         }
         let has_all = replica.is_some_and(|replica| replica.flushed >= log.appended);
-        // Not `log.appended`: a replica applies only what is committed, and the end of the log may stay
+        // This is not `log.appended`: a replica applies only committed log, and the end of the log may stay
         // uncommitted, because a hand-over waits for no other replica.
         let wanted = log.committed.min(log.appended);
         if has_all && replica.is_some_and(|replica| replica.applied >= wanted) {
@@ -107,7 +108,7 @@ impl Handover {
 /// A replica that was told to lead, and gave no answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Unanswered {
-    /// The replica.
+    /// The replica that was told to lead.
     pub replica: ReplicaId,
     /// The process that was told.
     pub process: ProcessId,
@@ -116,10 +117,13 @@ pub struct Unanswered {
 }
 
 impl Unanswered {
-    /// Whether the replica has led, judged by its claim and the decision on that claim. A promotion is on
-    /// disk before the replica takes writes. So a new process that follows, with a log that is the beginning
-    /// of the log here, has not led; any other new process counts as having led. `None`: the claim is of
-    /// another replica, names no process, or is of the process that was told to lead, which may still obey.
+    /// Whether the replica has led, judged by its claim and the decision on that claim; `None` if the claim
+    /// proves nothing.
+    ///
+    /// A promotion is on disk before the replica takes writes. So a new process of the replica that follows,
+    /// with a log that is a prefix of the log here, has not led; any other new process counts as having led.
+    /// A claim proves nothing if it is of another replica, names no process, or is of the process that was
+    /// told to lead, which may still obey.
     pub fn has_led(&self, claim: &Claim, decision: &Decision) -> Option<bool> {
         let is_new = claim.replica == self.replica && claim.process.is_some_and(|it| it != self.process);
         is_new.then_some(claim.epoch > self.epoch || !matches!(decision, Decision::Resume(_)))

@@ -12,7 +12,7 @@
 //! ```
 //!
 //! This module contains the messages of both sides, and the decisions. It neither reads nor cuts a log: each
-//! side provides its own as a [`History`].
+//! side provides its own log as a [`History`].
 //!
 //! The chain value of a batch covers its bytes and all batches before it (`storage`, `log/footer.rs`): two
 //! logs with the same chain value at the same position are equal up to there. Nothing else proves that: two
@@ -78,7 +78,7 @@ pub enum Decision {
     Refuse(Refusal),
     /// The replica knows a higher epoch: this server is no longer a leader.
     Fenced {
-        /// The higher epoch.
+        /// The epoch in the claim of the replica.
         epoch: u32,
     },
 }
@@ -119,15 +119,15 @@ pub enum Reason {
 /// Why a replica must not join.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Refusal {
-    /// It speaks another version of the protocol.
+    /// The replica speaks another version of the protocol.
     #[error(
         "replication protocol version {0} is not supported, this server speaks version {PROTOCOL_VERSION}"
     )]
     Version(u32),
-    /// It has another log.
+    /// The replica has another log.
     #[error("the replica holds another log; start it on an empty directory to have it copy this one")]
     OtherLog,
-    /// It names an epoch that no leader can have reached.
+    /// The replica names an epoch that no leader can have reached.
     #[error(
         "the replica has seen epoch {epoch}, too far ahead of epoch {own} to be believed; start it on an empty directory"
     )]

@@ -1,7 +1,7 @@
 //! The views of a server's log that joins ([`History`]) and relays ([`Source`]) need.
 //!
-//! A copied log begins after a batch of which only the chain value may be known, if its footer is in an
-//! earlier segment, which was not copied. The chain value is enough for a replica whose log ends at the same
+//! The footer of the batch before a copied log may be in an earlier segment, which was not copied. Then only
+//! the chain value of this batch is known. The chain value is enough for a replica whose log ends at the same
 //! position to resume.
 
 use std::sync::Arc;

@@ -18,9 +18,9 @@ use lsn::Lsn;
 /// When a promotion takes effect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Led {
-    /// It may be opened for writes.
+    /// The server may be opened for writes.
     Now,
-    /// It was fenced: it leads after a restart.
+    /// The server was fenced: it leads after a restart.
     AfterRestart,
 }
 
@@ -45,7 +45,7 @@ pub trait Promotion {
     /// Applies the log up to `end`, committed or not.
     ///
     /// # Errors
-    /// If some of it cannot be applied.
+    /// If a part of the log cannot be applied.
     fn apply_all(&mut self, end: Lsn) -> Result<(), Self::Error>;
 
     /// Begins an epoch above every epoch seen, durably.

@@ -6,15 +6,15 @@
 //! flushed, applied, time --------> ack --> bytes for the leader
 //! ```
 //!
-//! It is not the log: an [`Intake`] appends batches to the log, which verifies every record, before the next
-//! batches are processed; if the log refuses a batch, the connection ends.
+//! A [`Receiver`] does not hold the log: an [`Intake`] appends batches to the log, which verifies every
+//! record, before the next batches are processed. If the log refuses a batch, the connection ends.
 //!
 //! Invariants
 //! - Batches arrive without a gap, from the agreed position on, or not at all.
 //! - A frame of a leader whose epoch is lower than the highest seen ends the connection; the farewell names
 //!   the higher epoch.
-//! - The distance is one more than that in the last heartbeat, at most [`DISTANCE_MAX`]; after a LOG frame it
-//!   is one.
+//! - The distance is one more than the distance in the last heartbeat, at most [`DISTANCE_MAX`]. After a LOG
+//!   frame, the distance is one.
 //! - `committed` never goes back, and [`Receiver::applicable`] is neither above it nor above the durable end.
 //! - An ack is due at once after a flush, within [`ACK_BUSY_MS`] after other progress, and within
 //!   [`ACK_IDLE_MS`] without any. None is due once [`Receiver::take_in`] has failed.
@@ -34,7 +34,7 @@ use crate::{
 pub struct LogBytes<'b> {
     /// Their start: the end of the log here.
     pub start: Lsn,
-    /// Their bytes, unchanged.
+    /// The bytes of the batches, as on the leader's disk.
     pub bytes: &'b [u8],
     /// The highest credible epoch of these batches: epochs in the bytes are bounded like those in frames.
     pub epoch_max: u32,
@@ -236,8 +236,8 @@ impl Receiver {
         self.committed.min(durable)
     }
 
-    /// The number of servers from this replica to the server that leads, each followed by the one before it;
-    /// [`DISTANCE_MAX`] if no server seems to lead. `None` before the first frame.
+    /// The number of steps from this replica to the server that leads: 1 if this replica follows that server
+    /// directly. [`DISTANCE_MAX`] if no server seems to lead; `None` before the first frame.
     pub fn distance(&self) -> Option<u8> {
         self.distance
     }
@@ -324,7 +324,7 @@ mod tests {
         Frame::decode(&ack?).expect("a sound frame")
     }
 
-    /// A log that takes few bytes at a time, and records what is asked of it.
+    /// A log that takes few bytes at a time, and records the calls of the receiver.
     #[derive(Default)]
     struct SmallLog {
         bytes: Vec<u8>,

@@ -5,8 +5,8 @@
 //! bytes of the replica --------------------------------> receive --> Acked, for `Acks`
 //! ```
 //!
-//! It holds a position, a few times and the rule when to send. It does not buffer: payloads are the log's own
-//! bytes, passed on unchanged; the part for which a replica is too slow stays on disk.
+//! A [`Relay`] holds a position, a few times and the rule when to send. It does not buffer: payloads are the
+//! log's own bytes, passed on unchanged. If a replica is too slow, the log waits for it on disk.
 //!
 //! Invariants
 //! - Whole batches are shipped, each byte once, in order, from the agreed position on, and only up to
@@ -44,9 +44,9 @@ pub trait Source {
 /// Whole batches of the log.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Chunk<B> {
-    /// Their start.
+    /// The position at which the first batch starts.
     pub start: Lsn,
-    /// Their end.
+    /// The position at which the last batch ends.
     pub end: Lsn,
     /// Their bytes, from start to end.
     pub bytes: B,
@@ -55,7 +55,7 @@ pub struct Chunk<B> {
 /// The rule when a relay ships.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RelayOptions {
-    /// So many pending bytes are sent without waiting for more.
+    /// The number of pending bytes that are sent without waiting for more.
     pub flush_bytes: u64,
     /// A step that has shipped this many bytes, or more with its last batch, reads no further batch.
     pub round_bytes_max: u64,
@@ -72,13 +72,13 @@ impl Default for RelayOptions {
 /// The conditions at the time of a step.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Moment {
-    /// Monotonic milliseconds.
+    /// The present time, in monotonic milliseconds.
     pub now_ms: u64,
     /// Bytes handed to the socket's owner that the socket has not accepted.
     pub unsent_bytes: u64,
     /// The end of the log that may be shipped.
     pub shippable: Lsn,
-    /// The commit position.
+    /// The commit position, which every frame carries.
     pub commit: Lsn,
     /// The epoch of the log here.
     pub epoch: u32,
@@ -105,7 +105,7 @@ pub enum RelayTurn {
     /// Call again at this time, or earlier if the log has grown, the socket is empty, or the log thread has
     /// written all that was published.
     Wait {
-        /// Monotonic milliseconds.
+        /// The time at which to call again, in monotonic milliseconds.
         until_ms: u64,
     },
 }
@@ -253,9 +253,9 @@ impl Relay {
     ) -> Result<(), RelayError<S::Error>> {
         let mut left = self.options.round_bytes_max;
         while left > 0 && self.position < moment.shippable {
-            // A leader makes a change of members only after the previous change is committed, and a follower
-            // that gets the change must know that from the commit position in the same frame. This is the
-            // position of `moment`, so batches written since then are not read: none after
+            // A leader makes a change of members only after the previous change is committed. A follower that
+            // receives the change must see this from the commit position in the same frame, which is that of
+            // `moment`. So no batch is read that was written after `moment`: none that ends after
             // `moment.shippable`.
             let Some(chunk) = source.read(left, moment.shippable).map_err(RelayError::Source)? else { break };
             assert_eq!(chunk.start, self.position, "the source follows the relay");

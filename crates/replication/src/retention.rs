@@ -1,7 +1,7 @@
 //! The part of the log that is kept for replicas: those connected, and those that may return soon.
 //!
-//! It holds a position per replica and the time of its disconnection. It does not pin the log: the server
-//! pins the position that `keep_from` returns, and asks again as the log grows.
+//! A [`Retention`] holds a position per replica, and the time when the replica disconnected. It does not pin
+//! the log: the server pins the position that `keep_from` returns, and asks again as the log grows.
 //!
 //! Invariants
 //! - No replica causes more than `bytes_max` of log to be kept: a replica that is further behind is dropped,
@@ -39,7 +39,7 @@ impl Retention {
         Retention { bytes_max, away_ms_max, needs: BTreeMap::new() }
     }
 
-    /// Changes the limits.
+    /// Changes the limits per replica, as given to [`Retention::new`].
     pub fn set_limits(&mut self, bytes_max: u64, away_ms_max: u64) {
         (self.bytes_max, self.away_ms_max) = (bytes_max, away_ms_max);
     }

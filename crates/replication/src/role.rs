@@ -9,14 +9,14 @@
 //!   '--fence--> takes no writes, shows nothing --lead--> leads after a restart, in a higher epoch
 //! ```
 //!
-//! These are the rules. The file that persists them is elsewhere, as is the order of a promotion
-//! ([`crate::promote`]).
+//! This module has the rules. The file that persists a role, and the order of a promotion
+//! ([`crate::promote`]), are elsewhere.
 //!
 //! Invariants
 //! - A replica, a fenced leader, and a leader during a hand-over take no writes. A hand-over that is given up
 //!   changes nothing else: a leader that was fenced meanwhile stays fenced.
-//! - A log that may hold more than any leader has committed is not shown. A leader that begins to follow
-//!   ([`Role::follow`]), or is fenced, has such a log; so have a starting member of a group, and a starting
+//! - A log that may hold more than any leader has committed is not shown. This is the log of a leader that
+//!   begins to follow ([`Role::follow`]) or is fenced, of a starting member of a group, and of a starting
 //!   replica whose settings make a leader wait for acknowledgements.
 //! - The epochs that a server saw as a leader, or with another log, say nothing about the leaders that it
 //!   follows later.
@@ -68,11 +68,11 @@ impl<A> Remembered<A> {
 /// The outcome of [`Role::follow`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Follow {
-    /// It follows this leader already.
+    /// The server follows this leader already.
     Already,
-    /// It was a replica, of another leader or of nobody: reconnect.
+    /// The server was a replica, of another leader or of nobody: reconnect.
     Reconnect,
-    /// It led, or was fenced: restart with an empty memory.
+    /// The server led, or was fenced: restart with an empty memory.
     Restart,
 }
 
@@ -81,9 +81,9 @@ pub enum Follow {
 pub enum Confirmed {
     /// The leader has not yet committed all of the log here.
     NotYet,
-    /// All of it could be shown before.
+    /// All of the log could be shown before.
     Known,
-    /// All of it may be shown now, and could not before.
+    /// All of the log may be shown now, and could not before.
     Now,
 }
 
@@ -91,7 +91,7 @@ pub enum Confirmed {
 #[derive(Debug, Clone)]
 pub struct Role<A> {
     remembered: Remembered<A>,
-    /// It leads, and its data is complete: see [`Role::open`].
+    /// The server leads, and its data is complete: see [`Role::open`].
     is_open: bool,
     /// Writes have ended for a hand-over, which may still be given up.
     is_handing_over: bool,
@@ -140,8 +140,9 @@ impl<A: PartialEq> Role<A> {
         self.remembered.set_leader(None);
     }
 
-    /// Notes that the log of a replica is recovered and ends at `end`: at most the log up to there needs to
-    /// be confirmed; with `awaits_acks` (see [`Role::start`]) all of that.
+    /// Notes that the log of a replica is recovered and ends at `end`. Data is shown at the latest when the
+    /// leader has committed the log up to `end`. With `awaits_acks` (see [`Role::start`]), data is not shown
+    /// earlier.
     pub fn recovered(&mut self, end: Lsn, awaits_acks: bool) {
         if awaits_acks {
             self.unconfirmed = EVERYTHING;
@@ -149,7 +150,7 @@ impl<A: PartialEq> Role<A> {
         self.unconfirmed = self.unconfirmed.min(end);
     }
 
-    /// The part to persist.
+    /// The part of the role that has to be persisted.
     pub fn remembered(&self) -> &Remembered<A> {
         &self.remembered
     }
@@ -228,15 +229,15 @@ impl<A: PartialEq> Role<A> {
         is_news
     }
 
-    /// Forgets the epochs seen, because the log here is replaced by another log, about whose leaders they say
-    /// nothing. Returns whether the change must be persisted, before the log is replaced.
+    /// Forgets the epochs seen, because the log here is replaced by another log, which has other leaders.
+    /// Returns whether the change must be persisted, before the log is replaced.
     pub fn forget_epochs(&mut self) -> bool {
         std::mem::take(&mut self.remembered.seen_epoch) > 0
     }
 
-    /// Notes that another server leads in a higher epoch. Returns true if this server is neither a replica
-    /// nor a member of a group, did not know that, and does not outbid this epoch; then the change must be
-    /// persisted.
+    /// Notes that another server leads in a higher epoch. Returns true if this fences the server; then the
+    /// change must be persisted. Returns false, and changes nothing, for a replica or a member of a group,
+    /// and if the server already knew of this epoch or outbids it.
     pub fn fence(&mut self, epoch: u32) -> bool {
         let known = self.remembered.fenced_by.max(self.outbid);
         if self.is_member || self.leader().is_some() || known >= epoch {
@@ -290,9 +291,10 @@ impl<A: PartialEq> Role<A> {
         self.remembered.set_leader(None);
     }
 
-    /// Stops following, which must be persisted. Returns the epoch that fenced this server, or 0; the caller
-    /// outbids it and restarts. Until then that epoch fences this server no more, also if a replica tells of
-    /// it again, and a second call returns it again. This server takes writes only after [`Role::open`].
+    /// Stops following, which must be persisted. Returns the epoch that fenced this server, or 0. The caller
+    /// outbids that epoch and restarts. Until the restart, the epoch does not fence this server again, even
+    /// if a replica reports it once more, and a second call returns it again. This server takes writes only
+    /// after [`Role::open`].
     pub fn lead(&mut self) -> u32 {
         self.outbid = self.outbid.max(self.remembered.fenced_by);
         self.remembered.set_leader(None);

@@ -1,7 +1,7 @@
 //! A simulated client: its commands until they are executed, and their replies until they are delivered.
 //!
-//! It has both ends of one connection; the server's end is the server's own [`Conversation`]. Replies are
-//! judged in `oracle`.
+//! A [`SimClient`] has both ends of one connection; the server's end is the server's own [`Conversation`].
+//! The module `oracle` judges the replies.
 
 use std::collections::VecDeque;
 
@@ -14,7 +14,7 @@ use crate::{Command, Violation, model::ModelSession};
 pub struct SimClient {
     /// The server's side of the connection.
     pub conversation: Conversation,
-    /// The index of the worker that serves it.
+    /// The index of the worker that serves the client.
     pub worker: usize,
     /// The state of the conversation after its last round.
     pub state: ConversationState,

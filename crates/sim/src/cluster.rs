@@ -18,8 +18,8 @@
 //! - Acknowledged writes are committed.
 //! - A replica shows committed data: whole records, in order, nothing else.
 //! - No epoch has two leaders.
-//! - An endless script neither keeps a replica from its leader's log for ever, nor from leading; and no
-//!   leader hands over to a replica that such a script holds up.
+//! - An endless script does not keep a replica from its leader's log, or from leading, for ever. No leader
+//!   hands over to a replica that such a script holds up.
 //! - Without faults all replicas catch up: then all logs are equal byte by byte, with the same chain value at
 //!   the end, and all keys are equal. Equal positions alone do not imply this.
 
@@ -57,7 +57,7 @@ use self::{
     truth::Truth,
 };
 
-/// A simulated cluster.
+/// A simulated cluster: its servers, their network, the operator and the judge, driven by one seed.
 pub struct Cluster {
     options: ClusterOptions,
     nodes: Vec<Node>,

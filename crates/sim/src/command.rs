@@ -8,7 +8,7 @@ use keyspace::DbId;
 
 use crate::Operation;
 
-/// One command.
+/// One command of a simulated client, with its arguments.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Command {
     /// `SET key value [PX ms]`
@@ -17,7 +17,7 @@ pub enum Command {
         key: Vec<u8>,
         /// The new value.
         value: Vec<u8>,
-        /// Milliseconds to live.
+        /// The time to live in milliseconds; `None` for a key that does not expire.
         px_ms: Option<u64>,
     },
     /// `SETNX key value`

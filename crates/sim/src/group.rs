@@ -8,9 +8,9 @@
 //! ```
 //!
 //! Each [`Server`] is made of the product's parts: its votes (`membership`, `consensus`) with `group.json`,
-//! the log, recovery at each start, and the machines of `replication`. The driver has the wiring of the
-//! server's threads: what a thread does in one turn is one event. The wiring itself is tested as processes
-//! (`tests/faults`), the machine of the votes also alone (`consensus::simulation`).
+//! the log, recovery at each start, and the machines of `replication`. The driver does the work of the
+//! server's threads: one event is one turn of a thread. The real threads are tested as processes
+//! (`tests/faults`), and the machine of the votes also alone (`consensus::simulation`).
 //!
 //! Checked invariants
 //! - The part of the log that a member knows to be committed is equal, byte by byte, at all members, and
@@ -110,7 +110,7 @@ enum Event {
     LoseDisk(NodeId),
 }
 
-/// A simulated group.
+/// A simulated group: its servers, their network, and the judges, driven by the events of one seed.
 pub struct GroupWorld {
     options: GroupOptions,
     prng: Prng,
@@ -530,8 +530,8 @@ impl GroupWorld {
         }
     }
 
-    /// Has a deposed leader follow with the memory that it has, if the group has committed all of it. Returns
-    /// whether it does; if not, it has to restart.
+    /// Has a deposed leader follow with its present memory, if the group has committed all of it. Returns
+    /// whether the leader follows; if not, it has to restart.
     fn step_down(&mut self, id: NodeId) -> Result<bool, Failure> {
         let keeps_all = self.has(GroupFault::KeepsItsMemory);
         let server = &mut self.servers[id];

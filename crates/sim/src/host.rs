@@ -1,8 +1,8 @@
 //! The host of a simulated server.
 //!
-//! It has the minimum that [`Host`] requires, and the server's bookkeeping of FLUSHALL: the part of the log
-//! that is obsolete once the FLUSHALL is durable. It cannot be configured: no password, no memory limit, no
-//! CONFIG. Requests of XSUBSCRIBE are dropped.
+//! The host has the minimum that [`Host`] requires, and the server's bookkeeping of FLUSHALL: the part of the
+//! log that is obsolete once the FLUSHALL is durable. The host cannot be configured: no password, no memory
+//! limit, no CONFIG. Requests of XSUBSCRIBE are dropped.
 
 use std::sync::{Arc, Mutex, OnceLock};
 

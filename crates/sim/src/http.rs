@@ -10,9 +10,9 @@
 //!
 //! What it is: the product's HTTP front from request bytes to disk blocks, with sockets that are memory. Each
 //! client owns documents that no other client changes, and reads the documents of all clients. So [`Ledger`]
-//! knows, whatever the order in which the front merged the requests, which versions a document may have after
-//! a power cut: those that its owner has sent, from the newest version that a reply has shown or
-//! acknowledged.
+//! knows which versions a document may have after a power cut, whatever the order in which the front merged
+//! the requests. These are the versions that its owner has sent, from the newest version that a reply has
+//! shown or acknowledged.
 //! What it is not: a simulation of timers. The event loop uses real time; waits and heartbeats are tested in
 //! `couch`.
 //!

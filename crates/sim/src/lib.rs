@@ -9,10 +9,12 @@
 //! Oracle: a model of the commands, which knows the state after every record and the acknowledged position
 //! ```
 //!
-//! There are also worlds of one server for its other clients: a [`HttpWorld`] of clients that speak HTTP to
-//! the CouchDB front, a [`QueueWorld`] of clients that wait for elements of lists, with a [`Ledger`] of where
-//! each element may be, a [`ChannelWorld`] of publishers and readers of durable channels, and a
-//! [`DocumentWorld`] of databases that are written, saved and compacted.
+//! There are also worlds of one server for its other clients:
+//! - an [`HttpWorld`] of clients that speak HTTP to the CouchDB front;
+//! - a [`QueueWorld`] of clients that wait for elements of lists, with a [`Ledger`] of the places where each
+//!   element may be;
+//! - a [`ChannelWorld`] of publishers and readers of durable channels;
+//! - a [`DocumentWorld`] of databases that are written, saved and compacted.
 //!
 //! Two worlds have several servers: in a [`Cluster`] an operator chooses the leader, in a [`GroupWorld`] the
 //! members elect it.

@@ -1,8 +1,8 @@
 //! A disk that lies about syncs.
 //!
-//! It wraps a [`Disk`]. Files that it opens return success for syncs without doing anything, and for durable
-//! writes after plain ones. [`SimDisk`](env::SimDisk) itself never lies: this sabotage shows that the oracle
-//! would detect a log that forgets to sync.
+//! [`LyingDisk`] wraps a [`Disk`]. In the files that it opens, a sync does nothing and reports success, and a
+//! durable write is only a plain write. [`SimDisk`](env::SimDisk) itself never lies: this sabotage shows that
+//! the oracle would detect a log that forgets to sync.
 
 use std::{io, path::Path, sync::Arc};
 

@@ -1,7 +1,7 @@
 //! The reference model: a map, and the effect of each command on it.
 //!
-//! It holds the content of all databases and executes commands in the order of the log, with an undo list
-//! that can restore the state after every earlier record. It is not fast, and not derived from the server's
+//! The model holds the content of all databases and executes commands in the order of the log. An undo list
+//! can restore the state after every earlier record. The model is not fast, and not derived from the server's
 //! code.
 //!
 //! Invariants
@@ -43,7 +43,7 @@ pub struct Executed {
 /// The undo of one position: the former entries of the changed keys.
 type Undo = Vec<(Key, Option<Entry>)>;
 
-/// The reference model.
+/// The reference model: the content of all databases, and the undo of every position.
 #[derive(Debug, Clone, Default)]
 pub struct Model {
     content: Content,
@@ -64,7 +64,7 @@ impl Model {
         self.undo.len()
     }
 
-    /// The current state.
+    /// The state after the last position.
     pub fn content(&self) -> &Content {
         &self.content
     }

@@ -4,10 +4,13 @@
 //! positions   0 ........ acknowledged ........ executed
 //!                             '--- allowed ------'
 //! ```
-//! One thread executes all commands, so the order of execution is the order of the log, and the recovered
-//! state must be that of some position: not before the newest position that a delivered reply acknowledged,
-//! not before the position that the kind of failure preserves, and not after the last executed one. Which
-//! replies acknowledge what they show depends on the durability.
+//! One thread executes all commands, so the order of execution is the order of the log. The recovered state
+//! must be the state of some position:
+//! - not before the newest position that a delivered reply acknowledged;
+//! - not before the position that the kind of failure preserves;
+//! - not after the last executed position.
+//!
+//! Whether a reply acknowledges the changes that it shows depends on the durability.
 //!
 //! The oracle is strict: the whole content is compared, and every reply.
 
@@ -37,7 +40,7 @@ pub enum Violation {
     /// A reply differs from the expected one.
     #[error("{command:?} replied {reply:?}, not {expected:?}")]
     Reply {
-        /// The command.
+        /// The command that the client sent.
         command: Box<Command>,
         /// The actual reply.
         reply: Box<Value>,
@@ -88,7 +91,7 @@ impl Oracle {
         Oracle { promise, model: Model::default(), acknowledged: 0, refused: 0, marks: Vec::new() }
     }
 
-    /// The newest executed position.
+    /// The position after the newest executed command.
     pub fn executed(&self) -> usize {
         self.model.position()
     }

@@ -207,8 +207,8 @@ impl QueueWorld {
         let is_moving = |client: &Client| {
             client.ticket.is_some() && matches!(client.open.front(), Some(Request::Move { .. }))
         };
-        // Clients that wait to move an element, and those behind them, are not always served in the record of
-        // the push.
+        // Clients that wait to move an element are not always served in the record of the push, nor are the
+        // clients that wait behind them.
         let any_moves = self.clients.iter().any(is_moving);
         let client = &mut self.clients[index];
         let executor = &mut self.executors[client.worker];

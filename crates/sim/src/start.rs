@@ -56,7 +56,7 @@ pub enum Sabotage {
 /// The options of a world.
 #[derive(Debug, Clone, Copy)]
 pub struct WorldOptions {
-    /// Decides the whole run.
+    /// The seed of all random choices, which decides the whole run.
     pub seed: u64,
     /// The number of connections.
     pub clients: usize,

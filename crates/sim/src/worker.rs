@@ -1,5 +1,5 @@
-//! A simulated worker: the executor and the tick of the server, with the log as a sabotage lets the tick see
-//! it.
+//! A simulated worker: the executor and the tick of the server. A sabotage may show the tick a false state of
+//! the log.
 
 use std::sync::{
     Arc,

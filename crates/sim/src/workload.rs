@@ -1,8 +1,8 @@
 //! The workload of simulated clients: random commands on few keys, so that they conflict.
 //!
-//! A value that a client writes names its writer and a sequence number, with a checksum: no two of a workload
-//! are equal, and a value assembled from parts of others is detectable. Some elements of collections, and
-//! some values of fields, are such values, too; the others repeat. Counters are numbers.
+//! A value that a client writes names its writer and a sequence number, with a checksum. So no two values of
+//! a workload are equal, and a value that was assembled from parts of others is detectable. Some elements of
+//! collections and some values of fields are made in the same way; the others repeat. Counters are numbers.
 
 mod collections;
 
@@ -56,7 +56,7 @@ impl Default for WorkloadOptions {
     }
 }
 
-/// Generates commands.
+/// The generator of the commands of all clients.
 #[derive(Debug)]
 pub struct Workload {
     options: WorkloadOptions,
@@ -161,7 +161,7 @@ impl Workload {
         }
     }
 
-    /// The key of a string; sometimes that of another type.
+    /// The key of a string; sometimes the key of a value of another type.
     fn string_key(&mut self) -> Vec<u8> {
         if self.prng.chance(4) { self.any_key() } else { self.key() }
     }

@@ -44,20 +44,21 @@ pub struct World {
     options: WorldOptions,
     /// The disk, below any sabotage.
     pub disk: Arc<SimDisk>,
-    /// The simulated clock.
+    /// The clock of the server, which only the steps of the world advance.
     pub clock: Arc<SimClock>,
-    /// The expected state.
+    /// The oracle, which has the expected state.
     pub oracle: Oracle,
     /// The data of the server.
     pub keyspace: Arc<Keyspace>,
-    /// The server's log.
+    /// The log that the server's commands are appended to.
     pub log: Log,
-    /// The simulated clients.
+    /// The simulated clients, each with one connection.
     pub clients: Vec<SimClient>,
     host: Host,
     dead_log: Arc<DeadLog>,
     workers: Vec<SimWorker>,
-    /// Whether the log's thread flushes again: it was woken, or has not found out that nothing is left.
+    /// Whether the log's thread will flush: it was woken, and has not yet found that nothing is left to
+    /// flush.
     log_thread_is_awake: bool,
     /// Notices published so far.
     notices: u64,

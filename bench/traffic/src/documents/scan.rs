@@ -45,7 +45,7 @@ struct AllDocsRow<'a> {
     value: Leaf<'a>,
 }
 
-/// A revision.
+/// A leaf of a document's revision tree, in a row.
 #[derive(Debug, Deserialize)]
 pub struct Leaf<'a> {
     /// The revision id.

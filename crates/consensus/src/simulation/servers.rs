@@ -123,7 +123,7 @@ impl World {
         if !self.is_broken(Break::ForgetsItsMembers) {
             let disk = &mut self.servers.get_mut(&number).expect("known").disk;
             if disk.in_force.as_ref().is_some_and(|(known, _)| *known > position) {
-                // After a start, the member may know less of what is committed than before.
+                // After a start, the commit position that the member knows may be lower than before.
                 return self.with(number, |member| {
                     let members = member.members().clone();
                     member.configure(&members, end_of(position));

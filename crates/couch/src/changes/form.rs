@@ -16,7 +16,7 @@ use super::super::{
 const PERIOD_MS: u64 = 60_000;
 /// The shortest period of heartbeats.
 const HEARTBEAT_MS_MIN: u64 = 10;
-/// The longest timeout.
+/// The longest timeout of a feed without heartbeats, in milliseconds.
 const TIMEOUT_MS_MAX: u64 = 60_000;
 
 /// The output form of a feed.

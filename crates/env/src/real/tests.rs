@@ -154,7 +154,7 @@ fn a_write_of_which_the_kernel_takes_a_part_goes_on_with_the_rest() {
     }
 }
 
-/// A device that is full takes what it has room for; why it takes no more is the result of the next call.
+/// A full device writes as much as it has room for, and reports only in the next call why it wrote no more.
 #[test]
 fn the_reason_of_a_short_write_is_reported() {
     let mut results = vec![Err(io::Error::from(io::ErrorKind::StorageFull)), Ok(512)];

@@ -1,7 +1,7 @@
 //! The effect of a crash: random choices over all unsynced changes.
 //!
 //! This module computes the state after the crash from the state before it, for one file and for the names.
-//! What is durable survives, unless a later change that is kept replaces it.
+//! Durable data survives, unless a later change that is kept replaces it.
 //!
 //! Invariants
 //! - Every sector becomes its durable state, one of its versions, or (only with `CrashMode::Random`) a torn

@@ -91,7 +91,7 @@ pub enum IoKind {
 pub struct IoEvent {
     /// The number for a [`FaultPlan`].
     pub io: u64,
-    /// The operation.
+    /// The kind of the operation.
     pub kind: IoKind,
     /// The file or directory; for a rename the old name.
     pub path: PathBuf,

@@ -1,8 +1,9 @@
 //! Every fuzz target over its corpus, and over a bounded number of inputs made from it.
 //!
-//! A failure names its input: `SHEAF_FUZZ_INPUT=<hex> cargo test -p fuzzing --test corpus NAME` repeats it
-//! alone. `SHEAF_FUZZ_SEED=<n>` makes other inputs, `SHEAF_FUZZ_SCALE=<n>` n times as many in n times the
-//! time. What ends the process instead (an overflow of the stack) is repeated by its seed.
+//! A failure names its input: `SHEAF_FUZZ_INPUT=<hex> cargo test -p fuzzing --test corpus NAME` repeats this
+//! input alone. `SHEAF_FUZZ_SEED=<n>` makes other inputs, `SHEAF_FUZZ_SCALE=<n>` n times as many in n times
+//! the time. If an input ends the process, as by an overflow of the stack, no input is named: the seed
+//! repeats the run.
 
 #![forbid(unsafe_code)]
 
@@ -16,9 +17,9 @@ use ::env::{Clock, RealClock};
 use fuzzing::{Outcome, TARGETS, Target};
 use prng::Prng;
 
-/// Made inputs per target: what the fast ones reach within their time.
+/// The maximum number of made inputs per target. Only fast targets reach it within their time.
 const INPUTS: u64 = 5000;
-/// Made inputs of every target, however slow the machine is.
+/// The minimum number of made inputs per target, however slow the machine is.
 const INPUTS_MIN: u64 = 50;
 /// Time for the made inputs of all targets together, in microseconds.
 const BUDGET_US: u64 = 10_000_000;
@@ -76,7 +77,7 @@ fn outcome(name: &str, target: Target, input: &[u8], seed: u64) -> Outcome {
     })
 }
 
-/// What a target makes of an input with this name.
+/// The outcome that an input of this name must have.
 fn expected(file: &str) -> Outcome {
     if file.starts_with("refused-") { Outcome::Refused } else { Outcome::Accepted }
 }

@@ -1,8 +1,8 @@
 //! A stream that a record makes as a whole, because it was made, renamed, moved, copied, or restored.
 //!
-//! The stream is made here first, in a keyspace that holds nothing else, and the replica gets it as it is
-//! (RESTORE). Commands cannot make it: they add no entry below the last id, make no entry pending that the
-//! stream no longer has, and set no times of consumers.
+//! The stream is first made here, in a keyspace that holds nothing else, and the replica gets the whole
+//! stream by RESTORE. Commands cannot make such a stream: no command adds an entry below the last id, makes a
+//! deleted entry pending, or sets the times of consumers.
 //!
 //! Invariants
 //! - The stream is a part of one record, so it is bounded as records are. It is removed once it is rendered.
@@ -90,9 +90,9 @@ impl Building {
     }
 }
 
-/// Adds a RESTORE. In the form that every version reads, a consumer has one time, that of its last call. If a
-/// consumer got nothing in that call, a script tries a newer form first, which also has the time of the last
-/// delivery.
+/// Adds a RESTORE. In the form that every version reads, a consumer has only one time, that of its last call.
+/// If the last call of a consumer got nothing, a script first tries a newer form, which also has the time of
+/// the last delivery.
 fn restore(out: &mut Commands, key: &[u8], ttl: &[u8], view: View<'_>) {
     let payload = |mut writer: Writer| {
         encode_value(view, 0, &mut writer);

@@ -1,8 +1,8 @@
 //! Scripts for effects that no command of Redis has. Each has one key.
 
-/// Inserts `ARGV[2]` before the element at index `ARGV[1]`, or at the end if that is the length. LINSERT
-/// looks for an element: if an equal element comes before, the element at the index is replaced for the
-/// moment by a value that the list does not have.
+/// Inserts `ARGV[2]` before the element at index `ARGV[1]`, or at the end if the index is the length. LINSERT
+/// finds the first element with a given value. So if an equal element comes before the index, the script
+/// temporarily replaces the element at the index by a value that the list does not have.
 pub(super) const LIST_INSERT: &str = "\
 local k,i=KEYS[1],tonumber(ARGV[1]) \
 if redis.call('LLEN',k)==i then return redis.call('RPUSHX',k,ARGV[2]) end \
@@ -30,8 +30,8 @@ d[f]=t[1]==-2 and redis.call('HEXISTS',k,f)==1 and 1 or t[1] end \
 redis.call('HSET',k,unpack(ARGV)) \
 for f,t in pairs(d) do if t>0 then redis.call('HPEXPIREAT',k,t,'FIELDS',1,f) end end";
 
-/// Sets the deadline `ARGV[1]` of the other arguments, which are fields. HSET first removes their old
-/// deadline: on a replica that lags it may have passed, and HPEXPIREAT then finds no such field. A server
+/// Sets the deadline `ARGV[1]` of the fields in the other arguments. HSET first removes the old deadlines: on
+/// a replica that lags, an old deadline may have passed, and HPEXPIREAT does not find such a field. A server
 /// without field expiry keeps the fields until they are deleted.
 pub(super) const FIELD_EXPIRE: &str = "\
 for i=2,#ARGV do local v=redis.call('HGET',KEYS[1],ARGV[i]) \
@@ -49,15 +49,17 @@ local r=redis.pcall('XGROUP','CREATE',KEYS[1],ARGV[1],ARGV[2],'MKSTREAM','ENTRIE
 if type(r)=='table' and r.err then \
 redis.call('XGROUP','SETID',KEYS[1],ARGV[1],ARGV[2],'ENTRIESREAD',ARGV[3]) end";
 
-/// Makes a stream of `ARGV[2]`, which Redis before 7.2 does not read, or else of `ARGV[3]`.
+/// Restores a stream from `ARGV[2]`; a server that cannot read this newer form, such as Redis before 7.2,
+/// restores it from `ARGV[3]`.
 pub(super) const RESTORE: &str = "\
 local k,t=KEYS[1],ARGV[1] \
 local r=redis.pcall('RESTORE',k,t,ARGV[2],'REPLACE','ABSTTL') \
 if type(r)=='table' and r.err then redis.call('RESTORE',k,t,ARGV[3],'REPLACE','ABSTTL') end";
 
 /// Removes entries from a stream of which none was ever deleted. The arguments are the last id of the stream,
-/// the number of entries ever added, and the ids to remove. Entries at its beginning are trimmed. Where
-/// others are deleted, the highest deleted id becomes the lowest that can be set.
+/// the number of entries ever added, and the ids to remove. Entries at the beginning of the stream are
+/// trimmed. If other entries have to be deleted, the highest deleted id is then set to 0-1, the lowest that
+/// XSETID takes.
 pub(super) const DELETE_WITHOUT_TRACE: &str = "\
 local k,n,i=KEYS[1],#ARGV,3 \
 for _,e in ipairs(redis.call('XRANGE',k,'-','+','COUNT',n-2)) do \

@@ -52,7 +52,7 @@ fn add_block(out: &mut Commands, key: &[u8], block: &StreamBlock<'_>) {
     }
 }
 
-/// Makes entries pending that the stream has.
+/// Makes existing entries of the stream pending.
 fn claim(out: &mut Commands, names: &[&[u8]; 3], deliveries: &[Delivery]) {
     // Usually one chunk: entries are delivered together.
     let alike = deliveries.chunk_by(|a, b| (a.time_ms, a.count) == (b.time_ms, b.count));
@@ -95,8 +95,8 @@ impl Deleting {
         Deleting { db, key: key.to_vec(), ids: ids.iter().collect() }
     }
 
-    /// Whether the next effect says that no entry was ever deleted. If it says otherwise, XSETID sets the
-    /// highest deleted id.
+    /// Whether the next effect says that no entry was ever deleted. If the next effect sets a head with
+    /// another highest deleted id, XSETID sets that id.
     pub(super) fn leaves_no_trace(&self, effect: &Effect<'_>) -> bool {
         let Effect::Key { db, key, op: KeyOp::StreamSetHead { head } } = *effect else { return false };
         (db, key) == (self.db, self.key.as_slice()) && head.max_deleted_id == StreamId::ZERO
@@ -106,7 +106,7 @@ impl Deleting {
         out.ids(&[b"XDEL", &self.key], &self.ids);
     }
 
-    /// Adds the script that removes them. The effect sets the head.
+    /// Adds the script that removes the entries; `effect` sets the head of the stream.
     pub(super) fn render_without_trace(self, effect: &Effect<'_>, out: &mut Commands) {
         let Effect::Key { op: KeyOp::StreamSetHead { head }, .. } = *effect else { return };
         let (last, added) = (shown(head.last_id), signed(head.entries_added));

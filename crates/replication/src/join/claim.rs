@@ -16,7 +16,7 @@ pub const PROTOCOL_VERSION: u32 = 2;
 /// The end of a batch, with its chain value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Mark {
-    /// The position.
+    /// The position at which the batch ends.
     pub end: Lsn,
     /// The chain value: covers this batch and all before it.
     pub chain: u64,

@@ -7,8 +7,8 @@
 //!       '-> +FULL ---------------------------> Copy
 //! ```
 //!
-//! It does not own the connection: its owner sends the requests and receives the lines, over one connection
-//! or several.
+//! A [`Joining`] does not own the connection: its owner sends the requests and receives the lines, over one
+//! connection or several.
 //!
 //! Invariants
 //! - A leader whose epoch is lower than one already followed is not followed.
@@ -24,7 +24,7 @@ use crate::{ProcessId, ReplicaId, epoch::is_too_far};
 pub struct Joiner {
     /// The identity of its log.
     pub log_id: [u8; 16],
-    /// Its own identity.
+    /// The identity of the replica.
     pub replica: ReplicaId,
     /// The identity of its process.
     pub process: Option<ProcessId>,
@@ -36,7 +36,7 @@ pub struct Joiner {
     pub log_epoch: u32,
     /// The end of its durable log.
     pub end: Lsn,
-    /// Its log is unusable: it requests a copy of everything.
+    /// The replica's log is unusable: it requests a copy of everything.
     pub copies_anew: bool,
 }
 
@@ -72,18 +72,18 @@ pub enum Verdict {
 /// except for [`JoinError::Log`], which has the text of the error of the log here.
 #[derive(Debug, thiserror::Error)]
 pub enum JoinError<E> {
-    /// Its answer is an error, is not understood, or is for another position.
+    /// The leader's answer is an error, is not understood, or is for another position.
     #[error("refuses: {0}")]
     Refused(String),
-    /// It leads in an earlier epoch.
+    /// The leader leads in an earlier epoch.
     #[error("leads in epoch {epoch}, epoch {seen} has begun")]
     Deposed {
-        /// Its epoch.
+        /// The leader's epoch.
         epoch: u32,
-        /// The higher one.
+        /// The highest epoch that the replica has followed.
         seen: u32,
     },
-    /// It names an epoch that no leader can have reached.
+    /// The leader names an epoch that no leader can have reached.
     #[error(
         "leads in epoch {epoch}, it says: too far ahead of epoch {known} to be believed. If it is true, start this server on an \
          empty directory"
@@ -94,7 +94,7 @@ pub enum JoinError<E> {
         /// The highest epoch known here.
         known: u32,
     },
-    /// It names a position that is not a batch boundary here.
+    /// The leader names a position that is not a batch boundary here.
     #[error("names lsn {0}, where no batch ends here")]
     NoBatch(Lsn),
     /// The log here cannot be read.

@@ -1,8 +1,8 @@
 //! The replica's search for the last position at which its log equals the leader's: it names the ends of its
 //! last batches, newest first, until the leader has one of them.
 //!
-//! It walks batch by batch instead of bisecting: the tail to cut is usually a few batches of an old leader
-//! that the new one has not received, and batches are only found one by one from the end anyway.
+//! The search goes batch by batch instead of bisecting. The tail to cut is usually a few batches of an old
+//! leader that the new leader has not received, and batches are found only one by one from the end anyway.
 
 use lsn::Lsn;
 

@@ -8,8 +8,8 @@
 //!
 //! Invariants
 //! - A replica claims its durable end, and only when its log has nothing beyond that.
-//! - At its start a replica has applied its whole log. If it cannot know that all of it is committed, it
-//!   shows nothing until its leader confirms that.
+//! - At its start a replica has applied its whole log. If the replica cannot know that all of the log is
+//!   committed, it shows nothing until its leader confirms that.
 //! - While a script of a client holds slots, nothing is applied; [`Stall`] decides when the script is ended.
 
 use std::{fmt, sync::Arc};
@@ -132,8 +132,9 @@ impl Following {
         self.is_held_up
     }
 
-    /// Ends the script if it has held up the applier for too long; returns whether it did. With
-    /// `is_draining`, as in a promotion, all that was received is to be applied, not only what is committed.
+    /// Ends the script if the script has held up the applier for too long; returns whether it was ended. With
+    /// `is_draining`, as in a promotion, the whole received log is to be applied, not only the committed
+    /// part.
     pub(super) fn end_script(
         &mut self,
         now_ms: u64,

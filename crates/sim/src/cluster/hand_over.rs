@@ -5,9 +5,9 @@
 //!    '-- given up, crashed, cut off: writes resume --'    '-- the old leader follows it, or is told so later
 //! ```
 //!
-//! Unlike when a failed leader is replaced (see `operator`), no replica is first told to stop following, and
-//! none has to agree: a replica that has the whole log may lead, however many acknowledgements a commit
-//! needs. The judge checks that no committed write is lost.
+//! The replacement of a failed leader (see `operator`) first holds some replicas back from following. A
+//! hand-over needs no such step and no consent: a replica that has the whole log may lead, however many
+//! acknowledgements a commit needs. The judge checks that no committed write is lost.
 
 use lsn::Lsn;
 use replication::{Acked, Ends, Handover, HandoverStep};
@@ -25,7 +25,7 @@ const TIMEOUT_MS: u64 = 3_000;
 #[derive(Debug, Clone, Copy)]
 pub(super) struct HandingOver {
     from: NodeId,
-    /// The incarnation of the leader that began it.
+    /// The incarnation of the leader that began the hand-over.
     incarnation: u64,
     to: NodeId,
     machine: Handover,
@@ -117,7 +117,7 @@ impl Cluster {
             Err(failure) => return self.failed(from, failure),
         }
         if let Err(failure) = self.make_leader(to) {
-            // It is not known whether the replica leads. The operator has the old leader lead after all.
+            // Whether the replica leads is unknown. The operator decides that the old leader leads after all.
             self.failed(to, failure)?;
             return self.reinstate().map(drop);
         }

@@ -234,7 +234,7 @@ impl Leading {
         replicas.find(|(id, _)| *id == replica).map(|(_, acked)| *acked)
     }
 
-    /// The commit position.
+    /// The position up to which this leader knows the log to be committed.
     pub(super) fn committed(&self) -> Lsn {
         self.committed
     }
@@ -246,8 +246,8 @@ impl Leading {
 
     /// Serves every connection once, then acknowledges committed writes.
     pub(super) fn step(&mut self, around: &mut Around<'_>) -> Result<(), Failure> {
-        // The log that this leader ships is on its own disk. Where no acks are required, that commits the
-        // log, and a replica may show it at once.
+        // A leader ships only log that is on its own disk. Where no acks are required, its own disk commits
+        // the log, and a replica may show the data at once.
         if !around.member.role().is_fenced() {
             self.commit(around)?;
         }

@@ -42,7 +42,7 @@ impl Message {
 pub(crate) enum Side {
     /// The replica, which opened the connection.
     Replica = 0,
-    /// The leader.
+    /// The leader, to which the connection was opened.
     Leader = 1,
 }
 

@@ -78,7 +78,7 @@ pub(super) enum Role {
     Copying(Box<Copying>),
 }
 
-/// A simulated server.
+/// A simulated server. Its order, its clock and, unless lost, its disk survive a crash.
 pub(super) struct Node {
     pub(super) id: NodeId,
     pub(super) disk: Arc<SimDisk>,

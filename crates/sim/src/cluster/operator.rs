@@ -10,9 +10,9 @@
 //! operator waits for the leader to return, because another leader would lose acknowledged writes.
 //!
 //! Invariants
-//! - With n servers and k acks, n - k servers besides the leader are held before any of them is promoted, so
-//!   that every set of k replicas includes a held server. A server that has lost its disk does not count
-//!   until it has caught up.
+//! - With n servers and k acks, n - k servers besides the leader are held before any of them is promoted. So
+//!   every set of k replicas includes a held server. A server that has lost its disk does not count until it
+//!   has caught up.
 //! - The newest log is decided by the epoch of its last batch, then by its end.
 //! - Orders reach the old leader later, or when it returns.
 
@@ -212,8 +212,8 @@ impl Cluster {
         Ok(())
     }
 
-    /// A promotion waits for the applier, and so for the end of a script that holds it up: the time that this
-    /// may take passes.
+    /// Lets the time pass that a promotion may wait for a script: the promotion waits for the applier, and
+    /// the applier for the end of the script.
     fn end_script_for_promotion(&mut self, id: NodeId) {
         for _ in 0..PROMOTION_SECONDS_MAX {
             let now_ms = self.nodes[id].now_ms();

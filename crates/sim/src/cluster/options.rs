@@ -30,9 +30,9 @@ pub enum FaultInjection {
 /// The options of a cluster run.
 #[derive(Debug, Clone, Copy)]
 pub struct ClusterOptions {
-    /// Decides the whole run.
+    /// The seed of all random choices, which decides the whole run.
     pub seed: u64,
-    /// The number of servers.
+    /// The number of servers, the first leader included.
     pub nodes: usize,
     /// The number of replicas that must have a write before it is acknowledged.
     pub acks: usize,

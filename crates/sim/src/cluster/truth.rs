@@ -1,11 +1,11 @@
 //! The judge of a cluster.
 //!
-//! It has the log as far as any server knows it to be committed, byte by byte, with the state after every
-//! record; the leader of every epoch; and the acknowledged writes.
+//! The judge has the log up to the highest position that any server knows to be committed, byte by byte. It
+//! also has the state after every record, the leader of every epoch, and the acknowledged writes.
 //!
 //! Invariants
-//! - Committed data stays: a leader has lost it if its log differs at a committed position, or ends before
-//!   one when the leader is promoted.
+//! - Committed data stays. A leader has lost committed data if its log differs from the committed log at any
+//!   position. The same holds if its log is shorter than the committed log when the leader is promoted.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

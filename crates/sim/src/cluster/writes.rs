@@ -3,7 +3,7 @@
 use env::Prng;
 use keyspace::{DbId, Effect, GlobalOp, KeyOp, Value};
 
-/// The number of keys.
+/// The number of keys that writes choose from, besides [`NUMBER_KEY`].
 pub(crate) const KEYS: u64 = 8;
 /// The key that every write sets to its number.
 pub(crate) const NUMBER_KEY: &[u8] = b"number";
@@ -20,7 +20,7 @@ pub(crate) fn write(number: u64, prng: &mut Prng, mut visit: impl FnMut(&Effect<
     }
     for _ in 0..prng.below(4) {
         let key = key(prng.below(KEYS));
-        // The longest are split into parts.
+        // Values of 20,000 bytes are split into several parts in the log.
         let bytes = [10, 10, 10, 300, 3_000, 3_000, 20_000][prng.below(7) as usize];
         let text = vec![prng.next_u64() as u8; bytes];
         visit(&match prng.below(10) {

@@ -13,9 +13,9 @@ pub type DocumentContent = BTreeMap<String, BTreeMap<String, Held>>;
 /// A document without conflicts: every edit had the newest revision as its parent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Held {
-    /// Its newest revision.
+    /// The newest revision of the document.
     pub rev: String,
-    /// Its body; `None` if that revision is a deletion.
+    /// The body of the document; `None` if the newest revision is a deletion.
     pub body: Option<String>,
 }
 

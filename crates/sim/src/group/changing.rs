@@ -103,7 +103,8 @@ impl GroupWorld {
         changed.map(drop)
     }
 
-    /// A server that is no member asks the leader to be added, and follows it then.
+    /// A server that is no member asks the leader to add it to the group, and follows that leader from then
+    /// on.
     pub(super) fn join(&mut self, id: NodeId) -> Result<(), Failure> {
         let Some(leader) = self.leader().filter(|leader| self.network.reaches(id, *leader)) else {
             return Ok(());

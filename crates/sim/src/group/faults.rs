@@ -7,7 +7,8 @@ use membership::Roster;
 use super::{Event, GroupFault, GroupWorld, SERVERS, server::Part};
 use crate::cluster::network::NodeId;
 
-/// The time until a loss that may not happen now is tried again, and the shortest time before the first try.
+/// The shortest time from the copy of a disk to its loss, and the time after which a loss that was not
+/// allowed is tried again, in microseconds.
 const AGAIN_US: u64 = 50_000;
 
 impl GroupWorld {
@@ -108,9 +109,9 @@ impl GroupWorld {
         }
     }
 
-    /// The disk of a member is lost, now or, if the group could not bear that, later. The copy of the disk
-    /// lacks what this member has said since, so it is not used: the server joins anew, as another member,
-    /// and the operator removes the one that is gone.
+    /// The disk of a member is lost: now, or later if the group would not survive the loss now. The copy of
+    /// the disk lacks the votes and acknowledgements that the member has sent since, so the copy is not used.
+    /// The server joins anew as another member, and the operator removes the lost member.
     pub(super) fn lose_disk(&mut self, id: NodeId) {
         if !self.may_lose(id) {
             return self.at(AGAIN_US, Event::LoseDisk(id));
@@ -128,8 +129,8 @@ impl GroupWorld {
         self.at(50_000, Event::Start(id));
     }
 
-    /// Whether a member may be lost for ever: the others are a majority then, and all of them know that. So
-    /// no other one is lost already, and no change of members is in progress.
+    /// Whether a member may be lost for ever: the other members must be a majority, and all of them must know
+    /// the present members. So no other member is lost already, and no change of members is in progress.
     fn may_lose(&self, id: NodeId) -> bool {
         let Some(leader) = self.leader().and_then(|leader| self.servers[leader].running.as_ref()) else {
             return false;
@@ -153,9 +154,9 @@ impl GroupWorld {
         members.voters.iter().chain(&members.learners).find(|id| self.lost.contains(id)).copied()
     }
 
-    /// The schedule of TiKV issue 15035: one voter does not hear of the leader for an election timeout, and
-    /// is about to campaign, when another one, which has granted the lease, restarts and is cut off from the
-    /// leader.
+    /// Begins the schedule of TiKV issue 15035. A candidate does not hear of the leader for an election
+    /// timeout, and is about to campaign. At that moment another voter, which has granted the leader its
+    /// lease, restarts and is cut off from the leader.
     fn begin_to_forget(&mut self) {
         let leads = |id: &NodeId| {
             self.servers[*id].running.as_ref().is_some_and(|it| matches!(it.part, Part::Leading(_)))
@@ -172,7 +173,8 @@ impl GroupWorld {
         self.network.heal();
         self.network.block(leader, candidate);
         self.network.block(candidate, leader);
-        // Without writes the voter that hears nothing stays electable.
+        // Without writes, the log of the candidate is not behind, so the other voters can still elect the
+        // candidate.
         self.quiet_until_us = self.now_us + 5 * ELECTION_US;
         let delay_us = ELECTION_US + self.prng.below(2 * ELECTION_US);
         self.at(delay_us, Event::Forget { voter, leader, candidate });

@@ -186,9 +186,9 @@ impl Following {
         self.connection = Connection::Away { until_ms: now_ms + self.backoff.wait_ms(prng.next_u64()) };
     }
 
-    /// The leader to follow, with its link in the votes (without a link, this server is no member yet);
-    /// `None` as long as no leader is known, or if the votes know another leader than the one that they named
-    /// last.
+    /// The leader to follow, with its link in the votes; there is no link while this server is no member yet.
+    /// `None` while no leader is known, or if the votes now know another leader than the one that they last
+    /// named.
     fn to_follow(&self, around: &Around<'_>) -> Option<(NodeId, Option<Link>)> {
         around.standing.role().leader()?;
         let known = around.votes.link().ok()?;

@@ -27,7 +27,7 @@ pub enum GroupFault {
     KeepsItsMemory,
     /// Logs of equal lengths count as equal.
     JoinsByPosition,
-    /// A voter does not sync what it acknowledges, as with `durability none`.
+    /// A voter acknowledges batches that it has not synced, as with `durability none`.
     AcknowledgesWithoutSync,
     /// A member continues with an older copy of its disk, and with the id that is on the copy.
     GoesBackToAnOlderDisk,
@@ -36,7 +36,7 @@ pub enum GroupFault {
 /// The options of a run.
 #[derive(Debug, Clone, Copy)]
 pub struct GroupOptions {
-    /// Decides the whole run.
+    /// The seed of all random choices, which decides the whole run.
     pub seed: u64,
     /// The length of the run, in simulated milliseconds. The last quarter has no faults.
     pub run_ms: u64,
@@ -47,7 +47,7 @@ pub struct GroupOptions {
 /// The figures of a run, or of several.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct GroupFigures {
-    /// Acknowledged writes.
+    /// Writes that clients were told are committed.
     pub acknowledged: u64,
     /// Replies of reads at leaders, each judged.
     pub reads_at_leaders: u64,
@@ -67,11 +67,11 @@ pub struct GroupFigures {
     pub crashes_in_batches: u64,
     /// Ballots that could not be saved, while the server went on.
     pub failed_saves: u64,
-    /// Cuts of diverged logs.
+    /// Cuts of logs that differed from the leader's log.
     pub cuts: u64,
-    /// Full copies.
+    /// Full copies that members have completed.
     pub copies: u64,
-    /// Changes of members.
+    /// Changes of the roster that were recorded in the log.
     pub changes: u64,
     /// Transfers of the lead that were begun.
     pub transfers: u64,

@@ -109,7 +109,7 @@ pub(super) struct Server {
     pub(super) is_removed: bool,
     /// Whether the server founds the group; the others join it.
     founds: bool,
-    /// Its id, once it has one that others know.
+    /// The id of the server, once other servers know it.
     pub(super) id: Option<MemberId>,
     /// Everything before this position is committed and was on this server's disk: the server knew that, or a
     /// leader has counted on it.
@@ -328,7 +328,7 @@ impl Server {
         }
     }
 
-    /// Its ballot, while it is up.
+    /// The ballot of the server, while the server is up.
     pub(super) fn ballot(&self) -> Option<Ballot> {
         self.running.as_ref().map(|running| running.votes.ballot())
     }

@@ -48,7 +48,8 @@ impl GroupWorld {
         self.compare()
     }
 
-    /// The leader that knows what is committed; `None` if there is none, or more than one.
+    /// The leader that has committed in its term, and so knows the committed position; `None` if there is
+    /// none, or more than one.
     fn only_leader(&self) -> Option<&Server> {
         let leads = |it: &&Server| {
             it.running.as_ref().is_some_and(|running| {
@@ -66,8 +67,8 @@ impl GroupWorld {
         let Some(running) = &leader.running else { return false };
         let end = running.log.appended_lsn();
         let members = &running.known.in_force;
-        // A shippable batch is durable, unless a voter does not sync; then the losses of that voter are to
-        // reveal the fault.
+        // A shippable batch is durable, except with a voter that does not sync, where `shippable_lsn` may run
+        // ahead of the disk: the losses of that voter are to reveal the deliberate defect.
         let has_all = |id| {
             let Some(running) = self.ids.get(id).and_then(|&node| self.servers[node].running.as_ref()) else {
                 return false;

@@ -73,7 +73,7 @@ impl HttpClient {
         self.pending.as_ref().map(|pending| &*pending.changed)
     }
 
-    /// Sends a part of a request, and takes a part of what has arrived of a reply.
+    /// Sends a part of a request, and takes a part of the reply bytes that have arrived.
     ///
     /// # Errors
     /// If the reply is wrong.

@@ -36,7 +36,8 @@ pub(super) struct Known {
     floor: usize,
 }
 
-/// All documents.
+/// The known versions of all documents, and the numbers of acknowledgements and of shown versions that were
+/// checked.
 pub(super) struct Ledger {
     documents: BTreeMap<Document, Known>,
     pub(super) acknowledged: u64,

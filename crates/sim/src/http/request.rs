@@ -1,4 +1,4 @@
-//! Requests as bytes.
+//! The requests of simulated HTTP clients, and their bytes.
 
 use serde_json::{Value, json};
 

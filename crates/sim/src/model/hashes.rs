@@ -1,8 +1,8 @@
 //! The effects of commands on hashes in the model.
 //!
-//! A command that writes or removes fields, or sets their deadline, first removes those among them that have
-//! expired; if the hash then has no field left, its key is removed, and with it the key's deadline. HPERSIST
-//! and HGETALL treat expired fields as missing, and leave them there; HLEN counts them.
+//! A command that writes or removes fields, or sets their deadline, first removes the expired ones among
+//! these fields. If the hash then has no field left, its key is removed, together with the key's deadline.
+//! HPERSIST and HGETALL treat expired fields as missing, but do not remove them; HLEN counts expired fields.
 
 use std::{collections::BTreeMap, rc::Rc};
 

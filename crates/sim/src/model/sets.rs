@@ -87,7 +87,7 @@ impl Model {
     }
 }
 
-/// Returns `wanted` members: those of `given`, in its order, if they are valid; otherwise any.
+/// Returns `wanted` members: those in `given`, in the same order, if they are valid; otherwise any members.
 fn some_of(members: &BTreeSet<Vec<u8>>, wanted: usize, given: &Value) -> Vec<Vec<u8>> {
     let given = match given {
         Value::Array(given) => given.as_slice(),

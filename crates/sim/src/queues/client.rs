@@ -10,16 +10,16 @@ use super::request::{Fact, Request};
 pub(super) struct Client {
     /// The server's side of the connection.
     pub(super) conversation: Conversation,
-    /// The index of the worker that serves it.
+    /// The index of the worker that serves the client.
     pub(super) worker: usize,
     /// The state of the conversation after its last round.
     pub(super) state: ConversationState,
-    /// Requests without a reply.
+    /// Requests that have no reply yet, the oldest first.
     pub(super) open: VecDeque<Request>,
     /// The client's place in the order of waiting clients; `None` if the client does not wait, has been
     /// answered, or is about to be closed.
     pub(super) ticket: Option<u64>,
-    /// The end of its wait in unix milliseconds, if the wait has a timeout.
+    /// The end of the client's wait in unix milliseconds, if the wait has a timeout.
     pub(super) deadline_ms: Option<u64>,
     replied_bytes: u64,
     pub(super) delivered_bytes: u64,

@@ -101,7 +101,7 @@ impl Workload {
         format!("{prefix}-{}", self.prng.below(COLLECTIONS)).into_bytes()
     }
 
-    /// Keys, each of one of these types; sometimes of another type.
+    /// Keys, each of a value of one of these types, or sometimes of another type.
     fn sources(&mut self, prefixes: &[&str]) -> Vec<Vec<u8>> {
         let count = 1 + self.prng.below(3);
         let prefix = |prng: &mut env::Prng| prefixes[prng.below(prefixes.len() as u64) as usize];

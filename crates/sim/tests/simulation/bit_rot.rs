@@ -28,7 +28,7 @@ struct Sound {
     world: World,
     /// The content of the newest snapshot and the log after it.
     newest: Content,
-    /// Its content before the last batch.
+    /// The expected content before the last batch.
     before_last: Content,
     /// The last batch, if nothing after it confirms it: the log was not closed, so damage there looks like a
     /// torn tail.

@@ -12,7 +12,8 @@ use crate::{
 const STEPS: usize = 200;
 /// A canary that is not detected within this number of seeds counts as missed.
 const SEEDS_MAX: u64 = 100;
-/// The same for somebody who waits for ever: most waits end with those of others.
+/// As [`SEEDS_MAX`], for defects by which a client waits for ever: these are rarer, because most forgotten
+/// clients are woken together with other clients.
 const FORGOTTEN_SEEDS_MAX: u64 = 1000;
 
 /// Stops the machine during every I/O until the defect is found: a budget of time would let it pass.
@@ -56,7 +57,8 @@ fn wait_for_ever(options: WorldOptions) -> Option<String> {
 
 #[test]
 fn a_lying_disk_is_found() {
-    // The first start is honest: otherwise its lie would be found before anything else.
+    // The first start uses an honest disk: otherwise the lie about the new, empty log would be found before
+    // any other lie.
     let mut options = seeded(seed_or(301));
     let disk = new_disk(options.seed);
     drop(start(options, disk.clone(), Oracle::new(Durability::Strict)).ok().expect("a sound disk starts"));
@@ -70,8 +72,8 @@ fn a_lying_disk_is_found() {
 
 #[test]
 fn reads_of_undurable_changes_are_found() {
-    // Such a read must be the first in its reply, and the power must fail before the next flush, so not every
-    // run detects it.
+    // The read of an undurable change must be the first in its reply, and the power must fail before the next
+    // flush. So not every run detects the defect.
     let found = (0..SEEDS_MAX).any(|round| is_dirty_read_found(seed_or(302) + round));
     assert!(found, "a read of what was lost was not found");
 }

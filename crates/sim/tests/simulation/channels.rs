@@ -13,7 +13,8 @@ use storage::Durability;
 use crate::states::{new_disk, with_durability};
 
 const STEPS: usize = 700;
-/// The power cuts of a workload that the slowest machine simulates: messages are shown before some of them.
+/// The minimum number of power cuts per workload, even on the slowest machine: enough for messages to be
+/// shown before some of the cuts.
 const POINTS_MIN: u64 = 12;
 
 /// Runs a server until the I/O with this number, and judges all states in which its disk may be left. Returns

@@ -6,7 +6,8 @@ use sim::{Cluster, ClusterOptions, ClusterSummary, FaultInjection, rounds, round
 const STEPS: usize = 1_500;
 /// A canary that is not detected within this number of seeds counts as missed.
 const SEEDS_MAX: u64 = 400;
-/// The runs that the slowest machine makes: one in ten has a script that has to be ended.
+/// The minimum number of runs, even on the slowest machine. In about one run of ten, a script has to be
+/// ended.
 const SEEDS_MIN: u64 = 25;
 
 fn run(options: ClusterOptions) -> Result<ClusterSummary, String> {

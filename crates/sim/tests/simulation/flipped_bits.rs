@@ -133,7 +133,8 @@ fn no_flipped_bit_makes_a_wrong_value() {
                     // A record that began in the previous segment is reported at its beginning.
                     let text = error.to_string();
                     let is_named = text.contains(if kind == "log segment" { "log-" } else { name });
-                    // The footer before the snapshot is only looked for, by its position.
+                    // Recovery finds the footer before the snapshot by its position alone, so a damaged one
+                    // is reported as missing.
                     let is_base =
                         kind == "log segment" && text.contains("begins where no batch of the log ends");
                     assert!(is_named || is_base, "{place}: {error}");

@@ -25,7 +25,8 @@ use storage::{Admission, LogReader, RecordKind};
 use crate::flipped_bits::{DIR, Sound, sound};
 
 const LIVES: u64 = 12;
-/// The lives that are damaged on the slowest machine: one alone may have too small a log to lose a record of.
+/// The minimum number of damaged lives, even on the slowest machine: the log of a single life may be too
+/// small to lose a record.
 const LIVES_MIN: u64 = 3;
 const DAMAGES_PER_LIFE: u64 = 50;
 const REPORT: &str = "/data/recovery-report.json";

@@ -20,7 +20,7 @@ use crate::{
 };
 
 const LIVES: u64 = 9;
-/// One of each kind of damage.
+/// The minimum number of damaged lives: one for each kind of damage.
 const LIVES_MIN: u64 = 3;
 const STEPS: usize = 150;
 /// The number of steps that fill a segment.
@@ -35,7 +35,7 @@ enum Damage {
     Log,
     /// The files of documents are gone, and the log has only the newer changes.
     NoDocuments,
-    /// The last segment is gone, of which only the documents tell.
+    /// The last segment of the log is gone; only the saved documents show that the segment existed.
     LastSegment,
 }
 
@@ -99,7 +99,8 @@ impl Damaged {
         names
     }
 
-    /// A bit of the log, which has this many bytes and is not truncated.
+    /// Flips a bit of the log, whose start was not cut and whose end is at `log_bytes`. `None` if the server
+    /// refuses none of [`FLIPS_MAX`] such disks.
     fn with_flipped_bit(self, log_bytes: u64) -> Option<Damaged> {
         let (mut prng, segments) = (Prng::new(self.options.seed), self.segments());
         let flipped = (0..FLIPS_MAX).map(|_| {

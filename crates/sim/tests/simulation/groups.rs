@@ -107,8 +107,8 @@ mod defects {
         goes_back_to_an_older_disk: GoesBackToAnOlderDisk,
     }
 
-    /// From the common first seed on it is found, too, but only after 205 runs: a reply has to wait while
-    /// another leader is elected, and takes writes.
+    /// This defect has a first seed of its own. From the common first seed it is found only after 205 runs: a
+    /// reply has to wait while another leader is elected and takes writes.
     #[test]
     fn answers_without_lease() {
         super::assert_found(GroupFault::AnswersWithoutLease, 200_200);
