@@ -60,7 +60,7 @@ impl Executor {
         Ok(())
     }
 
-    /// Runs all checks. `false`: the log cannot take the command now.
+    /// Runs all checks. Returns `false` if the log cannot take the command now.
     ///
     /// # Errors
     /// The error of the first check that refuses the command.
@@ -109,8 +109,8 @@ impl Executor {
         Ok(host.config.is_durable_channel(args.at(1)))
     }
 
-    /// Asks for the room in the log and in memory that a command, or a whole transaction, demands. `false`:
-    /// the log cannot take it now.
+    /// Asks for the room in the log and in memory that a command, or a whole transaction, demands. Returns
+    /// `false` if the log has no such room now.
     #[inline]
     pub(crate) fn admit_demand(&mut self, demand: Demand, host: &Host) -> Result<bool, CommandError> {
         if demand.runs_scripts {
@@ -128,8 +128,8 @@ impl Executor {
         Ok(true)
     }
 
-    /// Determines whether the commands of a script may write and add data. If they may not, the script still
-    /// runs, and each such command is refused. `false`: the log cannot take the script now.
+    /// Determines whether the commands of a script may write and add data. If these commands may not, the
+    /// script still runs, and each of them is refused. Returns `false` if the log cannot take the script now.
     ///
     /// # Errors
     /// A long unit holds the slot of an eviction candidate, or a command that is queued beside the script in
@@ -252,7 +252,7 @@ impl Executor {
             }
         }
         let Some(principal) = session.login.principal() else {
-            // Its user was deleted.
+            // The user of the session was deleted.
             session.authenticated = false;
             session.client.kill();
             return Err(CommandError::NoAuth);
@@ -274,8 +274,8 @@ impl Executor {
         }
     }
 
-    /// Asks the log whether a write with this many bytes of arguments may be executed, unless an earlier
-    /// admission still covers it; `false`: not now.
+    /// Asks the log whether a write with this many bytes of arguments may be executed. The log is not asked
+    /// if an earlier admission still covers the bytes. Returns `false` if the log cannot take the write now.
     #[inline]
     pub(crate) fn admit_args(&mut self, bytes: u64) -> Result<bool, CommandError> {
         if bytes <= self.admitted_bytes {
@@ -285,7 +285,7 @@ impl Executor {
         self.admit_write(bytes)
     }
 
-    /// Asks the log whether a write may be executed; `false`: not now.
+    /// Asks the log whether a write may be executed. Returns `false` if the log cannot take the write now.
     pub(crate) fn admit_write(&mut self, bytes: u64) -> Result<bool, CommandError> {
         // `begin_round` resets the admission, so the log is asked at the first write of every round.
         let is_admitted = self.rules.admit_write(self.appender.as_ref(), bytes)?;

@@ -5,13 +5,14 @@
 //!                                                 -> XSUBSCRIBE __sheaf__:audit, sheaf tail --audit
 //! ```
 //!
-//! What it is: the entries until the server takes them, and their form. It does not write: the server writes
-//! the entries to the log or, where it may not write there, to its own log lines.
+//! This module keeps the entries until the server takes them, and defines their form. The module does not
+//! write: the server writes the entries to the log or, where it may not write there, to its own log lines.
 //!
 //! Invariants
 //! - No entry has a password: of a command it has the arguments that MONITOR shows, of a request over HTTP
-//!   the method and the path. The name of a login that failed is there only if there is such a user, because
-//!   people type passwords in its place.
+//!   the method and the path.
+//! - An entry for a failed login has the name that was tried only if a user has this name: people type
+//!   passwords in place of their name.
 //! - An entry never holds up the action. At most [`WAITING_MAX`] wait; more are counted, and the next entry
 //!   says how many. Of logins that fail, at most [`LOGINS_PER_S_MAX`] a second are entries, so that they
 //!   cannot fill the disk.
@@ -46,15 +47,15 @@ pub struct Action<'a> {
     pub name: &'a [u8],
     /// The name of the user; empty if there is none to name.
     pub user: &'a [u8],
-    /// The address of the client.
+    /// The address of the client, with the port if it is known.
     pub client: &'a str,
-    /// Whether it was done.
+    /// Whether the action succeeded.
     pub succeeded: bool,
-    /// When, unix milliseconds.
+    /// The time of the action, unix milliseconds.
     pub now_ms: u64,
 }
 
-/// The entries that wait.
+/// The entries that the server has not taken yet.
 #[derive(Default)]
 pub struct Audit {
     is_on: AtomicBool,
@@ -73,7 +74,8 @@ struct Waiting {
     entries: VecDeque<String>,
     /// Actions and logins that became no entry since the last entry was added.
     lost: u64,
-    /// The present second, and the logins that have failed in it.
+    /// The second (unix time) of the last failed login, and the number of logins that have failed in that
+    /// second.
     second: u64,
     logins: u32,
 }
@@ -84,7 +86,7 @@ impl Audit {
         self.is_on.store(is_on, Relaxed);
     }
 
-    /// Whether anything is to be noted.
+    /// Whether the setting `audit` is on, so that actions and failed logins are to be noted.
     pub fn is_on(&self) -> bool {
         self.is_on.load(Relaxed)
     }

@@ -64,8 +64,8 @@ impl Context<'_, '_> {
         };
         session.client.uncount_command();
         let wait = KeyWait::begin(waiter, interests);
-        // A demotion sets read-only first, and then ends all registered waits. This wait is registered: the
-        // demotion ends it, or is seen here.
+        // A demotion sets read-only first, and then ends all registered waits. This wait is registered by
+        // now: either the demotion ends the wait, or the demotion is seen here.
         let is_demoted = row.flags.has(Flags::WRITE) && self.host.replication.is_read_only();
         if is_demoted && wait.end() {
             self.session.client.count_command();

@@ -1,4 +1,4 @@
-//! The types of the functions that the row of a command, and its waits, name.
+//! The types of the functions that are named by the row of a command, or by its wait for a key.
 
 use keyspace::DbId;
 use wire::Args;

@@ -11,13 +11,13 @@ use crate::{
     tracking::{Invalidations, Mode, Tracker},
 };
 
-/// A client's own side of its tracking. Dropping it ends the tracking.
+/// A client's own side of its tracking. Dropping this value ends the tracking.
 #[derive(Debug)]
 pub struct ClientTracking {
     interests: Arc<Interests>,
     /// The client as other workers see it.
     pub tracker: Arc<Tracker>,
-    /// Which keys are tracked.
+    /// The rule by which keys are tracked, such as all that the client reads.
     pub mode: Mode,
     /// The prefixes of [`Mode::Broadcast`], which has at least one: the empty prefix if the client gave none.
     pub prefixes: Vec<Box<[u8]>>,

@@ -2,15 +2,15 @@
 //!
 //! This module has one [`Client`] per connection with the fields that CLIENT LIST shows and CLIENT KILL
 //! selects by.
-//! It is not the session (a worker's own) or the connection (its socket and buffers). Nothing here decides
-//! about permissions.
+//! A `Client` is neither the session (a worker's own) nor the connection (its socket and buffers). Nothing
+//! here decides about permissions.
 //!
 //! Invariants
 //! - Ids start at 1 and grow with every connection.
 //! - Fields that change with every command are relaxed stores: no lock, no shared counter, no
-//!   read-modify-write. Each of them has one writer at a time: the worker of the connection, the thread of
-//!   its long unit, or of a Redis replica the thread that hears or that serves it. Readers see slightly stale
-//!   values.
+//!   read-modify-write. Each of these fields has one writer at a time: the worker of the connection, or the
+//!   thread of its long unit. If the client is a Redis replica, the writer is the thread that reads from it
+//!   or the thread that writes to it. Readers see slightly stale values.
 //! - Killing ends a wait for a key at once, but closes nothing itself: the worker closes the connection when
 //!   the signal reaches it.
 
@@ -50,14 +50,14 @@ pub use waiter::{Awaited, Nothing, Waiter, Wants};
 /// The user that every client is at first.
 pub const DEFAULT_USER: &str = "default";
 
-/// The error for a connection that finds no place, as in Redis.
+/// The error for a connection above the maximum number of clients, as in Redis.
 pub const TOO_MANY_CLIENTS: CommandError = CommandError::Text("ERR max number of clients reached");
 
-/// No command has run yet.
+/// The value of `Client::last_command` before the first command.
 const NO_COMMAND: u16 = u16::MAX;
-/// The client follows the server's durability.
+/// The value of `Client::durability` for a client that follows the server's durability.
 const NO_WISH: u8 = u8::MAX;
-/// The client has no transaction.
+/// The value of `Client::queued` while the client has no transaction.
 const NO_TRANSACTION: u32 = u32::MAX;
 
 /// The properties of a connection that are known when it is accepted.
@@ -66,9 +66,9 @@ pub struct Connected {
     pub peer: String,
     /// The user of the operating system on the other side of a Unix socket.
     pub peer_uid: Option<u32>,
-    /// The address it connected to.
+    /// The address of this server to which the client connected.
     pub local: String,
-    /// The number of the file descriptor.
+    /// The number of the socket's file descriptor, for CLIENT LIST.
     pub fd: i32,
     /// The time of the connection, unix milliseconds.
     pub now_ms: u64,
@@ -85,7 +85,7 @@ pub enum ClientKind {
     Master,
     /// A Redis replica of this server.
     Replica,
-    /// A client with a subscription of any kind that is no replica.
+    /// A client that has a subscription of any kind and is no replica.
     PubSub,
 }
 
@@ -126,11 +126,11 @@ impl Label {
 /// The labels that a client has given itself.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Labels {
-    /// CLIENT SETNAME.
+    /// The name of the connection (CLIENT SETNAME).
     pub name: Label,
-    /// CLIENT SETINFO LIB-NAME.
+    /// The name of the client's library (CLIENT SETINFO LIB-NAME).
     pub library: Label,
-    /// CLIENT SETINFO LIB-VER.
+    /// The version of the client's library (CLIENT SETINFO LIB-VER).
     pub library_version: Label,
 }
 
@@ -144,7 +144,8 @@ pub struct Client {
     created_ms: u64,
     signaller: Signaller,
     last_active_ms: AtomicU64,
-    /// Commands that have run, also within scripts and transactions; one that blocks counts when it ends.
+    /// Commands that have run, also within scripts and transactions. A command that blocks counts when its
+    /// wait ends.
     commands: AtomicU64,
     last_command: AtomicU16,
     db: AtomicU8,
@@ -167,7 +168,7 @@ pub struct Client {
     redirect: AtomicU64,
     closing: AtomicBool,
     killed: AtomicBool,
-    /// A review was signalled and has not begun.
+    /// Whether a review was signalled and has not begun.
     awaits_review: AtomicBool,
     input_bytes: AtomicU64,
     output_bytes: AtomicU64,
@@ -176,13 +177,13 @@ pub struct Client {
     pushed_bytes: AtomicU64,
     labels: Mutex<Labels>,
     user: Mutex<Arc<[u8]>>,
-    /// The wait of a client that is blocked.
+    /// The wait for a key of a client that is blocked; empty or dead at other times.
     waiter: Mutex<Weak<Waiter>>,
-    /// It waits for a position of the log (WAIT, WAITAOF, WAITLSN).
+    /// Whether the client waits for a position of the log (WAIT, WAITAOF, WAITLSN).
     awaits_position: AtomicBool,
-    /// Its place among the clients that a pause holds; 0: it is not held.
+    /// The client's place among the clients that a pause holds; 0 if no pause holds the client.
     pause_ticket: AtomicU64,
-    /// The position of the last unit that has written and served a wait of this client.
+    /// The end, in the log, of the newest unit that changed data and served a wait of this client.
     served_at: AtomicU64,
 }
 
@@ -248,19 +249,19 @@ impl Client {
         self.peer.parse().map_or(Ipv4Addr::LOCALHOST.into(), |peer: SocketAddr| peer.ip().to_canonical())
     }
 
-    /// Whether it has connected from a loopback address or through a Unix socket.
+    /// Whether the client has connected from a loopback address or through a Unix socket.
     pub fn is_local(&self) -> bool {
         self.peer_uid.is_some()
             || self.peer.parse().is_ok_and(|peer: SocketAddr| peer.ip().to_canonical().is_loopback())
     }
 
-    /// The user of the operating system on the other side, if it came through a Unix socket.
+    /// The user of the operating system on the other side, if the client has connected through a Unix socket.
     pub fn peer_uid(&self) -> Option<u32> {
         self.peer_uid
     }
 
-    /// Notes that a unit, which ends at `lsn` and has written, has served a wait of this client. To be called
-    /// before the client is answered.
+    /// Notes that a unit that changed data, and ends at `lsn` in the log, has served a wait of this client.
+    /// To be called before the client is answered.
     pub(crate) fn note_served(&self, lsn: Lsn) {
         self.served_at.fetch_max(lsn.get(), Relaxed);
     }
@@ -269,7 +270,7 @@ impl Client {
         Lsn::new(self.served_at.load(Relaxed))
     }
 
-    /// The address it connected to.
+    /// The address of this server to which the client connected.
     pub fn local(&self) -> &str {
         &self.local
     }
@@ -312,14 +313,14 @@ impl Client {
         self.count_command();
     }
 
-    /// Counts a command: one that runs, or one whose wait is over. Whoever ends the wait counts it before the
-    /// client is answered, so that there is one writer at a time.
+    /// Counts a command that runs, or a command whose wait is over. The thread that ends a wait counts the
+    /// command before the client is answered, so that there is one writer at a time.
     #[inline]
     pub(crate) fn count_command(&self) {
         self.commands.store(self.commands.load(Relaxed) + 1, Relaxed);
     }
 
-    /// The command that was counted last begins to wait.
+    /// Takes back the count of the last command, which begins to wait.
     pub(crate) fn uncount_command(&self) {
         self.commands.store(self.commands.load(Relaxed).saturating_sub(1), Relaxed);
     }
@@ -329,13 +330,15 @@ impl Client {
         Some(self.last_command.load(Relaxed)).filter(|row| *row != NO_COMMAND).map(usize::from)
     }
 
-    /// Counts bytes read from the socket. One thread calls it: the worker, or the one that hears a replica.
+    /// Counts bytes read from the socket. Only one thread calls this: the worker, or the thread that reads
+    /// from a Redis replica.
     #[inline]
     pub fn received(&self, bytes: u64) {
         self.input_bytes.store(self.input_bytes.load(Relaxed) + bytes, Relaxed);
     }
 
-    /// Counts bytes written to the socket. One thread calls it: the worker, or the one that serves a replica.
+    /// Counts bytes written to the socket. Only one thread calls this: the worker, or the thread that writes
+    /// to a Redis replica.
     #[inline]
     pub fn sent(&self, bytes: u64) {
         self.output_bytes.store(self.output_bytes.load(Relaxed) + bytes, Relaxed);
@@ -364,12 +367,12 @@ impl Client {
         self.output_buffer_bytes.load(Relaxed)
     }
 
-    /// Notes the selected database.
+    /// Notes the database that the client has selected (SELECT).
     pub fn set_db(&self, db: DbId) {
         self.db.store(db.get(), Relaxed);
     }
 
-    /// The selected database.
+    /// The database that the client has selected.
     pub fn db(&self) -> DbId {
         DbId::new(self.db.load(Relaxed)).unwrap_or(DbId::ZERO)
     }
@@ -379,7 +382,7 @@ impl Client {
         self.handles_redirects.store(true, Relaxed);
     }
 
-    /// Its capabilities, as letters.
+    /// The capabilities of the client, as the letters of the field `capa` of CLIENT LIST.
     pub fn capabilities(&self) -> &'static str {
         if self.handles_redirects.load(Relaxed) { "r" } else { "" }
     }
@@ -393,7 +396,7 @@ impl Client {
         self.resp.store(version, Relaxed);
     }
 
-    /// The protocol of the replies.
+    /// The protocol of the replies, as last noted; RESP2 at first.
     pub fn protocol(&self) -> Protocol {
         if self.resp.load(Relaxed) == 3 { Protocol::Resp3 } else { Protocol::Resp2 }
     }
@@ -408,8 +411,8 @@ impl Client {
         self.subscriptions.each_ref().map(|count| count.load(Relaxed))
     }
 
-    /// Notes the tracking of the client: `None` if it is off, else the client that gets the invalidations in
-    /// its place, and whether it tracks by prefixes.
+    /// Notes the tracking of this client; `None` if it is off. The pair holds the client that gets the
+    /// invalidations in place of this one, if any, and whether this client tracks by prefixes.
     pub(crate) fn set_tracking(&self, tracking: Option<(Option<u64>, bool)>) {
         let (redirect, prefixes) = tracking.unwrap_or((None, false));
         self.redirect.store(redirect.unwrap_or(0), Relaxed);
@@ -418,7 +421,7 @@ impl Client {
         self.tracking.store(tracking.is_some(), Relaxed);
     }
 
-    /// The client that gets the invalidations in its place has disconnected.
+    /// Notes that the client that gets the invalidations in place of this one has disconnected.
     pub(crate) fn set_redirect_broken(&self) {
         self.redirect_broken.store(true, Relaxed);
     }
@@ -433,22 +436,22 @@ impl Client {
         self.queued.store(count.map_or(NO_TRANSACTION, |count| count as u32), Relaxed);
     }
 
-    /// Notes the number of keys that it watches (WATCH).
+    /// Notes the number of keys that the client watches (WATCH).
     pub fn set_watched(&self, count: usize) {
         self.watched.store(count as u32, Relaxed);
     }
 
-    /// The number of keys that it watches.
+    /// The number of keys that the client watches.
     pub fn watched(&self) -> u32 {
         self.watched.load(Relaxed)
     }
 
-    /// Notes whether CLIENT NO-EVICT is on, for CLIENT LIST. It has no other effect.
+    /// Notes whether CLIENT NO-EVICT is on, for CLIENT LIST. The command has no other effect.
     pub fn set_no_evict(&self, no_evict: bool) {
         self.no_evict.store(no_evict, Relaxed);
     }
 
-    /// Whether CLIENT NO-EVICT is on.
+    /// Whether CLIENT NO-EVICT is on, for CLIENT LIST.
     pub fn no_evict(&self) -> bool {
         self.no_evict.load(Relaxed)
     }
@@ -482,17 +485,17 @@ impl Client {
         self.labels.lock().clone()
     }
 
-    /// Changes the labels of the client.
+    /// Changes the labels of the client, under their lock.
     pub fn change_labels(&self, change: impl FnOnce(&mut Labels)) {
         change(&mut self.labels.lock());
     }
 
-    /// The name of its user.
+    /// The name of the client's user; `default` before a login.
     pub fn user(&self) -> Arc<[u8]> {
         self.user.lock().clone()
     }
 
-    /// Notes its user.
+    /// Notes the name of the client's user.
     pub fn set_user(&self, name: &Arc<[u8]>) {
         *self.user.lock() = name.clone();
     }
@@ -518,7 +521,7 @@ impl Client {
         self.awaits_position.load(Relaxed) || self.pause_ticket.load(Relaxed) > 0 || self.waiter().is_some()
     }
 
-    /// Whether [`Client::kill`] was called.
+    /// Whether [`Client::kill`] was called: the connection is closed, or about to be.
     #[inline]
     pub fn is_killed(&self) -> bool {
         self.killed.load(Relaxed)

@@ -37,18 +37,18 @@ pub const EFFECT_BYTES_BESIDE_ARGS: usize = 64 << 10;
 /// the workers contend for its positions.
 pub(crate) const ADMITTED_BYTES: u64 = 16 << 10;
 
-/// Above this size of its record, a unit that runs several commands makes sure before each write that the log
-/// has room for the whole record.
+/// The size of a record, in bytes, above which a unit of several commands makes sure before each write that
+/// the log has room for the whole record.
 const ROOM_CHECKED_BYTES: usize = 1 << 20;
 
 /// The admitted bytes of a command that cannot wait for room; see [`Context::begin_inner`].
 pub(crate) const EVERYTHING_ADMITTED: u64 = u64::MAX;
 
-/// The record would be longer than a log can hold.
+/// The error for a record that would be longer than a log can hold ([`CHAIN_BYTES_MAX`]).
 const RECORD_TOO_LARGE: CommandError =
     CommandError::Text("ERR this would write more than 2 GiB to the log at once, which is not possible");
 
-/// A step that must be done before a command can run: nothing has happened yet.
+/// A step that must be done before a command can run. The command has changed nothing yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Retry {
     /// The log must admit a record of this many bytes.
@@ -64,11 +64,11 @@ pub enum Retry {
 /// The surroundings of a unit: they are the same for all of its commands.
 #[derive(Clone, Copy)]
 pub(crate) struct Surroundings<'a, 'k> {
-    /// The keyspace.
+    /// The keyspace on which the unit works.
     pub keyspace: &'k Keyspace,
     /// The process around the executor.
     pub host: &'a Host,
-    /// The server's durability.
+    /// The durability that the server is set to; a client may wish for less.
     pub durability: Durability,
     /// Longest string a command may build, in bytes.
     pub bulk_bytes_max: usize,
@@ -82,7 +82,7 @@ pub struct Context<'a, 'k> {
     pub unit: Unit<'k>,
     /// The keyspace, for figures that need no lock. Walks over keys go through `unit`.
     pub keyspace: &'k Keyspace,
-    /// The session of the client.
+    /// The session of the client that has sent the command.
     pub session: &'a mut Session,
     /// The process around the executor.
     pub host: &'a Host,
@@ -92,14 +92,14 @@ pub struct Context<'a, 'k> {
     pub reply: ReplyWriter<'a>,
     /// The parts of the reply that are written after the slots are unlocked; empty if `in_transaction`.
     pub deferred_reply: DeferredReply,
-    /// The server's durability.
+    /// The durability that the server is set to; a client may wish for less.
     pub durability: Durability,
     /// Longest string a command may build, in bytes.
     pub bulk_bytes_max: usize,
     /// Whether the command must not block: it is part of a transaction, a script or IDEMP, or is served after
     /// it was blocked.
     pub in_transaction: bool,
-    /// Whether a script runs it.
+    /// Whether a script runs the command.
     pub in_script: bool,
     /// The log has admitted a record of this many bytes.
     pub admitted_bytes: u64,
@@ -114,8 +114,8 @@ pub struct Context<'a, 'k> {
 }
 
 impl<'a, 'k> Context<'a, 'k> {
-    /// The context of a command that stands alone, can reach keys only, and fits into the admission that
-    /// every command has.
+    /// The context of a command that stands alone, can reach keys only, and needs no more room in the log
+    /// than one admission gives ([`ADMITTED_BYTES`]).
     #[inline]
     pub(crate) fn new(
         unit: Unit<'k>,
@@ -146,7 +146,7 @@ impl<'a, 'k> Context<'a, 'k> {
 }
 
 impl Context<'_, '_> {
-    /// The selected database.
+    /// The database that the client has selected.
     #[inline]
     pub fn db(&self) -> DbId {
         self.session.db
@@ -185,9 +185,9 @@ impl Context<'_, '_> {
     /// the command's keys hold, its row carries [`Flags::COPIES`].
     ///
     /// # Errors
-    /// To be passed on: [`CommandError::NeedsRoom`], for which the executor asks the log and runs the command
-    /// again; the error that the record is larger than a log can hold ([`CHAIN_BYTES_MAX`]); within
-    /// [`Context::begin_inner`], that the disk has no room for it.
+    /// To be passed on. With [`CommandError::NeedsRoom`], the executor asks the log and runs the command
+    /// again. Other errors: the record is larger than a log can hold ([`CHAIN_BYTES_MAX`]), or, within
+    /// [`Context::begin_inner`], the disk has no room for it.
     pub fn require_room(&self, bytes: u64) -> Result<(), CommandError> {
         let record_bytes = self.unit.record_bytes() as u64 + bytes;
         if record_bytes > CHAIN_BYTES_MAX as u64 {
@@ -227,13 +227,13 @@ impl Context<'_, '_> {
         self.unit.notify(class, name, db, key);
     }
 
-    /// Runs the handler; an error discards its reply and becomes the reply. Returns whether it succeeded, or
-    /// as an error the step that must be done first.
+    /// Runs the handler. If the handler fails, its reply is discarded and the error becomes the reply.
+    /// Returns whether the handler succeeded, or as an error the step that must be done first.
     #[inline]
     pub fn handle(&mut self, row: &'static Row, args: Args<'_>) -> Result<bool, Retry> {
         let is_inner = self.in_transaction;
         self.row = Some(row);
-        // The command may turn the audit on or off: both are in it.
+        // A command that turns the audit on or off is an entry in both cases, so the state before it is kept.
         let is_action = row.flags.has(Flags::AUDITED);
         let was_audited = is_action && self.host.users.audit.is_on();
         let result = self.attempt(|cx| {
@@ -318,7 +318,7 @@ impl Context<'_, '_> {
         slow_log.ran(usec, row, args, &self.session.client, || host.clock.unix_ms());
     }
 
-    /// Replies with an error.
+    /// Writes an error as the reply, and counts it by its code.
     pub fn reply_error(&mut self, error: &CommandError) {
         let mut text = Vec::new();
         error.render(&mut text);
@@ -335,7 +335,7 @@ impl Context<'_, '_> {
         }
     }
 
-    /// From now on runs several commands as one, with [`Context::run_inner`].
+    /// Begins to run several commands as one, with [`Context::run_inner`].
     ///
     /// From here on no command waits for room in the log, because earlier changes cannot be taken back. If a
     /// record gets large, room is made for it while the locks are held; a command for whose record the disk
@@ -356,9 +356,9 @@ impl Context<'_, '_> {
         }
     }
 
-    /// Runs a command as a part of this unit, which has locked all keys of the command, and appends its
-    /// reply: a value or an error, or a null for a command without a reply. Monitors see `origin` as its
-    /// source; `None`: the client. Returns whether it succeeded.
+    /// Runs a command as a part of this unit, which has locked all keys of the command. Appends the reply of
+    /// the command: a value or an error, or a null for a command without a reply. Monitors see `origin` as
+    /// the source of the command; with `None` they see the client. Returns whether the command succeeded.
     ///
     /// # Errors
     /// To be passed on, once the effects of the unit are undone: [`CommandError::NeedsOwnThread`].

@@ -11,8 +11,8 @@
 //!   closes.
 //! - After a protocol error or QUIT no further command is executed; those before it are answered, then the
 //!   connection ends.
-//! - While the outbox is above its limit ([`Conversation::outbox_bytes_allowed`], and for a subscriber at
-//!   least 32 MiB) no command is executed, so a client that takes no replies causes no more of them.
+//! - While the outbox is above its limit, no command is executed: a client that takes no replies causes no
+//!   more replies. The limit is [`Conversation::outbox_bytes_allowed`], and for a subscriber at least 32 MiB.
 //! - After a message for subscribers that do not receive fast enough, nothing is executed until the caller
 //!   resumes the conversation.
 //! - While a command runs on another thread nothing is parsed.
@@ -37,7 +37,8 @@ use crate::{
 /// The maximum number of commands whose memory is fetched together. With 32, the latency of main memory is
 /// covered several times.
 const GROUP: usize = 32;
-/// With this many commands in a row on one key, it is worthwhile to prefetch inside its value.
+/// The number of commands in a row on one key from which on it is worthwhile to prefetch inside the key's
+/// value.
 const RUN_LEN_MIN: usize = 4;
 /// About so many commands are executed before other connections get their turn.
 const COMMANDS_PER_TURN_MAX: usize = 1024;
@@ -56,9 +57,9 @@ const PENDING_BYTES_KEPT_MAX: usize = 16 << 10;
 
 /// The tools that a worker lends to a conversation for one round.
 pub struct Round<'w> {
-    /// Executes the commands.
+    /// The executor of the worker, which runs the commands.
     pub executor: &'w mut Executor,
-    /// Reused by all conversations of the worker.
+    /// The batch into which commands are parsed; reused by all conversations of the worker.
     pub batch: &'w mut RequestBatch,
     /// The process around the executor.
     pub host: &'w Host,
@@ -68,7 +69,8 @@ pub struct Round<'w> {
     pub limits: Limits,
     /// Too many notices wait for the log: nothing is executed until there are fewer.
     pub is_congested: bool,
-    /// With `log-merge no`: called after a command, or after commands on one key that ran as one.
+    /// Called after a command, or after commands on one key that ran as one; `None` unless `log-merge` is
+    /// `no`.
     pub flush_alone: Option<&'w dyn Fn()>,
 }
 
@@ -86,7 +88,8 @@ pub enum ConversationState {
     /// The subscribers of the client's messages are too slow: [`pubsub::Local::take_backpressure`] returns
     /// the condition for the next command.
     WaitForSubscribers,
-    /// Paused for [`Session::pause_ms`]: call [`Session::end_pause`] then. No reply may leave meanwhile.
+    /// Paused: call [`Session::end_pause`] after [`Session::pause_ms`] milliseconds. No reply may leave
+    /// meanwhile.
     Paused,
     /// Clients are paused for [`Session::pause_ms`], or until the client gets [`Signal::GoOn`]: call
     /// [`Session::end_pause`] then.
@@ -107,7 +110,7 @@ pub enum ConversationState {
 pub struct Conversation {
     /// The state of the client.
     pub session: Session,
-    /// Its replies.
+    /// The replies to the client that are not sent yet.
     pub outbox: Outbox,
     parser: RequestParser,
     pending: Vec<u8>,
@@ -115,11 +118,11 @@ pub struct Conversation {
     pushed_bytes: usize,
     /// The flow of the messages from the log that are in the outbox.
     fed: Option<(ReaderId, Arc<Flow>)>,
-    /// Upper bound of the bytes of these messages.
+    /// Upper bound of the bytes of the messages from the log that are in the outbox.
     fed_bytes: usize,
     /// Unsent bytes above which the commands of a client that is no subscriber wait.
     outbox_bytes_max: usize,
-    /// The conversation is closing because the client has sent a line of HTTP.
+    /// Whether the conversation is closing because the client has sent a line of HTTP.
     spoke_http: bool,
     /// About the time at which this turn of the connection ends; `None` if it has run no script and no EXEC.
     turn_ends_us: Option<u64>,
@@ -196,9 +199,10 @@ impl Conversation {
         self.fed_bytes += run.len();
     }
 
-    /// Applies an event of the thread of durable channels with `notify`, and appends its message, but not a
-    /// refusal for a client that gets no replies. Returns `true` if a blocked command is answered; `false`
-    /// for the loss of a subscription, and if nothing was done: the client is closing, or is not this reader.
+    /// Applies an event of the thread of durable channels with `notify`, and appends the message that
+    /// `notify` writes. A refusal is not appended for a client that gets no replies. Does nothing if the
+    /// client is closing or is not this reader. Returns `true` if a blocked command is answered; `false` for
+    /// the loss of a subscription, and if nothing was done.
     pub fn notify(&mut self, event: &ReaderEvent, notify: impl FnOnce(&mut Session, &mut Vec<u8>)) -> bool {
         let is_reader = self.session.reader.as_ref().is_some_and(|it| it.id == event.reader());
         if !is_reader || self.session.closing {
@@ -245,8 +249,8 @@ impl Conversation {
         }
     }
 
-    /// The blocked command has waited for [`Conversation::wait_timeout_ms`]: appends the reply of a timeout,
-    /// and the next command may run. Returns whether it still waited; if not, something else has ended its
+    /// Ends the wait of the blocked command, which has lasted [`Conversation::wait_timeout_ms`]: appends the
+    /// reply of a timeout, and the next command may run. Returns `false` if something else has ended the
     /// wait.
     pub fn time_out(&mut self, host: &Host) -> bool {
         let reply = self.session.wait.as_ref().and_then(|wait| wait.time_out(host));
@@ -293,8 +297,8 @@ impl Conversation {
         self.pending.len() < PENDING_WHILE_BLOCKED_BYTES_MAX
     }
 
-    /// The connection loses its place among those that are served: the client gets the error, and no further
-    /// command is executed.
+    /// Turns the client away, because its connection loses its place among those that are served. The client
+    /// gets an error, and no further command is executed.
     pub fn turn_away(&mut self) {
         let mut text = Vec::new();
         TOO_MANY_CLIENTS.render(&mut text);
@@ -310,7 +314,7 @@ impl Conversation {
     }
 
     /// Lets the client's commands run until `bytes_max` are unsent, for a client that sends all of its
-    /// commands before it reads a reply. Holds until everything is sent.
+    /// commands before it reads a reply. The permission holds until everything is sent.
     pub fn allow_unsent(&mut self, bytes_max: usize) {
         self.outbox_bytes_max = bytes_max.max(OUTBOX_BYTES_MAX);
     }
@@ -321,9 +325,9 @@ impl Conversation {
         self.outbox_bytes_max
     }
 
-    /// To be called when something was sent: gives sent bytes back to the limits of pushed bytes and of
-    /// messages from the log. Replies are not distinguished from them, and count as sent first: so a client
-    /// that never catches up gets too little back, never too much.
+    /// Gives sent bytes back to the limits of pushed bytes and of messages from the log; to be called when
+    /// something was sent. Sent bytes count as replies first, because replies are not told from pushed bytes
+    /// and messages. So a client that never catches up gets too little back, never too much.
     pub fn note_sent(&mut self) {
         if self.outbox.is_empty() {
             self.outbox_bytes_max = OUTBOX_BYTES_MAX;
@@ -510,7 +514,8 @@ impl Conversation {
         (count, None)
     }
 
-    /// Executes a run of commands on one key, or as much of it as can be merged, as one; returns how many.
+    /// Executes a run of commands on one key as one unit, or as many of them as can be merged. Returns how
+    /// many commands have run.
     #[inline]
     fn execute_merged<'b>(
         &mut self,
@@ -530,7 +535,8 @@ impl Conversation {
         merged.count
     }
 
-    /// Executes one command; `false` if it must wait: for as long as the session pauses, or for the log.
+    /// Executes one command. Returns `false` if the command must wait: for as long as the session pauses, or
+    /// for the log.
     #[inline]
     fn execute(&mut self, call: Call<'_>, executor: &mut Executor, host: &Host) -> bool {
         let mark = self.outbox.mark();

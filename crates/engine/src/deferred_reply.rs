@@ -2,9 +2,8 @@
 //!
 //! This module keeps their places in the reply, and their values, shared with the keyspace, so that writing a
 //! reply of many megabytes does not hold the lock of the slot.
-//! It is not for replies that are a part of a larger one. In a transaction, in a script, under IDEMP and for
-//! a client that was waiting, everything is written at once
-//! ([`Context::in_transaction`](crate::Context::in_transaction)).
+//! Parts of a larger reply are not deferred. In a transaction, in a script, under IDEMP and for a client that
+//! was waiting, everything is written at once ([`Context::in_transaction`](crate::Context::in_transaction)).
 //!
 //! Invariants
 //! - A deferred part was read under the locks of its command, and does not change any more.
@@ -15,14 +14,14 @@ use wire::ReplyWriter;
 
 use crate::stream_reply::write_entry;
 
-/// The deferred parts of one reply.
+/// The deferred parts of one reply, in the order of their places.
 #[derive(Default)]
 pub struct DeferredReply {
     parts: Vec<(usize, SharedEntries)>,
 }
 
 impl DeferredReply {
-    /// Whether there are no deferred parts.
+    /// Whether nothing was deferred, so that the reply is complete.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.parts.is_empty()
@@ -33,7 +32,7 @@ impl DeferredReply {
         self.parts.push((reply.position(), entries));
     }
 
-    /// A header of this many bytes was put before all parts.
+    /// Moves the places of all parts behind a header of this many bytes, which was put before the parts.
     pub fn move_behind(&mut self, header_bytes: usize) {
         self.parts.iter_mut().for_each(|(place, _)| *place += header_bytes);
     }

@@ -9,7 +9,7 @@ pub struct Demand {
     pub(crate) grows: bool,
     /// Whether the commands run scripts, whose own commands are refused one by one.
     pub(crate) runs_scripts: bool,
-    /// Bytes of the arguments of all that may append.
+    /// Bytes of the arguments of all commands that may append.
     pub(crate) args_bytes: u64,
 }
 

@@ -32,7 +32,7 @@ pub enum CommandError {
     },
     /// A container command has no such subcommand.
     UnknownSubcommand {
-        /// The container, lower case.
+        /// The name of the container command, lower case.
         command: &'static str,
         /// The subcommand as it was sent.
         subcommand: Vec<u8>,
@@ -62,11 +62,11 @@ pub enum CommandError {
     InvalidExpire(&'static str),
     /// A string would exceed `proto-max-bulk-len`.
     StringTooLong,
-    /// A negative offset.
+    /// An offset is negative, for instance that of SETRANGE.
     OffsetOutOfRange,
-    /// RENAME and others of an absent key.
+    /// The command needs an existing key, such as RENAME, and the key is absent.
     NoSuchKey,
-    /// COPY and MOVE onto itself.
+    /// COPY or MOVE of a key onto itself.
     SameObject,
     /// A database number outside the range.
     DbOutOfRange,
@@ -97,13 +97,13 @@ pub enum CommandError {
     RecoveryUnconfirmed,
     /// The disk has not answered for seconds.
     LogStalled,
-    /// The log is poisoned.
+    /// The log is poisoned, so the server is about to stop.
     LogFailed,
     /// Too few replicas have acknowledged within `ack-timeout` what the command wrote or would show. All of
     /// that is in this server's log.
     NotReplicated,
-    /// Not for clients: the log must admit a record of this many bytes first. The executor asks it, and runs
-    /// the command again.
+    /// Not for clients: the log must admit a record of this many bytes first. The executor asks the log, and
+    /// runs the command again.
     NeedsRoom(u64),
     /// Not for clients: the command needs slots that its arguments do not name. The executor runs it again
     /// with all slots.
@@ -129,10 +129,11 @@ pub enum CommandError {
     /// Not for clients: the command takes long on a thread that serves other clients. The executor has it
     /// offloaded.
     NeedsOwnThread,
-    /// Not for clients: the handler has written an error as its reply, and counted it. Its changes stay.
+    /// Not for clients: the handler has written an error as its reply, and counted it. The handler's changes
+    /// stay.
     Replied,
-    /// A script has run for too long, and holds a slot or a thread that the command needs, or the command is
-    /// FUNCTION KILL, which does not end scripts.
+    /// A script has run for too long, and holds a slot or a thread that the command needs. Also the error of
+    /// FUNCTION KILL while such a script runs, because FUNCTION KILL does not end scripts.
     Busy,
     /// As [`CommandError::Busy`], for a function; SCRIPT KILL does not end functions.
     BusyFunction,

@@ -1,20 +1,20 @@
-//! Keyspace notifications: events about keys for the clients that subscribe to them. With them, in the same
-//! order, go the messages that are not delivered at once ([`Message`]).
+//! Keyspace notifications: events about keys for the clients that subscribe to them. Messages that are not
+//! delivered at once ([`Message`]) go the same way, in one order with the events.
 //!
 //! ```text
 //! handler: cx.notify -> kept with the unit -> commit: gate -> end of the round: Executor::take_notices
 //!     -> EventQueue: held until the gate is committed -> Executor::publish -> channels
 //! ```
 //!
-//! This module has the classes of events, and the buffer of one worker. It is not delivery: an `EventQueue`
-//! holds notices back until their gates are committed, and [`pubsub`] knows the subscribers.
+//! This module has the classes of events, and the buffer of one worker. The module does not deliver events:
+//! an `EventQueue` holds notices back until their gates are committed, and [`pubsub`] knows the subscribers.
 //!
 //! Invariants
 //! - While no class is wanted an event costs one branch: the wanted classes are kept beside the notices.
 //! - The events of one worker stand in the order of its units, and the events of one unit in the order in
 //!   which they happened.
-//! - An event has a gate. With durability `strict`, it is delivered only when the change that it reports is
-//!   committed.
+//! - An event has a gate. With durability `strict`, an event is delivered only when the change that it
+//!   reports is committed.
 
 use std::{
     cell::{Cell, RefCell},
@@ -30,11 +30,11 @@ use pubsub::Kind;
 pub struct EventClass(u16);
 
 impl EventClass {
-    /// No events.
+    /// The empty set: no event is noted.
     pub const NONE: EventClass = EventClass(0);
-    /// `K`: to the channel of the key.
+    /// `K`: events go to the channel of the key (`__keyspace@0__:key`).
     pub const KEYSPACE: EventClass = EventClass(1);
-    /// `E`: to the channel of the event.
+    /// `E`: events go to the channel of the event (`__keyevent@0__:del`).
     pub const KEYEVENT: EventClass = EventClass(1 << 1);
     /// `g`: commands on keys of any type.
     pub const GENERIC: EventClass = EventClass(1 << 2);
@@ -127,8 +127,8 @@ impl EventClass {
 }
 
 impl fmt::Display for EventClass {
-    /// As CONFIG GET shows it. Redis leaves out the `n` when all of `A` is set; this form can always be set
-    /// again.
+    /// Writes the letters as CONFIG GET shows them. Redis leaves out the `n` when all of `A` is set; the
+    /// letters written here always give the same set when they are set again.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let all = self.0 & EventClass::ALL.0 == EventClass::ALL.0;
         if all {
@@ -140,16 +140,16 @@ impl fmt::Display for EventClass {
     }
 }
 
-/// An event on a key.
+/// An event on a key, such as `set`, with the channels that want it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Event {
     /// The class of the event, and the channels that were wanted when it happened.
     pub classes: EventClass,
-    /// Its name, such as `set`.
+    /// The name of the event, such as `set`.
     pub name: &'static str,
     /// The database of the key.
     pub db: DbId,
-    /// The key.
+    /// The key that the event is about.
     pub key: Box<[u8]>,
     /// The event may be delivered once this position is committed; [`Lsn::ZERO`]: at once.
     pub gate: Lsn,
@@ -159,13 +159,13 @@ pub struct Event {
 /// channel, or by a client that has published such a message before.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Message {
-    /// Whether its channel is durable, so that the message is in the record of its unit.
+    /// Whether the channel is durable, so that the message is in the record of its unit.
     pub is_logged: bool,
     /// A channel or a shard channel.
     pub kind: Kind,
-    /// The name of the channel.
+    /// The name of the channel to which the message goes.
     pub channel: Box<[u8]>,
-    /// The payload.
+    /// The bytes that were published.
     pub payload: Box<[u8]>,
     /// The message may be delivered once this position is committed; [`Lsn::ZERO`]: at once.
     pub gate: Lsn,
@@ -174,9 +174,9 @@ pub struct Message {
 /// An event or message that is delivered to other clients once its gate is committed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Notice {
-    /// An event on a key.
+    /// An event on a key, for the channels of keyspace notifications.
     Event(Event),
-    /// A message.
+    /// A message that was published to a channel.
     Message(Message),
 }
 
@@ -239,12 +239,12 @@ impl Event {
 pub(crate) struct NoticeGates {
     /// For a notice that merely shows the unit's changes to other clients.
     pub(crate) shown: Lsn,
-    /// For a message that is itself in the record of the unit: by the server's durability, a reply to its
-    /// publisher waits for the same position.
+    /// For a message that is itself in the record of the unit. By the server's durability, it waits for the
+    /// same position as a reply to its publisher.
     pub(crate) logged: Lsn,
 }
 
-/// The notices of one worker that it has not handed on.
+/// The notices of one worker that the worker has not handed on.
 #[derive(Debug, Default)]
 pub struct Events {
     wanted: Cell<EventClass>,
@@ -288,7 +288,7 @@ impl Events {
         self.pending.borrow_mut().push(Notice::Message(message));
     }
 
-    /// A unit has ended: sets the gates of the notices that it has noted.
+    /// Sets the gates of the notices that a unit has noted, once the unit has ended.
     #[inline]
     pub(crate) fn seal(&self, gates: NoticeGates) {
         let mut pending = self.pending.borrow_mut();
@@ -299,7 +299,7 @@ impl Events {
         }
     }
 
-    /// A unit will run again: forgets the notices that it has noted.
+    /// Forgets the notices that a unit has noted, because the unit will run again.
     pub(crate) fn forget_unsealed(&self) {
         self.pending.borrow_mut().truncate(self.sealed.get());
     }
@@ -310,7 +310,7 @@ impl Events {
         self.pending.borrow().len()
     }
 
-    /// One command of a unit will run again or is undone: forgets the notices after the first `noted`.
+    /// Forgets the notices after the first `noted`, because a command of a unit will run again or is undone.
     pub(crate) fn forget_from(&self, noted: usize) {
         self.pending.borrow_mut().truncate(noted);
     }

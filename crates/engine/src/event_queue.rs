@@ -1,8 +1,8 @@
 //! The outgoing notices of a worker (keyspace notifications, and messages that are not delivered at once),
 //! held until their gates are committed.
 //!
-//! What it is: the notices of one worker in their order.
-//! What it is not: delivery, which begins when they leave.
+//! This module keeps the notices of one worker in their order. The module does not deliver them: delivery
+//! begins when a notice leaves the queue.
 //!
 //! Invariants
 //! - No notice leaves before its gate is committed, and none overtakes another one of its worker.
@@ -13,8 +13,8 @@ use crate::Notice;
 use lsn::Lsn;
 
 /// The bytes of held notices above which the worker executes nothing: the disk must catch up first. Once
-/// committed, they are all sent at once, so the limit is far below the unsent bytes that a subscriber may
-/// have.
+/// committed, all held notices are sent at once, so the limit is far below the unsent bytes that a subscriber
+/// may have.
 const HELD_BYTES_MAX: usize = 2 << 20;
 
 /// The held notices of one worker, in order.
@@ -38,7 +38,7 @@ impl EventQueue {
         self.held.front().map(Notice::gate)
     }
 
-    /// Whether no more should be added.
+    /// Whether the held notices exceed the limit, so that no more should be added.
     pub fn is_full(&self) -> bool {
         self.bytes > HELD_BYTES_MAX
     }

@@ -73,8 +73,8 @@ impl Executor {
         self.evict(&victim, host).map(|_| true)
     }
 
-    /// Evicts a key that was sampled; `false`: it is gone by now, because the slot was unlocked meanwhile. An
-    /// expired key counts as expired.
+    /// Evicts a key that was sampled. Returns `false` if the key is gone by now, because the slot was
+    /// unlocked meanwhile. An expired key counts as expired, not as evicted.
     ///
     /// # Errors
     /// A long unit holds the slot.

@@ -43,7 +43,7 @@ pub use resolve::{Call, Resolved};
 /// worker for milliseconds.
 const SUBSCRIPTIONS_ENDED_MAX: usize = 16 << 10;
 
-/// The outcome of a command.
+/// The outcome of a command: it is over, or must be run elsewhere or later.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
     /// The command ran, or was refused with an error reply. The reply may leave once `gate` is committed.
@@ -51,8 +51,8 @@ pub enum Outcome {
         /// See [`gate`]; [`Lsn::ZERO`] if the reply may leave at once.
         gate: Lsn,
     },
-    /// The command takes long on a thread that serves other clients. Nothing happened; take it to another
-    /// thread with [`Executor::offload`].
+    /// The command takes long on a thread that serves other clients. Nothing happened; take the command to
+    /// another thread with [`Executor::offload`].
     Long,
     /// The log cannot take the command now, a long unit holds one of its slots, clients are paused, or this
     /// client has to wait. Nothing happened; execute the command again after [`Session::pause_ms`] or, if
@@ -76,7 +76,7 @@ pub struct Executor {
     pub watch: Watch,
     /// Whether commands are shown to monitors in this round.
     pub monitored: bool,
-    /// Lines for the monitors.
+    /// Lines for the monitors, gathered until they are published.
     pub shown: Vec<u8>,
     /// Traced commands whose replies wait for the log.
     pub(crate) traced: Vec<TracedCommand>,
@@ -97,7 +97,7 @@ pub struct Executor {
 
 impl Executor {
     /// An executor for one worker, without a log: only commands that are allowed while loading can run.
-    /// `seed` determines its random choices. Workers on the same keyspace share `interests`.
+    /// `seed` determines the random choices of the executor. Workers on the same keyspace share `interests`.
     pub fn new(
         table: &'static CommandTable,
         keyspace: Arc<Keyspace>,
@@ -145,7 +145,7 @@ impl Executor {
         self.follow_users(host);
     }
 
-    /// Takes over the users as they are now.
+    /// Takes over the users in force now, for this round and later ones.
     #[inline]
     pub(crate) fn follow_users(&mut self, host: &Host) {
         if !host.users.is_current(&self.users, &self.keyspace) {
@@ -160,7 +160,7 @@ impl Executor {
 
     /// Makes a reply that depends on the rights of the session's user wait until the newest change of that
     /// user is committed. The commands with which servers connect to each other do not wait: the change may
-    /// be committed only once they follow this leader.
+    /// be committed only once those servers follow this leader.
     #[inline]
     pub(crate) fn behind_user(&self, outcome: Outcome, row: &Row, session: &Session) -> Outcome {
         match outcome {
@@ -171,7 +171,7 @@ impl Executor {
         }
     }
 
-    /// The position that a change of users makes all replies to the session's user wait for.
+    /// The position for which all replies to the session's user wait, because of a change of users.
     #[inline]
     fn user_gate(&self, session: &Session) -> Lsn {
         if self.users_changed == Lsn::ZERO {
@@ -181,18 +181,19 @@ impl Executor {
         gate(self.durability(), false, changed)
     }
 
-    /// The users of this round.
+    /// The users as they are in force for this round.
     pub fn users(&self) -> &UserSet {
         &self.users
     }
 
-    /// Whether the user of a session may listen to everything that it has subscribed to, and to MONITOR.
+    /// Whether the user of a session may listen to everything that the session listens to: its subscriptions,
+    /// and MONITOR.
     pub fn may_listen(&mut self, session: &Session, host: &Host) -> bool {
         self.follow_users(host);
         may_listen(&self.users, &self.channels, session)
     }
 
-    /// The keyspace it works on.
+    /// The keyspace on which this executor works.
     pub fn keyspace(&self) -> &Arc<Keyspace> {
         &self.keyspace
     }
@@ -202,7 +203,7 @@ impl Executor {
         &self.scratch.interests
     }
 
-    /// Attaches the log.
+    /// Attaches the log: from now on commands may write.
     pub fn attach(&mut self, appender: Appender) {
         self.appender = Some(appender);
     }
@@ -280,8 +281,8 @@ impl Executor {
         self.channels.flush_mailboxes();
     }
 
-    /// The reason for the publisher of a round, or of a long unit, to wait for subscribers, if any. Messages
-    /// of its notices are checked as if they were published now.
+    /// The reason for the publisher of a round, or of a long unit, to wait for subscribers, if any. The
+    /// messages among the notices are checked as if they were published now.
     pub fn backpressure_of(&mut self, notices: &[Notice]) -> Option<Backpressure> {
         if !notices.is_empty() && self.channels.may_hold_back() {
             notices.iter().for_each(|notice| {
@@ -585,7 +586,7 @@ impl Executor {
             keys => Locks::keys(keyspace, keys, args, call.resolved.hash, session.db, patience),
         }
         .map_err(Retry::Slot)?;
-        // The wait for the locks may have been long.
+        // The wait for the locks may have been long, and the client may have been killed meanwhile.
         if matches!(self.scripting.place, ThreadRole::OwnThread) && session.client.is_killed() {
             return Ok(Outcome::Wait);
         }
@@ -682,9 +683,9 @@ pub(crate) fn notice_gates(durability: Durability, seen: Lsn) -> NoticeGates {
     NoticeGates { shown: gate(durability, false, seen), logged: gate(durability, true, seen) }
 }
 
-/// The position that must be committed before a reply may leave, if the newest position that the reply could
-/// show is `seen` and its unit `wrote` or did not. [`Lsn::ZERO`]: it may leave at once; [`Lsn::MAX`]: the log
-/// has failed, and it never leaves.
+/// The position that must be committed before a reply may leave. `seen` is the newest position that the reply
+/// could show; `wrote` says whether the reply's unit has changed data. [`Lsn::ZERO`]: the reply may leave at
+/// once. [`Lsn::MAX`]: the log has failed, and the reply never leaves.
 #[inline]
 pub fn gate(durability: Durability, wrote: bool, seen: Lsn) -> Lsn {
     match durability {

@@ -13,11 +13,11 @@ pub const NO_GROUP: &str = "ERR this server belongs to no group: start it with -
 /// A group, as one of its members sees it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GroupView {
-    /// Its name.
+    /// The name of the group, as `--group` gives it.
     pub name: String,
-    /// Its random id, 32 hexadecimal digits.
+    /// The random id of the group, 32 hexadecimal digits.
     pub id: String,
-    /// The term of this member.
+    /// The term of this member: the number of the newest election that it knows.
     pub term: u64,
     /// The id of the leader that this member knows; `None` for none.
     pub leader: Option<String>,
@@ -45,20 +45,20 @@ impl GroupView {
     }
 }
 
-/// A member of a group.
+/// A member of a group, as the server that is asked knows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MemberView {
-    /// Its random id, 16 hexadecimal digits.
+    /// The random id of the member, 16 hexadecimal digits.
     pub id: String,
-    /// Where clients and members reach it.
+    /// The address at which clients and members reach the member.
     pub address: Address,
-    /// Where its documents are, on the same host.
+    /// The HTTP port at which the member serves its documents, on the host of `address`.
     pub http_port: u16,
-    /// Whether it keeps data, and whether it is a voter.
+    /// Whether the member keeps data, and whether it is a voter.
     pub kind: MemberKind,
-    /// Whether its vote and its acknowledgements count.
+    /// Whether the member's vote and acknowledgements count.
     pub has_vote: bool,
-    /// Whether it is the server that is asked.
+    /// Whether the member is the server that is asked.
     pub is_self: bool,
     /// Whether the member is the server that is asked, or is connected and was heard within a second. A
     /// server that does not lead hears only its leader, so for it every other connected member counts as
@@ -83,16 +83,16 @@ pub struct MemberView {
 /// The part of a server in its group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Standing {
-    /// It asks to be added.
+    /// The server asks to be added.
     Joining,
-    /// It was added.
+    /// The server was added, and is one of the members.
     Member,
-    /// The group has removed it.
+    /// The group has removed the server.
     Removed,
 }
 
 impl Standing {
-    /// Its name in replies.
+    /// The name of the standing in replies, in lower case.
     pub fn name(self) -> &'static str {
         match self {
             Standing::Joining => "joining",
@@ -102,20 +102,20 @@ impl Standing {
     }
 }
 
-/// The kind of a member.
+/// The kind of a member: whether it votes, and whether it has data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MemberKind {
-    /// Its vote and its acknowledgements count.
+    /// A member whose vote and acknowledgements count.
     Voter,
     /// A voter that keeps only the log and has no data. Its vote and its acknowledgements count once it has
     /// caught up.
     Witness,
-    /// It follows, and becomes a voter once it has caught up.
+    /// A member that follows, and becomes a voter once it has caught up.
     Learner,
 }
 
 impl MemberKind {
-    /// Its name in replies.
+    /// The name of the kind in replies, in lower case.
     pub fn name(self) -> &'static str {
         match self {
             MemberKind::Voter => "voter",
@@ -130,15 +130,15 @@ impl MemberKind {
 pub struct JoinRequest {
     /// The version of the protocol between members.
     pub version: u32,
-    /// The name of the group.
+    /// The name of the group that the server wants to join.
     pub group: String,
     /// The id of the new member, 16 hexadecimal digits.
     pub id: String,
-    /// Where it is reached.
+    /// The address at which the new member is reached.
     pub address: Address,
-    /// Where its documents are, on the same host.
+    /// The HTTP port at which the new member serves its documents, on the host of `address`.
     pub http_port: u16,
-    /// Whether it is to keep the log and no data.
+    /// Whether the new member is to keep the log and no data.
     pub is_witness: bool,
 }
 
@@ -156,10 +156,10 @@ pub trait Group: Send + Sync {
     /// error. Unless `by_force`, a removal after which no majority answers is refused.
     fn remove(&self, id: &str, by_force: bool, responder: Responder);
 
-    /// Hands the lead over to the member with this id, or to a voter of this server's choice; gives up after
+    /// Hands the lead over to the member with this id, or to a voter of this server's choice. Gives up after
     /// `timeout_ms`, if that is given, unless the election has begun. Answers `responder` with OK when that
     /// member has everything and its election is about to begin, because no reply leaves this server after
-    /// that; or with an error.
+    /// the election has begun. Answers with an error if the transfer fails.
     fn transfer(&self, to: Option<&str>, timeout_ms: Option<u64>, responder: Responder);
 }
 

@@ -23,48 +23,48 @@ use crate::{
     users::Users,
 };
 
-/// The progress of recovery.
+/// The progress of recovery, for INFO.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Loading {
-    /// 0 to 100.
+    /// The share of the data that is loaded, in percent, 0 to 100.
     pub percent: f64,
     /// Seconds until recovery is done, at its average rate so far; `None` before anything is loaded.
     pub eta_seconds: Option<f64>,
 }
 
-/// The memory limit in force.
+/// The memory limit in force, and how room is made under it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MemoryLimits {
     /// Bytes of data above which commands that add data are refused or keys are evicted; 0 for no limit.
     pub memory_bytes_max: u64,
     /// The choice of keys to evict.
     pub policy: EvictionPolicy,
-    /// Keys compared per eviction.
+    /// The number of keys that are compared for each eviction.
     pub samples: usize,
 }
 
 /// The memory of the process, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct MemoryFigures {
-    /// Resident memory now.
+    /// Resident memory of the process now.
     pub resident_bytes: u64,
     /// The highest resident memory so far.
     pub resident_bytes_max: u64,
     /// The memory of the machine, or the limit of the process's control group if that is less; 0 if unknown.
     pub system_bytes: u64,
-    /// The ring of the log.
+    /// The memory of the ring of the log.
     pub log_buffer_bytes: u64,
 }
 
 /// The clients that may run DEBUG (`enable-debug-command`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum DebugAccess {
-    /// No client.
+    /// No client may run DEBUG.
     #[default]
     Nobody,
     /// Clients that have connected from a loopback address or through a Unix socket.
     Local,
-    /// Every client.
+    /// Every client may run DEBUG.
     Everybody,
 }
 
@@ -85,7 +85,7 @@ pub const SAVE_IN_PROGRESS: &str = "ERR Background save already in progress";
 /// The answer to a request for a snapshot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SaveAnswer {
-    /// The snapshot begins.
+    /// The snapshot begins at once.
     Started,
     /// The snapshot begins when the running one, if there is one, has ended.
     Scheduled,
@@ -102,11 +102,11 @@ pub enum CancelAnswer {
     Running,
     /// The snapshot that was to follow is not taken.
     Scheduled,
-    /// There is none that can be given up.
+    /// There is no snapshot that can be given up.
     Nothing,
 }
 
-/// The variant of SHUTDOWN.
+/// How SHUTDOWN stops the server, or that it cancels a shutdown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ShutdownMode {
     /// Stop in order, after a snapshot if the next start would have to replay much without it.
@@ -137,19 +137,19 @@ pub struct Host {
     pub observer: Arc<Observer>,
     /// The document databases; empty until they are loaded.
     pub documents: Arc<DocumentsCell>,
-    /// The settings.
+    /// The settings in force: CONFIG, and the values that commands need.
     pub config: Arc<dyn SettingsInForce>,
-    /// The users.
+    /// The users and their rights, the log of denials, and the audit.
     pub users: Arc<Users>,
-    /// Snapshots.
+    /// Snapshots, and room in the log.
     pub persistence: Arc<dyn Persistence>,
     /// The state of replication and the requests to change it.
     pub replication: Arc<dyn Replication>,
-    /// The group of this server.
+    /// The group of this server, or its absence.
     pub group: Arc<dyn Group>,
-    /// The thread of durable channels.
+    /// The thread that reads durable channels from the log.
     pub durable_channels: Arc<dyn DurableChannels>,
-    /// The process as a whole.
+    /// The process as a whole: loading, INFO, memory, shutdown.
     pub process: Arc<dyn Process>,
 }
 
@@ -171,9 +171,9 @@ pub const NO_FILE_OF_USERS: &str = "ERR This Redis instance is not configured to
                                     have a Redis configuration file set) in order to store users in the Redis \
                                     configuration.";
 
-/// The settings in force, and CONFIG.
+/// The settings in force, as commands ask for them and as CONFIG changes them.
 pub trait SettingsInForce: Send + Sync {
-    /// The memory limit in force.
+    /// The memory limit in force, read at the start of each round.
     fn memory_limits(&self) -> MemoryLimits;
     /// The length up to which a HyperLogLog keeps the sparse encoding (`hll-sparse-max-bytes`).
     fn sparse_bytes_max(&self) -> usize {
@@ -212,7 +212,7 @@ pub trait SettingsInForce: Send + Sync {
     /// Checks that this server may change the data when CONFIG SET names this setting.
     ///
     /// # Errors
-    /// It may not: the whole error text.
+    /// The whole error text, if this server may not change the data.
     fn require_say_over_data(&self, setting: &str) -> Result<(), String> {
         _ = setting;
         Ok(())
@@ -222,14 +222,14 @@ pub trait SettingsInForce: Send + Sync {
     /// The name and the content of the file of users (`aclfile`).
     ///
     /// # Errors
-    /// There is none, or it cannot be read: the whole error text.
+    /// The whole error text, if there is no such file or it cannot be read.
     fn read_users(&self) -> Result<(String, Vec<u8>), String> {
         Err(NO_FILE_OF_USERS.into())
     }
     /// Replaces the content of the file of users.
     ///
     /// # Errors
-    /// There is none, or it cannot be written: the whole error text.
+    /// The whole error text, if there is no such file or it cannot be written.
     fn write_users(&self, content: &[u8]) -> Result<(), String> {
         _ = content;
         Err(NO_FILE_OF_USERS.into())
@@ -237,7 +237,7 @@ pub trait SettingsInForce: Send + Sync {
     /// Writes the settings back to the configuration file. The error is the whole error text.
     ///
     /// # Errors
-    /// If the server runs without a file, or it cannot be brought up to date.
+    /// If the server runs without a configuration file, or the file cannot be brought up to date.
     fn rewrite(&self) -> Result<(), String>;
 }
 
@@ -255,8 +255,8 @@ pub trait Persistence: Send + Sync {
     /// The whole error text, if a snapshot is running or wanted, or a forced recovery is not confirmed; the
     /// responder is dropped.
     fn save_and_respond(&self, responder: Responder) -> Result<(), &'static str>;
-    /// The operator accepts the loss of a forced recovery: makes the server take writes again, and then
-    /// answers `responder`; with an error if that has failed.
+    /// Accepts, for the operator, the loss of a forced recovery: makes the server take writes again. Answers
+    /// `responder` after that, or with an error if the server could not be made to take writes.
     ///
     /// # Errors
     /// The whole error text, if there is no loss to accept or another client is accepting it; the responder
@@ -264,14 +264,14 @@ pub trait Persistence: Send + Sync {
     fn confirm_recovery(&self, responder: Responder) -> Result<(), &'static str>;
     /// Unix seconds of the newest snapshot, or of the start if there is none.
     fn last_save_unix_s(&self) -> u64;
-    /// A unit with a FLUSHALL has reserved the position `record` and still holds the locks of all slots, so
-    /// the calls come in the order of their records. Once the record is durable, no key needs the log before
-    /// `dead_before`, a position at or before the start of the record.
+    /// Notes that a unit with a FLUSHALL has reserved the position `record`. The unit still holds the locks
+    /// of all slots, so the calls come in the order of their records. Once the record is durable, no key
+    /// needs the log before `dead_before`, a position at or before the start of the record.
     fn flushing_all(&self, record: Lsn, dead_before: Lsn);
     /// Makes room in the log for a record of `bytes`, which may take milliseconds.
     ///
     /// # Errors
-    /// Why there is no room for it.
+    /// The reason why there is no room for the record.
     fn make_room_for(&self, bytes: u64) -> Result<(), String>;
 }
 
@@ -287,18 +287,18 @@ pub trait DurableChannels: Send + Sync {
 pub trait Process: Send + Sync {
     /// `Some` while recovery runs: most commands are refused with LOADING.
     fn loading(&self) -> Option<Loading>;
-    /// The text of INFO for the given lower-case section names; none: the default sections. With it comes the
-    /// gate of the text; [`Lsn::ZERO`]: it may be sent at once.
+    /// The text of INFO for the given lower-case section names, or for the default sections if none is given.
+    /// The position is the gate of the text; [`Lsn::ZERO`]: the text may be sent at once.
     fn info(&self, sections: &[String]) -> (String, Lsn);
     /// Fills bytes from a source of randomness that is fit for secrets.
     fn fill_secret(&self, bytes: &mut [u8]);
     /// Resets the counters of INFO.
     fn reset_stats(&self);
-    /// The memory of the process.
+    /// The figures of the memory of the process, for INFO.
     fn memory_figures(&self) -> MemoryFigures;
     /// Has every worker return free memory to the system; returns at once.
     fn release_unused_memory(&self);
-    /// The allocator's own report.
+    /// The report of the memory allocator about itself, as text.
     fn allocator_report(&self) -> String;
     /// Writes a message of a script to the log of the process.
     fn log_script(&self, level: LogLevel, message: &str);

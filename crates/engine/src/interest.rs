@@ -6,9 +6,8 @@
 //! ```
 //!
 //! This module is a registry from keys to the clients that watch them or wait for something in them, exact
-//! per key, shared by all workers.
-//! It does not act on changes. A report only marks a watching client, which checks the mark when it holds the
-//! locks itself; for waiting clients see `blocking`.
+//! per key, shared by all workers. The registry does not act on changes. A report only marks a watching
+//! client, which checks the mark when it holds the locks itself; for waiting clients see `blocking`.
 //!
 //! Invariants
 //! - Registering for a key, and reporting its changes, happen under the lock of its slot: no change is missed
@@ -59,8 +58,8 @@ impl Interest {
     }
 }
 
-/// The interests in the keys of some slots. They are indexed by name without the database: most names are in
-/// use in one database only.
+/// The interests in the keys of some slots, indexed by name without the database: most names are in use in
+/// one database only.
 #[derive(Debug, Default)]
 struct Shard {
     watched: BTreeMap<Box<[u8]>, Vec<Interest>>,
@@ -108,7 +107,7 @@ impl Interests {
         &self.tracking
     }
 
-    /// A client begins to track: it is interested in the keys that it will read.
+    /// Notes that a client begins to track, and so is interested in the keys that it will read.
     pub(crate) fn tracking_begins(&self) {
         self.count.fetch_add(1, Relaxed);
     }
@@ -152,8 +151,8 @@ impl Interests {
         }
     }
 
-    /// Databases are about to be emptied or exchanged, with all slots locked: reports all watched keys of
-    /// these databases.
+    /// Reports all watched keys of databases that are about to be emptied or exchanged, with all slots
+    /// locked.
     pub(crate) fn report_global(&self, op: GlobalOp, exists: impl Fn(DbId, &[u8]) -> bool) {
         // In an exchange both databases count: a key loses its value in one database, and gets its value in
         // the other.
@@ -177,8 +176,8 @@ impl Interests {
 
 /// The waits of blocked clients.
 impl Interests {
-    /// The next place in the order of waiters. Taken under the locks of the keys, so that tickets give the
-    /// order of waiters of every key.
+    /// The next place in the order of waiters. It is taken under the locks of the awaited keys, so that
+    /// tickets give the order of waiters of every key.
     pub fn next_ticket(&self) -> u64 {
         self.next_ticket.fetch_add(1, Relaxed)
     }
@@ -250,7 +249,7 @@ impl Interests {
         found
     }
 
-    /// The number of awaited keys.
+    /// The number of awaited keys; a name counts once for each database.
     pub fn awaited_keys(&self) -> usize {
         let mut count = 0;
         self.for_each_awaited(|_, _| count += 1);
@@ -280,7 +279,7 @@ impl Interests {
         count
     }
 
-    /// Ends all waits: this server does not lead any more. As in Redis, reads are woken, too.
+    /// Ends all waits, because this server does not lead any more. As in Redis, waiting reads are woken, too.
     pub fn end_waits(&self) {
         for shard in &self.shards {
             let waiters: Vec<_> = shard.lock().awaited.values().flat_map(BTreeMap::values).cloned().collect();
@@ -316,9 +315,9 @@ impl Interests {
         }
     }
 
-    /// Visits a key from which an effect has taken something away, if a waiter has a condition, which may
-    /// hold now. Otherwise the key is not visited: if the unit fills it again, its waiters must not be served
-    /// before those of keys that were filled in between.
+    /// Visits a key from which an effect has taken something away, if a waiter of the key has a condition:
+    /// the condition may hold now. Without such a waiter the key is not visited. If the unit then fills the
+    /// key again, its waiters must not be served before the waiters of keys that were filled in between.
     fn made_absent(&self, db: DbId, key: &[u8], mut ready: impl FnMut(DbId, &[u8])) {
         if self.awaits_condition(db, key, 0) {
             ready(db, key);

@@ -15,8 +15,8 @@
 //!   key as WATCH does. Another client that renews the lease, sets the key, or removes it has taken the key
 //!   over.
 //! - The token is the position of the record that grants the lease plus the reign of the log
-//!   (`storage::Log::token`). So it is greater than every token that this log has granted before, and not the
-//!   same as one that another leader grants at the same position.
+//!   (`storage::Log::token`). So the token is greater than every token that this log has granted before, and
+//!   differs from a token that another leader grants at the same position.
 //! - The leases of a server that crashes, or loses the lead, end at their deadlines, also on the server that
 //!   leads next.
 
@@ -67,7 +67,7 @@ impl Leases {
         self.held.remove(&(db, key.into()));
     }
 
-    /// Whether there are no leases.
+    /// Whether the session holds no lease.
     pub fn is_empty(&self) -> bool {
         self.held.is_empty()
     }
@@ -81,7 +81,7 @@ impl Leases {
         self.held.keys().map(|(_, key)| slot_of(key)).collect()
     }
 
-    /// Deletes the keys whose leases are still unbroken. All their slots must be locked.
+    /// Deletes the keys whose leases are still unbroken. The slots of all these keys must be locked.
     pub(crate) fn release(&mut self, unit: &mut Unit<'_>) {
         for ((db, key), watch) in std::mem::take(&mut self.held) {
             if !watch.is_broken(unit) {

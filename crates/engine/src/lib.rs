@@ -6,19 +6,19 @@
 //!      -> Outcome { gate }: the reply may leave once `gate` is committed
 //! ```
 //!
-//! What it is: the executor, units, sessions, interests of clients, long units, and the shape of the table of
-//! commands.
-//! What it is not: the commands themselves (`commands` hands their [`CommandTable`] in). It owns no socket,
-//! thread, clock or file. The requests of a command to the process around it go through [`Host`].
+//! The crate has the executor, units, sessions, interests of clients, long units, and the shape of the table
+//! of commands. It does not have the commands themselves: `commands` hands a [`CommandTable`] to the engine.
+//! The crate owns no socket, thread, clock or file. The requests of a command to the process around it go
+//! through [`Host`].
 //!
 //! Invariants
 //! - A handler that returns an error has changed nothing.
-//! - All keys that a command names are locked before it runs, in ascending slot order, and until its log
-//!   position is taken: the order in memory is the order in the log.
+//! - All keys that a command names are locked in ascending slot order, from before the command runs until its
+//!   log position is taken. So the order in memory is the order in the log.
 //! - Commands change keys, libraries and settings through [`Unit::apply`] only. All that a unit has changed
 //!   when it ends, documents included, is in its one log record.
-//! - Every reply carries a gate. With durability `strict` it is the newest position of anything that the
-//!   reply could show; see [`execute::gate`].
+//! - Every reply carries a gate. With durability `strict` the gate is the newest position of anything that
+//!   the reply could show; see [`execute::gate`].
 
 #![forbid(unsafe_code)]
 

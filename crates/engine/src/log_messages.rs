@@ -28,9 +28,9 @@ pub enum Refused {
     /// The position is no longer kept.
     #[error("LOST position {wanted} is no longer kept; the oldest is {oldest}")]
     Forgotten {
-        /// The requested position.
+        /// The position that the reader has requested.
         wanted: Position,
-        /// The oldest position that is kept.
+        /// The oldest position that is kept, from which the reader could begin.
         oldest: Position,
     },
     /// The position is in a log that a forced recovery has replaced.
@@ -38,9 +38,9 @@ pub enum Refused {
         "LOST position {wanted} is no longer kept: a forced recovery has dropped all messages before the oldest position, {oldest}"
     )]
     Dropped {
-        /// The requested position.
+        /// The position that the reader has requested.
         wanted: Position,
-        /// The oldest position that is kept.
+        /// The oldest position that is kept, from which the reader could begin.
         oldest: Position,
     },
     /// The position is in a log that has diverged from this one, or in another log.
@@ -51,7 +51,7 @@ pub enum Refused {
     /// A replica does not know yet whether the position is in its log.
     #[error("TRYAGAIN position {wanted} has not arrived at this replica yet; it has the log up to {end}")]
     Ahead {
-        /// The requested position.
+        /// The position that the reader has requested.
         wanted: Position,
         /// The end of the log here.
         end: Lsn,
@@ -75,7 +75,7 @@ pub struct LogMessages {
 }
 
 impl LogMessages {
-    /// The messages of this log.
+    /// Reads the messages of this log, with no loss known and no cursor open.
     pub fn new(log: &Log) -> LogMessages {
         LogMessages { log: log.clone(), lost_before: None, cursors: Vec::new() }
     }
@@ -90,9 +90,10 @@ impl LogMessages {
         self.cursors.clear();
     }
 
-    /// The position at which a reader begins, and the position at or before it from which the log is read:
-    /// the end of a batch, or a place in the part that was lost. `tail` is the position of the readers that
-    /// have caught up, if there are any: a reader that begins with new messages begins there.
+    /// Returns the position at which a reader begins, and the position from which the log is read for it, at
+    /// or before the first. The second is the end of a batch, or a place in the part that was lost. `tail` is
+    /// the position of the readers that have caught up, if there are any: a reader that begins with new
+    /// messages begins there.
     ///
     /// # Errors
     /// See [`Refused`].
@@ -183,14 +184,14 @@ impl LogMessages {
         Ok(self.position_of(first, lsn))
     }
 
-    /// The gap for readers at an unreadable position; it ends at `lsn`, the next readable one.
+    /// The gap that readers get at an unreadable position. The gap ends at `lsn`, the next readable position.
     fn gap_up_to(&self, lsn: Lsn) -> Read {
         let position = self.gap_position(lsn);
         Read::Forgotten(position.unwrap_or_else(|_| self.position_of(None, lsn)))
     }
 
-    /// The position `lsn` for readers, with the epoch and the reign of its batch; without a batch, with those
-    /// of this server.
+    /// The position `lsn` for readers, with the epoch and the reign of its batch; without a batch, with the
+    /// epoch and the reign of this server.
     fn position_of(&self, batch: Option<BatchInfo>, lsn: Lsn) -> Position {
         let (epoch, reign) =
             batch.map_or_else(|| (self.log.epoch(), self.log.reign()), |batch| (batch.epoch, batch.reign));

@@ -6,12 +6,12 @@
 //!                                         the worker goes on               '-> reply, session -> worker
 //! ```
 //!
-//! This module has the rules for long units, and the slots that each of them holds. How a unit is offloaded
-//! and executed: `offload`. The threads belong to the server.
+//! This module has the rules for long units, and the slots that each of them holds. The module `offload`
+//! moves a unit to its own thread and executes it there. The threads belong to the server.
 //!
 //! Invariants
-//! - A unit is offloaded before any of its changes is visible: they are undone, its slots are free. It runs
-//!   again as if it had just arrived.
+//! - A unit is offloaded before any of its changes is visible: its changes are undone, and its slots are
+//!   free. The unit runs again as if it had just arrived.
 //! - A unit that may still be offloaded begins nothing that cannot be undone, or that must not be done
 //!   twice.
 //! - A command that needs a slot of a long unit blocks a shared thread for little more than a millisecond at
@@ -107,7 +107,7 @@ impl HeldSlots {
         (number / 64, 1 << (number % 64))
     }
 
-    /// The unit holds one more slot.
+    /// Notes that the unit holds one more slot.
     pub fn add(&self, slot: SlotId) {
         let (word, bit) = HeldSlots::place(slot);
         self.slots[word].fetch_or(bit, Relaxed);
@@ -118,7 +118,7 @@ impl HeldSlots {
         self.slots[word].load(Relaxed) & bit != 0
     }
 
-    /// The unit has ended, or begins again.
+    /// Forgets all slots: the unit has ended, or begins again.
     pub fn clear(&self) {
         self.slots.iter().for_each(|word| word.store(0, Relaxed));
     }
@@ -127,7 +127,7 @@ impl HeldSlots {
 /// The long unit that holds a slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Holder {
-    /// When the unit began, monotonic microseconds.
+    /// The time at which the unit began, monotonic microseconds.
     pub since_us: u64,
     /// Whether clients get BUSY when the unit has run for long.
     pub runs_scripts: bool,
@@ -145,7 +145,7 @@ impl LongUnits {
         Holding { units: self, held }
     }
 
-    /// The long unit that holds a slot.
+    /// The long unit that holds a slot; `None` if no long unit does.
     pub fn holder(&self, slot: SlotId) -> Option<Holder> {
         let units = self.0.lock();
         let holder = units.iter().find(|unit| unit.has(slot));

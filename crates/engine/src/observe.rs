@@ -34,17 +34,18 @@ pub(crate) use traces::{WAITING_MAX, error_code};
 
 use crate::{Flags, Row};
 
-/// Below this threshold of the slow log every command is timed, not only potentially slow ones.
+/// The threshold of the slow log, in microseconds, below which every command is timed, not only those that
+/// may take long.
 const TIMES_ALL_BELOW_US: i64 = 1000;
 
 /// The instruments of a server.
 #[derive(Debug, Default)]
 pub struct Observer {
-    /// The entries of SLOWLOG.
+    /// The newest slow commands, for SLOWLOG.
     pub slow_log: SlowLog,
-    /// The history of LATENCY.
+    /// The history of slow events, for LATENCY.
     pub latency: LatencyMonitor,
-    /// The traced commands.
+    /// The choice of the commands that are traced, and the sink that takes them.
     pub traces: Traces,
 }
 
@@ -54,12 +55,12 @@ pub struct Observer {
 /// only one in 32 fast commands is timed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Watch {
-    /// None.
+    /// No command is timed, except sampled ones.
     #[default]
     Nothing,
-    /// Commands that may take long: neither FAST nor BRIEF.
+    /// Commands that may take long: those with neither FAST nor BRIEF.
     Slow,
-    /// All.
+    /// All commands are timed.
     All,
 }
 

@@ -125,7 +125,8 @@ impl Executor {
         }
     }
 
-    /// The replies of traced commands that wait for positions up to `up_to` have become this error.
+    /// Passes on the traced commands that wait for positions up to `up_to`: their replies have become this
+    /// error.
     pub fn fail_traced(&mut self, up_to: Lsn, error: &CommandError, host: &Host) {
         if !self.traced.is_empty() {
             let mut reply = b"-".to_vec();
@@ -153,8 +154,8 @@ impl Executor {
         traced.into_iter().for_each(|command| self.trace(command, host));
     }
 
-    /// Counts one key of a command, or of the commands that EXEC runs, for HOTKEYS: each with the same
-    /// probability.
+    /// Counts one key of a command for HOTKEYS, or of EXEC and the commands that it runs. Each key is chosen
+    /// with the same probability.
     fn sample_key(&mut self, row: &'static Row, args: Args<'_>, session: &Session) {
         let (mut chosen, mut uses) = (None, 0);
         let mut random = Prng::new(self.next_clock().random.into());

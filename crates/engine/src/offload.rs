@@ -1,4 +1,5 @@
-//! Offloading: a long unit moves to a thread of its own, and is executed there. The rules: `long_units`.
+//! Offloading: a long unit moves to a thread of its own, and is executed there. The rules are in
+//! `long_units`.
 
 use scripting::ClockUs;
 use wire::OwnedArgs;
@@ -11,7 +12,7 @@ use crate::{
     scripts::{OffloadedScript, ScriptKind},
 };
 
-/// The longest time after which a command that waits on a thread of its own is tried again.
+/// The longest time, in milliseconds, after which a command that waits on a thread of its own is tried again.
 const PAUSE_MS_MAX: u64 = 20;
 
 /// The BUSY error of a command that needs a slot or a thread which a script has had for too long.
@@ -30,30 +31,30 @@ pub struct LongUnit {
     script: Option<OffloadedScript>,
 }
 
-/// The result of a [`LongUnit`].
+/// The result of a [`LongUnit`], for the worker of its client.
 #[derive(Debug)]
 pub struct LongReply {
     /// The session of the client, as the command has left it.
     pub session: Session,
-    /// The bytes of the reply.
+    /// The encoded reply; empty if the client gets none.
     pub reply: Vec<u8>,
-    /// The gate of the reply.
+    /// The position that must be committed before the reply may leave.
     pub gate: lsn::Lsn,
 }
 
 impl Executor {
-    /// From now on other clients share the thread: [`Executor::execute`] returns [`Outcome::Long`] for
-    /// commands that take long. The clock must be that of the host.
+    /// Notes that other clients share the thread from now on: [`Executor::execute`] returns [`Outcome::Long`]
+    /// for commands that take long. The clock must be that of the host.
     pub fn share_thread(&mut self, clock: ClockUs) {
         self.scripting.place = ThreadRole::Worker(clock);
     }
 
-    /// From now on this executor runs offloaded units, on a thread without other clients.
+    /// Notes that this executor runs offloaded units from now on, on a thread without other clients.
     pub fn own_thread(&mut self) {
         self.scripting.place = ThreadRole::OwnThread;
     }
 
-    /// After [`Outcome::Long`]: takes the parts that another thread needs to execute the command. A stand-in
+    /// Takes the parts that another thread needs to execute a command, after [`Outcome::Long`]. A stand-in
     /// remains in `session` until the session [comes back](Session::return_from_thread).
     pub fn offload(&mut self, call: Call<'_>, session: &mut Session) -> LongUnit {
         LongUnit {
@@ -103,7 +104,7 @@ impl Executor {
         }
     }
 
-    /// To be called when the unit has ended. Its script machine is freed with this executor.
+    /// Forgets an offloaded unit that has ended. The script machine of the unit is freed with this executor.
     fn end_long(&mut self, host: &Host) {
         self.forget_offloaded(host);
         self.stats().set_vm_bytes(0);
@@ -124,7 +125,7 @@ impl Executor {
         LongReply { session, reply, gate: lsn::Lsn::ZERO }
     }
 
-    /// Unregisters the script that was offloaded: it has run, or will not run again.
+    /// Unregisters the script that was offloaded, because it has run or will not run again.
     pub(crate) fn forget_offloaded(&mut self, host: &Host) {
         if let Some(script) = self.scripting.offloaded.take() {
             host.scripts.forget(script);
@@ -150,8 +151,9 @@ impl Executor {
 }
 
 impl Context<'_, '_> {
-    /// Whether this unit may be offloaded now: it runs on a worker, whose thread other clients share, it need
-    /// not stay there, and within a transaction or a script all changes so far can be undone.
+    /// Whether this unit may be offloaded now. The unit must run on a worker, whose thread other clients
+    /// share, and be free to leave it. Within a transaction or a script, all changes so far must be such as
+    /// can be undone.
     pub fn may_be_offloaded(&self) -> bool {
         self.scripting.as_deref().is_some_and(|scripting| scripting.offloads())
             && (!self.in_transaction || self.unit.can_undo())

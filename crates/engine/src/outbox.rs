@@ -1,7 +1,7 @@
 //! Replies of one connection, in order, each held back until all that it shows is committed.
 //!
-//! What it is: bytes, blocks that are shared with other connections, and gates, nothing else; no socket, no
-//! clock.
+//! This module has bytes, blocks that are shared with other connections, and gates. The module has no socket
+//! and no clock.
 //!
 //! ```text
 //!  sent          free                gated, in segments          being written
@@ -23,7 +23,7 @@ use lsn::Lsn;
 use pubsub::{Block, Delivery};
 use wire::decode::{DecodeLimits, Value, decode};
 
-/// An empty buffer above this is given back to the allocator.
+/// The capacity in bytes above which an empty buffer is given back to the allocator.
 const BYTES_KEPT_MAX: usize = 64 << 10;
 
 #[derive(Debug, Clone, Copy)]
@@ -50,7 +50,7 @@ pub struct Outbox {
     blocks: VecDeque<(u64, Block)>,
     /// Bytes at the front of the first block that are sent.
     block_sent: usize,
-    /// Bytes of all blocks that are not sent.
+    /// The unsent bytes of all blocks together.
     block_bytes: usize,
 }
 
@@ -61,19 +61,19 @@ impl Outbox {
         &mut self.bytes
     }
 
-    /// Bytes not yet sent.
+    /// The number of bytes that are not sent yet, blocks included.
     #[inline]
     pub fn len(&self) -> usize {
         self.bytes.len() - self.sent + self.block_bytes
     }
 
-    /// The memory of the unsent bytes that no other connection shares. This is the capacity of their buffer,
-    /// which may be more than their number.
+    /// The memory of the unsent bytes that no other connection shares. This is the capacity of the buffer,
+    /// which may be more than the number of bytes in it.
     pub fn own_memory_bytes(&self) -> usize {
         if self.bytes.len() == self.sent { 0 } else { self.bytes.capacity() }
     }
 
-    /// Whether everything is sent.
+    /// Whether all bytes and blocks are sent.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -89,7 +89,7 @@ impl Outbox {
         self.segment_open = false;
     }
 
-    /// Where the next reply starts; for [`Outbox::hold`].
+    /// The position at which the next reply starts; for [`Outbox::hold`].
     #[inline]
     pub fn mark(&self) -> u64 {
         self.end()
@@ -139,7 +139,7 @@ impl Outbox {
         }
     }
 
-    /// Appends messages of channels.
+    /// Appends messages of channels: bytes are copied, blocks are shared with other connections.
     pub fn deliver(&mut self, delivery: &mut Delivery) {
         let start = self.end();
         if self.bytes.is_empty() {
@@ -261,7 +261,7 @@ impl Outbox {
         Some(failed)
     }
 
-    /// Throws away everything that still waits for its gate: it will never be committed.
+    /// Throws away everything that still waits for its gate, because those gates will never be committed.
     pub fn discard_held(&mut self) {
         if !self.segments.is_empty() {
             let free = (self.free_end.saturating_sub(self.base) as usize).max(self.sent);

@@ -4,7 +4,7 @@
 //! MULTI, EXEC and so on are in `commands::transactions`.
 //!
 //! Invariants
-//! - Every refusal of a command here makes the transaction fail: EXEC then runs none of it.
+//! - Every refusal of a command here makes the transaction fail: EXEC then runs none of its commands.
 //! - Memory and log admit EXEC by the demands of the queued commands: above `maxmemory`, a transaction that
 //!   adds nothing runs.
 //! - EXEC asks the log for room for the whole transaction before its first change; if the log cannot take it
@@ -48,8 +48,8 @@ impl Executor {
         Outcome::Done { gate: lsn::Lsn::ZERO }
     }
 
-    /// Runs all checks that can refuse to queue a command, or EXEC. Returns the demand of the command;
-    /// `None`: the log cannot take it now.
+    /// Runs all checks that can refuse to queue a command, or EXEC. Returns the demand of the command; `None`
+    /// if the log cannot take the command now.
     fn check_in_transaction(
         &mut self,
         found: ResolvedCommand,

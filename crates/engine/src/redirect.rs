@@ -11,7 +11,8 @@ use crate::{
     replication::{NO_LEADER, RoleView},
 };
 
-/// The error of a write where clients see a leader that takes no writes: clients of a cluster try again.
+/// The error of a write on a server that clients see as the leader, but that takes no writes. Clients of a
+/// cluster try again after this error.
 const HANDING_OVER: CommandError =
     CommandError::Text("CLUSTERDOWN The lead is being handed over to another server. Try again.");
 

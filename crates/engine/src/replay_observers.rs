@@ -27,7 +27,7 @@ use crate::{
 
 /// Reports applied effects to the clients that wait for, watch or cache keys.
 pub struct ReplayObservers {
-    /// Serves the waiters; it appends nothing.
+    /// Serves the waiters; it appends nothing to the log.
     executor: Executor,
     ready: ReadyKeys,
     invalidations: Invalidations,
@@ -42,7 +42,7 @@ impl ReplayObservers {
         ReplayObservers { executor, ready, invalidations, applied: Lsn::ZERO }
     }
 
-    /// Sees an applied effect, under the locks of its slots.
+    /// Reports an applied effect, under the locks of its slots.
     #[inline]
     pub fn saw(&mut self, effect: &Effect<'_>) {
         if self.executor.interests().any() {
@@ -76,7 +76,8 @@ impl ReplayObservers {
         }
     }
 
-    /// The record that ends at `lsn` is applied and its slots are unlocked; no later record is applied yet.
+    /// Serves the waiters of the keys that a record has filled. The record ends at `lsn` and is applied, its
+    /// slots are unlocked, and no later record is applied yet.
     #[inline]
     pub fn after_record(&mut self, lsn: Lsn, host: &Host) {
         self.applied = lsn;

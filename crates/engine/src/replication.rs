@@ -37,7 +37,7 @@ pub const FAR_BEHIND: &str = "MASTERDOWN This member of the group has not caught
 pub const READ_REMOVED: &str =
     "MASTERDOWN This server was removed from its group. Ask a member of the group.";
 
-/// The error of reads on a witness.
+/// The error of reads on a witness, which has no data.
 pub const READ_WITNESS: &str =
     "MASTERDOWN This server is a witness of its group: it keeps the log and has no data. Ask another member.";
 
@@ -61,7 +61,7 @@ impl fmt::Display for Address {
 /// The state of a replica's link to its leader.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum LinkState {
-    /// There is no connection.
+    /// There is no connection to the leader.
     #[default]
     Connect,
     /// The connection is being made.
@@ -89,28 +89,28 @@ impl LinkState {
 /// A replica, as its leader knows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Replica {
-    /// The address at which clients reach it.
+    /// The address at which clients reach the replica.
     pub address: Address,
-    /// The end of its durable log.
+    /// The end of the replica's durable log.
     pub flushed: Lsn,
 }
 
 /// A replica that is a Redis or Valkey server, as it has described itself (REPLCONF).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RedisReplica {
-    /// The port on which it listens; 0 if it has named none.
+    /// The port on which the replica listens; 0 if it has named none.
     pub port: u16,
-    /// The address that it announces; empty if it announces none.
+    /// The address that the replica announces; empty if it announces none.
     pub host: String,
-    /// Whether it takes a file whose length is not known before its end.
+    /// Whether the replica takes a file whose length is not known before its end.
     pub takes_eof: bool,
-    /// Whether it takes a new id for its stream when it returns (`psync2`).
+    /// Whether the replica takes a new id for its stream when it returns (`psync2`).
     pub takes_new_id: bool,
-    /// Whether it wants the file alone, and no stream after it.
+    /// Whether the replica wants the file alone, and no stream after it.
     pub wants_rdb_only: bool,
-    /// Whether it wants keys in the file.
+    /// Whether the replica wants keys in the file.
     pub wants_keys: bool,
-    /// Whether it wants functions in the file.
+    /// Whether the replica wants functions in the file.
     pub wants_functions: bool,
 }
 
@@ -131,11 +131,11 @@ impl Default for RedisReplica {
 /// The request of a replica that is a Redis server (PSYNC, SYNC).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RedisClaim {
-    /// The replica.
+    /// The replica's description of itself.
     pub replica: RedisReplica,
     /// The stream of which the replica has the beginning; `None` if it has none.
     pub known: Option<KnownStream>,
-    /// Whether it expects a line before the file.
+    /// Whether the replica expects a line before the file (PSYNC, not SYNC).
     pub is_psync: bool,
 }
 
@@ -148,23 +148,23 @@ pub struct KnownStream {
     pub has_bytes: u64,
 }
 
-/// Why a server takes no writes. Everything that reports it (errors of commands, answers over HTTP, INFO,
+/// Why a server takes no writes. Every report of the reason (errors of commands, answers over HTTP, INFO,
 /// metrics, the log) reads this.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WriteRefusal {
-    /// It follows another server.
+    /// This server follows another server.
     Replica,
     /// This server has given up the lead: another server leads, or may lead.
     Deposed,
     /// This server hands over the lead, and leads on if that fails.
     HandingOver,
-    /// It is a witness of its group.
+    /// This server is a witness of its group.
     Witness,
-    /// Its group has removed it.
+    /// The group has removed this server.
     Removed,
-    /// It is a member of a group, and knows no leader or does not hear it.
+    /// This server is a member of a group, and knows no leader or does not hear its leader.
     NoLeader,
-    /// It leads its group, and no majority takes its log.
+    /// This server leads its group, and no majority takes its log.
     NotCommitted,
     /// Settings given at the start are not in the log yet: a write acknowledged now would follow settings
     /// that a new leader does not have.
@@ -174,7 +174,7 @@ pub enum WriteRefusal {
 }
 
 impl WriteRefusal {
-    /// All refusals.
+    /// All reasons, in the order of their discriminants.
     pub const ALL: [WriteRefusal; 9] = [
         WriteRefusal::Replica,
         WriteRefusal::Deposed,
@@ -213,19 +213,19 @@ impl WriteRefusal {
     }
 }
 
-/// The role of a server.
+/// The role of a server, as ROLE and INFO show it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RoleView {
-    /// It leads, or has given up the lead and follows nobody.
+    /// The server leads, or has given up the lead and follows nobody.
     Leader {
-        /// The end of its durable log.
+        /// The end of the server's durable log.
         end: Lsn,
-        /// The replicas that follow it.
+        /// The replicas that follow the server.
         replicas: Vec<Replica>,
     },
-    /// It follows another server, is about to lead, or is a member of a group and knows no leader.
+    /// The server follows another server, is about to lead, or is a member of a group and knows no leader.
     Replica {
-        /// The address of its leader; an empty name and port 0 if it knows none.
+        /// The address of the leader; an empty name and port 0 if the server knows none.
         leader: Address,
         /// The state of the link to the leader.
         link: LinkState,
@@ -239,11 +239,12 @@ pub enum RoleView {
 pub struct Wanted {
     /// The position of the write that is waited for.
     pub lsn: Lsn,
-    /// The number of replicas that must have it on their disks.
+    /// The number of replicas that must have the position on their disks.
     pub replicas: usize,
-    /// Whether this server must have it on its disk.
+    /// Whether this server must have the position on its disk.
     pub local: bool,
-    /// Whether the reply also says whether this server has it on its disk, as the reply of WAITAOF does.
+    /// Whether the reply also says whether this server has the position on its disk, as the reply of WAITAOF
+    /// does.
     pub tells_local: bool,
     /// The longest wait; `None`: unlimited.
     pub timeout_ms: Option<u64>,
@@ -269,7 +270,8 @@ pub trait Availability: Send + Sync {
     /// Why clients may not write; `None` if they may.
     fn refuses_writes(&self) -> Option<WriteRefusal>;
 
-    /// Whether the data of this server must not be shown: it is not known which of it is committed.
+    /// Whether the data of this server must not be shown, because it is not known which part of the data is
+    /// committed.
     fn is_stale(&self) -> bool;
 
     /// The whole error text for clients that read; `None` if they may.
@@ -283,7 +285,7 @@ pub trait Availability: Send + Sync {
     }
 
     /// Whether the disk has not answered for seconds while a change of this server's role, or of its part in
-    /// its group, is written. The log itself is not meant.
+    /// its group, is written. Writes of the log itself do not count.
     fn awaits_disk(&self) -> bool {
         false
     }
@@ -298,8 +300,8 @@ pub trait Availability: Send + Sync {
         false
     }
 
-    /// Whether this server is a replica in a ring of servers that follow each other, so that nobody leads; or
-    /// it follows such a ring.
+    /// Whether this server is a replica in a ring of servers that follow each other, so that nobody leads, or
+    /// follows a server of such a ring.
     fn is_in_ring(&self) -> bool {
         false
     }
@@ -310,7 +312,7 @@ pub trait Availability: Send + Sync {
     }
 
     /// Whether a reply that shows data may leave now. A leader of a group whose lease has ended must not
-    /// answer, unless old data may be shown: another one may have been elected.
+    /// answer, unless old data may be shown: another leader may have been elected.
     fn may_answer(&self) -> bool {
         true
     }
@@ -329,14 +331,15 @@ pub trait Availability: Send + Sync {
 
 /// The replication of this server; see the module documentation.
 pub trait Replication: Availability {
-    /// The role of this server.
+    /// The role of this server now.
     fn role(&self) -> RoleView;
 
-    /// Follows `leader` from now on. Answers `responder` once that is durable, or with an error.
+    /// Follows `leader` from now on. Answers `responder` once the new role is durable, or with an error.
     fn follow(&self, leader: Address, responder: Responder);
 
     /// Stops following. Answers `responder` with OK once this server takes writes, or once it restarts to do
-    /// so; or with an error, within a bounded time. An earlier order comes first.
+    /// so. Otherwise answers with an error, within a bounded time. An order given earlier is carried out
+    /// first.
     fn lead(&self, responder: Responder);
 
     /// Whether a change of the role that a client has ordered is not done yet.
@@ -369,7 +372,7 @@ pub trait Replication: Availability {
     fn count_flushed(&self, lsn: Lsn) -> usize;
 
     /// Answers `responder` with the number of replicas that have the wanted position, once all that `wanted`
-    /// requires holds or the time is over. If `wanted` asks for it, the answer begins with whether this
+    /// requires holds or the time is over. With `wanted.tells_local`, the answer begins with whether this
     /// server has the position.
     fn wait_flushed(&self, wanted: Wanted, responder: Responder);
 
@@ -377,7 +380,7 @@ pub trait Replication: Availability {
     fn wait_applied(&self, lsn: Lsn, timeout_ms: Option<u64>, responder: Responder);
 
     /// Ends the wait of a client in [`Replication::wait_flushed`] or [`Replication::wait_applied`], as if its
-    /// time were over, or with an error. Returns whether it waited.
+    /// time were over, or with an error. Returns whether the client waited.
     fn unblock(&self, client: u64, with_error: bool) -> bool;
 
     /// The newest of the positions in `marks`, sent by a replica, that is part of the log here. The error is

@@ -21,7 +21,7 @@ pub struct Responder {
 }
 
 impl Responder {
-    /// The right to answer this client. `is_silent`: it gets no replies.
+    /// The right to answer this client. `is_silent` says that the client gets no replies.
     pub(crate) fn new(client: Arc<Client>, protocol: Protocol, is_silent: bool) -> Responder {
         Responder { client, protocol, is_silent }
     }
@@ -34,7 +34,7 @@ impl Responder {
         });
     }
 
-    /// The client waits for a position of the log: it is shown as blocked until it is answered.
+    /// Shows the client as blocked until it is answered, because the client waits for a position of the log.
     pub fn block(&self) {
         self.client.set_awaits_position(true);
     }

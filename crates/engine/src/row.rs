@@ -32,35 +32,35 @@ use crate::{CommandError, callbacks::Handler};
 /// Groups of commands, as metrics and documentation name them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Family {
-    /// Strings and counters.
+    /// Strings and counters, as for SET and INCR.
     String,
     /// Strings as arrays of bits.
     Bitmap,
     /// Strings that estimate how many different elements were added.
     Hyperloglog,
-    /// Lists.
+    /// Lists, as for LPUSH.
     List,
-    /// Sets.
+    /// Sets, as for SADD.
     Set,
-    /// Sorted sets.
+    /// Sorted sets, as for ZADD.
     SortedSet,
-    /// Hashes.
+    /// Hashes, as for HSET.
     Hash,
     /// Geographic positions in sorted sets.
     Geo,
-    /// Streams and consumer groups.
+    /// Streams and their consumer groups, as for XADD.
     Stream,
-    /// Keys of any type.
+    /// Commands on keys of any type, as DEL and EXPIRE.
     Generic,
-    /// Documents with revisions.
+    /// Documents with revisions, as for DOC.PUT.
     Documents,
     /// MULTI, EXEC and related commands.
     Transactions,
-    /// Channels and their subscribers.
+    /// Channels and their subscribers, as for PUBLISH.
     Pubsub,
     /// Scripts and functions that run on the server.
     Scripting,
-    /// The connection itself.
+    /// Commands on the connection itself, as AUTH and CLIENT.
     Connection,
     /// Commands on the server as a whole.
     Server,
@@ -110,7 +110,7 @@ impl Family {
     }
 }
 
-/// One command.
+/// One command: its name, its properties, and its function.
 #[derive(Debug)]
 pub struct Row {
     /// The name in lower case; `container|sub` for subcommands.
@@ -119,26 +119,26 @@ pub struct Row {
     pub arity: i8,
     /// The properties of the command.
     pub flags: Flags,
-    /// The positions of its keys among its arguments.
+    /// The positions of the command's keys among its arguments.
     pub keys: Keys,
-    /// The family that it belongs to.
+    /// The family that the command belongs to.
     pub family: Family,
-    /// The Redis version that introduced it.
+    /// The Redis version that introduced the command.
     pub since: &'static str,
-    /// Its time complexity.
+    /// The time complexity of the command, for COMMAND DOCS.
     pub complexity: &'static str,
     /// One sentence for COMMAND DOCS.
     pub summary: &'static str,
     /// The command's arguments in the notation of the Redis manual, for hints: `key value [NX | XX] [EX
     /// seconds]`.
     pub syntax: &'static str,
-    /// The function that runs it.
+    /// The function that runs the command.
     pub handler: Handler,
-    /// Its subcommands, if it is a container.
+    /// The subcommands, if the command is a container.
     pub subcommands: &'static [Row],
-    /// How the engine treats it beyond its flags.
+    /// How the engine treats the command beyond its flags.
     pub treatment: Treatment,
-    /// The rights that a user needs to run it.
+    /// The rights that a user needs to run the command.
     pub needs: Needs,
 }
 
@@ -167,9 +167,9 @@ impl Row {
 /// A row and its position in its table, which is the index of its counters.
 #[derive(Debug, Clone, Copy)]
 pub struct ResolvedCommand {
-    /// The row.
+    /// The row of the command.
     pub row: &'static Row,
-    /// Its position.
+    /// The position of the row in the table.
     pub index: u16,
     table: &'static CommandTable,
 }
@@ -186,13 +186,13 @@ impl ResolvedCommand {
         }
     }
 
-    /// Its number in [`CommandTable::commands`].
+    /// The number of the command in [`CommandTable::commands`].
     #[inline]
     pub fn id(&self) -> CommandId {
         CommandId(self.index)
     }
 
-    /// The table that it is a row of.
+    /// The table that has the row.
     pub fn table(&self) -> &'static CommandTable {
         self.table
     }

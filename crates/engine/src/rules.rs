@@ -9,9 +9,9 @@ use crate::{CommandError, Flags, Host, MemoryLimits, Row, clients::Pause, replic
 /// The rules of one round: the state of the process as it was when the round began.
 #[derive(Debug, Clone, Copy)]
 pub struct Rules {
-    /// The memory limit.
+    /// The memory limit in force; no limit while the server is read-only.
     pub limits: MemoryLimits,
-    /// Whether the server is loading.
+    /// Whether the server is loading its data, so that most commands are refused.
     pub loading: bool,
     /// Whether nothing is appended, not even expiries: another server writes the log, or may be about to.
     pub read_only: bool,
@@ -69,7 +69,7 @@ impl Rules {
         self.read_only || self.refusal == Some(WriteRefusal::NotCommitted)
     }
 
-    /// Asks the log whether a write may be executed; `false`: not now.
+    /// Asks the log whether a write may be executed. Returns `false` if the log cannot take the write now.
     pub(crate) fn admit_write(&self, appender: Option<&Appender>, bytes: u64) -> Result<bool, CommandError> {
         if let Some(refusal) = self.refusal {
             return Err(CommandError::Text(refusal.error()));

@@ -22,7 +22,7 @@ pub struct Scripting {
     vm: Option<Box<Vm>>,
     /// The generation of the scripts that the machine has compiled.
     generation: u64,
-    /// The libraries of the machine.
+    /// The libraries that are compiled in the machine.
     pub libraries: WorkerLibraries,
     /// The error for writes of the running script; `None` if it may write.
     pub no_writes: Option<CommandError>,
@@ -71,7 +71,7 @@ impl Scripting {
         is_shared.then(|| now_us + if self.stays { STAYING_US } else { LONG_AFTER_US })
     }
 
-    /// Returns the machine.
+    /// Puts the machine back after a script, for the next one.
     pub fn put_vm(&mut self, vm: Box<Vm>) {
         self.vm = Some(vm);
     }

@@ -5,9 +5,9 @@
 //! Invariants
 //! - A script is one unit or a part of one: it runs with the locks of its keys, and all its effects are in
 //!   one record.
-//! - A script that touches an undeclared key locks its slot if that is possible without waiting. If not, its
-//!   effects are undone, and it runs again with every slot locked. Its first run was visible to no other
-//!   client.
+//! - A script that touches an undeclared key locks the slot of the key if that is possible without waiting.
+//!   If not, the script's effects are undone, and it runs again with every slot locked. Its first run was
+//!   visible to no other client.
 
 mod cache;
 mod declared;

@@ -24,12 +24,12 @@ use crate::{
 /// Which replies are sent (CLIENT REPLY).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum ReplyMode {
-    /// All.
+    /// All replies are sent (CLIENT REPLY ON).
     #[default]
     On,
-    /// None.
+    /// No replies are sent (CLIENT REPLY OFF).
     Off,
-    /// All replies but that of the next command.
+    /// All replies are sent, except the reply of the next command.
     SkipNext,
     /// The reply of the present command is the one to skip.
     Skip,
@@ -49,8 +49,8 @@ pub enum Place {
     Lost,
 }
 
-/// A server that takes the connection of a client over: it sends no more commands from then on.
-/// Boxed, because there is almost never one.
+/// A server that takes over the connection on which it was a client: it sends no more commands from then on.
+/// The claims are boxed, because there is almost never one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PeerClaim {
     /// A replica, with the arguments of REPLICATE.
@@ -64,9 +64,9 @@ pub enum PeerClaim {
 /// A client as a reader of durable channels.
 #[derive(Debug)]
 pub struct ChannelReader {
-    /// Its id among the readers.
+    /// The client's id among the readers.
     pub id: ReaderId,
-    /// The flow control of its messages.
+    /// The flow control of the messages to this reader.
     pub flow: Arc<Flow>,
 }
 
@@ -75,26 +75,26 @@ pub struct ChannelReader {
 pub struct Session {
     /// The entry in the list of clients.
     pub client: Arc<Client>,
-    /// The selected database.
+    /// The database that the client has selected (SELECT).
     pub db: DbId,
     /// The protocol of the replies.
     pub protocol: Protocol,
     /// Whether the client counts as logged in.
     pub authenticated: bool,
-    /// Its user.
+    /// The user of the client.
     pub login: LogIn,
     /// The name in the client's certificate, if the names in certificates are names of users.
     pub certificate_name: Option<Box<[u8]>>,
     /// The user over HTTP whose commands these are, if an HTTP request runs them: the audit names this user.
-    /// Rights are those of `login`.
+    /// The rights are those of the user in `login`.
     pub on_behalf_of: Option<Box<[u8]>>,
     /// Whether a login has failed since the last one that succeeded.
     pub has_failed_login: bool,
     /// How many checks of passwords were begun for the command that waits for them.
     pub checks_begun: u8,
-    /// Its place among the connections.
+    /// The place of the connection among those that the server serves.
     pub place: Place,
-    /// Which replies are sent.
+    /// Which replies the client gets (CLIENT REPLY).
     pub reply_mode: ReplyMode,
     /// Written while the client gets no replies, and sent nevertheless: confirmations of changed
     /// subscriptions, and the messages delivered before them.
@@ -117,23 +117,23 @@ pub struct Session {
     pub subscriber: Option<SubscriberId>,
     /// The client as a reader of durable channels. Boxed: most clients read none.
     pub reader: Option<Box<ChannelReader>>,
-    /// How often it has become a reader.
+    /// How often the client has become a reader.
     pub reader_generation: u32,
-    /// Whether it has subscriptions now.
+    /// Whether the client has subscriptions now.
     pub subscribed: bool,
-    /// The client has published in a transaction or script, or to a durable channel. To keep the order, its
-    /// later messages are notices, too ([`Notice`](crate::Notice)).
+    /// Whether the client has published in a transaction or script, or to a durable channel. To keep the
+    /// order, its later messages are notices, too ([`Notice`](crate::Notice)).
     pub publishes_in_turn: bool,
     /// The commands queued since MULTI. Boxed: most sessions have none.
     pub transaction: Option<Box<Transaction>>,
     /// The keys that the next transaction depends on.
     pub watches: Watches,
-    /// The leases of the connection.
+    /// The leases of the connection, which are released when the connection closes.
     pub leases: Leases,
     /// Offsets in the replies at which the running unit's lease tokens are filled in: a token derives from
     /// the position of the unit.
     pub granted: Vec<usize>,
-    /// Set while the client is blocked: it runs no command until the wait is over.
+    /// The wait of a client that is blocked: the client runs no command until the wait is over.
     pub wait: Option<Wait>,
     /// The position of the client's last write by a unit of its own; see [`Session::newest_write`].
     pub last_write: Lsn,
@@ -147,10 +147,10 @@ pub struct Session {
     /// on all its replies wait for the lease of a group's leader. The replies of a client without such a
     /// command leave at once: a follower needs them to join, an operator to look.
     pub shows_data: Cell<bool>,
-    /// The client runs no more commands: close the connection once the replies are sent.
+    /// Whether the client runs no more commands: the connection is closed once the replies are sent.
     pub closing: bool,
-    /// Milliseconds for which the worker holds the connection before its next command, or before it tries a
-    /// command that has to wait again.
+    /// Milliseconds for which the worker holds the connection before the client's next command, or before the
+    /// next attempt at a command that has to wait.
     pub pause_ms: u64,
     /// Whether a pause of clients holds the client (CLIENT PAUSE); it may end before `pause_ms` are over.
     pub is_held: bool,
@@ -205,13 +205,14 @@ impl Session {
         clients.pause().let_go(&self.client);
     }
 
-    /// The client is this user from now on.
+    /// Makes the client this user from now on.
     pub fn log_in(&mut self, login: LogIn) {
         login.show(&self.client);
         (self.login, self.authenticated, self.has_failed_login) = (login, true, false);
     }
 
-    /// The client is the user that its certificate names, if there is such a user and it may log in.
+    /// Makes the client the user that its certificate names, if there is such a user and that user is
+    /// enabled.
     pub fn log_in_by_certificate(&mut self, users: &UserSet) {
         let named = self.certificate_name.as_deref().and_then(|name| users.get(name));
         if let Some(principal) = named.filter(|principal| principal.user.is_enabled) {
@@ -219,16 +220,16 @@ impl Session {
         }
     }
 
-    /// The client carries the commands of this admin over HTTP. It is the user of that name, if that is an
-    /// enabled admin of the Redis protocol; otherwise it is the default user.
+    /// Makes the client carry the commands of this admin over HTTP. The client becomes the user of that name,
+    /// if that is an enabled admin of the Redis protocol, and otherwise the default user.
     pub fn log_in_over_http(&mut self, name: Box<[u8]>, users: &UserSet) {
         let known = users.get(&name).filter(|known| known.is_admin && known.user.is_enabled);
         self.log_in(LogIn::new(known.unwrap_or(users.default_user()), users.generation));
         self.on_behalf_of = Some(name);
     }
 
-    /// The client is the default user again, even if its certificate names another user, and has to log in if
-    /// the default user needs a password.
+    /// Makes the client the default user again, even if its certificate names another user. The client has to
+    /// log in if the default user needs a password.
     pub fn log_out(&mut self, users: &UserSet) {
         self.login = LogIn::chosen_default();
         self.login.show(&self.client);
@@ -264,7 +265,7 @@ impl Session {
         Some(slots)
     }
 
-    /// Changes the reply mode.
+    /// Changes which replies the client gets (CLIENT REPLY).
     pub fn set_reply_mode(&mut self, mode: ReplyMode) {
         self.reply_mode = mode;
         // The command that changes the mode is itself answered in the new mode.
@@ -310,14 +311,14 @@ impl Session {
         !self.leases.is_empty()
     }
 
-    /// Ends the transaction, if there is one, and all watches.
+    /// Ends the transaction, if there is one, and all watches, as DISCARD does.
     pub fn end_transaction(&mut self) {
         self.transaction = None;
         self.end_watches();
         self.client.set_queued(None);
     }
 
-    /// Ends all watches.
+    /// Ends all watches, as UNWATCH does.
     pub fn end_watches(&mut self) {
         if !self.watches.is_empty() {
             self.watches.clear();

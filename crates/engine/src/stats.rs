@@ -1,10 +1,10 @@
 //! Counters per command. Each thread that executes commands has its own; readers add them up.
 //!
 //! Invariants
-//! - A counter that is not under a lock has one writer and only grows. A reset (CONFIG RESETSTAT) changes
-//!   none: it notes the sums as of now, and readers subtract them. So every count is before a reset or after
-//!   it, and none is lost. The counts of one call, such as its number and its time, are made one after the
-//!   other: a reset may come between.
+//! - A counter that is not under a lock has one writer and only grows. A reset (CONFIG RESETSTAT) changes no
+//!   counter: it notes the sums as of now, and readers subtract these sums. So every count is before a reset
+//!   or after it, and none is lost. The counts of one call, such as its number and its time, are made one
+//!   after the other: a reset may come in between.
 
 mod errors;
 mod histogram;
@@ -27,10 +27,10 @@ use crate::{
     observe::{HotKey, HotKeys},
 };
 
-/// On average, one in this many commands is sampled. Its time stands for this many calls, unless every call
-/// of the command is timed.
+/// On average, one in this many commands is sampled. The time of a sampled command stands for this many
+/// calls, unless every call of the command is timed.
 pub(crate) const TIMED_EVERY: u64 = 32;
-/// For HOTKEYS, a key of one in this many commands is counted on average: of half of the sampled ones.
+/// On average, one in this many commands has a key counted for HOTKEYS: half of the sampled commands.
 pub const KEYS_SAMPLED_EVERY: u64 = 2 * TIMED_EVERY;
 
 /// The counters of one worker for one command.
@@ -46,11 +46,11 @@ pub struct RowStats {
 /// The sums over all workers for one command.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct RowTotals {
-    /// Executions.
+    /// The number of calls that ran.
     pub calls: u64,
-    /// Refused before execution.
+    /// The number of calls that were refused before they ran.
     pub rejected: u64,
-    /// Ended with an error.
+    /// The number of calls that ended with an error.
     pub failed: u64,
     /// Microseconds of execution, for most commands estimated from one in 32 calls.
     pub usec: u64,
@@ -78,7 +78,7 @@ pub struct Totals {
     pub expired_fields: u64,
     /// Reads of keys that existed.
     pub keyspace_hits: u64,
-    /// Reads of absent keys.
+    /// Reads of keys that did not exist.
     pub keyspace_misses: u64,
 }
 
@@ -112,7 +112,7 @@ impl WorkerStats {
         counter.store(counter.load(Ordering::Relaxed).wrapping_add(by), Ordering::Relaxed);
     }
 
-    /// Sets the memory of its script machine.
+    /// Sets the memory of the worker's script machine.
     pub fn set_vm_bytes(&self, bytes: usize) {
         self.vm_bytes.store(bytes as u64, Ordering::Relaxed);
     }
@@ -204,7 +204,7 @@ impl CommandStats {
         CommandStats { workers: (0..workers).map(|_| worker()).collect(), reset: RwLock::default() }
     }
 
-    /// The counters of one worker.
+    /// The counters of one worker, by its index.
     pub fn worker(&self, index: usize) -> Arc<WorkerStats> {
         self.workers[index].clone()
     }
@@ -290,7 +290,7 @@ impl CommandStats {
         self.workers.iter().map(|worker| worker.served.load(Ordering::Relaxed)).sum()
     }
 
-    /// The number of calls of all commands.
+    /// The number of calls of all commands, since the start or the last reset.
     pub fn total_calls(&self) -> u64 {
         (0..self.row_count()).map(|row| self.totals(row).calls).sum()
     }

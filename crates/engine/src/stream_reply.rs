@@ -3,7 +3,7 @@
 use keyspace::{StreamEntry, StreamId};
 use wire::ReplyWriter;
 
-/// Writes an id.
+/// Writes an id as the bulk string `MS-SEQ`.
 #[inline]
 pub fn write_id(reply: &mut ReplyWriter<'_>, id: StreamId) {
     let (mut ms, mut seq) = (itoa::Buffer::new(), itoa::Buffer::new());

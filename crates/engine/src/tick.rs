@@ -11,18 +11,18 @@
 //!
 //! A [`Tick`] holds the replies, notices and commands that wait for the log at one worker, and decides the
 //! order of steps at the end of a tick. The server's workers and the simulation carry out its actions. `C` is
-//! their handle of a connection.
+//! the type by which these owners name a connection.
 //!
-//! It has no sockets and no threads, and sees the log as a [`LogView`]. Replies that wait for nothing do not
-//! pass through it.
+//! A tick has no sockets and no threads, and sees the log as a [`LogView`]. Replies that wait for nothing do
+//! not pass through it.
 //!
 //! Invariants
 //! - A connection is released only when the log is committed up to the gate that it was parked with.
 //! - Notices are released in the order in which they were held, and none before its gate.
 //! - One wake-up is requested from the log: for the reply or notice that is first in its queue. An element
 //!   with a smaller gate later in the queue waits for the first element.
-//! - When a tick has ended and a queue is not empty, a wake-up at the gate of its first element or before is
-//!   requested, or the next end is due (asserted in release builds too).
+//! - After a tick has ended, a queue that is not empty will be looked at again: a wake-up is requested at the
+//!   gate of its first element or before, or the next end is due (asserted in release builds too).
 //! - A resumed command that has to wait for room again is not resumed in the same pass over those waiting.
 
 mod log_view;
@@ -53,7 +53,7 @@ pub enum Action<C> {
     LookAgain,
     /// Flush one batch on this thread: with a single writer that saves two changes of thread.
     FlushHere,
-    /// Wake the log's thread if records need it.
+    /// Wake the log's thread, if records wait to be written.
     WakeFlusher,
     /// Publish these notices, in this order: the log is committed up to all their gates.
     Publish(Vec<Notice>),
@@ -80,7 +80,7 @@ pub struct RoundEnd {
 /// The parked connections, notices, and commands waiting for room that a worker holds until the log moves.
 #[derive(Debug)]
 pub struct Tick<C> {
-    /// In the order in which they were parked.
+    /// The gates and the connections, in the order in which the connections were parked.
     parked: VecDeque<(Lsn, C)>,
     notices: EventQueue,
     awaiting_room: VecDeque<C>,
@@ -93,7 +93,7 @@ pub struct Tick<C> {
     looks: usize,
     /// Parked connections, or rounds that published, at the last look.
     seen: usize,
-    /// The log is committed up to here, as far as the present release knows.
+    /// The committed position of the log, as the present release has last read it.
     committed: Lsn,
     /// The position at which the log is to wake the owner, if a wake-up was requested.
     wake_up: Option<Lsn>,
@@ -101,7 +101,7 @@ pub struct Tick<C> {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Step {
-    /// No tick is ending.
+    /// No tick is ending: there is no action.
     Idle,
     /// Several connections may wait for a batch that is not begun.
     GatherWrites,
@@ -145,9 +145,9 @@ impl<C> Default for Tick<C> {
 // ---- events -----------------------------------------------------------------------------------------------
 
 impl<C: Clone> Tick<C> {
-    /// A round of the connection has ended in `state`; its newest replies wait for `gate`, if any. Takes the
-    /// executor's notices, and hands the executor's messages over to other workers: to be called before the
-    /// replies of the round leave.
+    /// Notes that a round of the connection has ended in `state`, and that its newest replies wait for
+    /// `gate`, if any. Takes the executor's notices, and hands the executor's messages over to other workers.
+    /// To be called before the replies of the round leave.
     pub fn after_round(
         &mut self,
         executor: &mut Executor,
@@ -178,15 +178,15 @@ impl<C: Clone> Tick<C> {
 }
 
 impl<C> Tick<C> {
-    /// The worker has made changes by itself: expiry, eviction, leases. Returns whether the end of the tick
-    /// has become due.
+    /// Notes that the worker has made changes by itself: expiry, eviction, leases. Returns whether the end of
+    /// the tick has become due.
     #[must_use]
     pub fn after_own_changes(&mut self, executor: &mut Executor) -> bool {
         let holds = self.notices.hold(executor.take_notices());
         (executor.take_wrote() || holds) && self.request_end()
     }
 
-    /// A long unit has ended on its own thread, with these notices.
+    /// Notes that a long unit has ended on its own thread, with these notices.
     pub fn after_long_unit(
         &mut self,
         executor: &mut Executor,
@@ -198,7 +198,7 @@ impl<C> Tick<C> {
         RoundEnd { backpressure, must_deliver: false, ends_tick: (wrote || holds) && self.request_end() }
     }
 
-    /// Bytes for the connection wait for `gate`.
+    /// Notes that bytes for the connection wait for `gate`.
     pub fn park(&mut self, gate: Lsn, connection: C) {
         self.parked.push_back((gate, connection));
     }
@@ -211,7 +211,7 @@ impl<C> Tick<C> {
         !std::mem::replace(&mut self.is_due, true)
     }
 
-    /// Published messages were delivered although no [`Action::Deliver`] asked for that.
+    /// Notes that published messages were delivered although no [`Action::Deliver`] asked for a delivery.
     pub fn note_delivered(&mut self) {
         self.publishing_rounds = 0;
     }
@@ -258,7 +258,7 @@ impl<C> Tick<C> {
     /// the action out; anything may happen meanwhile.
     ///
     /// # Panics
-    /// If something is left to wait for ever.
+    /// If a reply or notice would wait for ever.
     pub fn next_action(&mut self, log: &impl LogView) -> Option<Action<C>> {
         loop {
             match self.step {
@@ -332,9 +332,9 @@ impl<C> Tick<C> {
         }
     }
 
-    /// While several connections wait for a batch that is not begun, the sockets are worth another look, as
-    /// long as each look brings further writes: writing a batch, and waking the thread that does it, costs
-    /// more than many records. A single writer is never delayed.
+    /// Decides whether the sockets get another look before a batch is begun. With several connections
+    /// waiting, they do as long as each look brings further writes: a batch, and waking the thread that
+    /// writes it, costs more than many records. A single writer is never delayed.
     fn gather_writes(&mut self, log: &impl LogView) -> Step {
         let brings_more = self.looks == 0 || self.parked.len() > self.seen;
         if self.looks < WRITE_LOOKS_MAX && brings_more && log.needs_flush() {
@@ -368,7 +368,7 @@ impl<C> Tick<C> {
         }
     }
 
-    /// The position at which the log is to wake the owner; `None` if nothing waits for one.
+    /// The position at which the log is to wake the owner; `None` if no reply or notice waits.
     fn gate(&self) -> Option<Lsn> {
         let parked = self.parked.front().map(|(gate, _)| *gate);
         parked.into_iter().chain(self.notices.gate()).min()

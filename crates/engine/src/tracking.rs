@@ -15,12 +15,13 @@
 //! - A key is remembered, and forgotten when it changes, under the lock of its slot: no change is missed in
 //!   between.
 //! - The invalidation of a key is pushed after the replies of the current round of the reader's worker, so
-//!   after every reply with an older value. It is sent when the change becomes visible to other clients: with
-//!   durability `strict`, once the change is committed.
-//! - The table holds about `tracking-table-max-keys` keys at most: one more evicts another key, of its own
-//!   shard if that has one. If the limit was lowered, [`Tracking::trim`] evicts the others. An evicted key is
-//!   invalidated for its readers. Its slot need not be locked: whoever removes it from the table tells its
-//!   readers, and a reader that reads it again is remembered again.
+//!   after every reply with an older value. The invalidation is sent when the change becomes visible to other
+//!   clients: with durability `strict`, once the change is committed.
+//! - The table holds about `tracking-table-max-keys` keys at most: a further key evicts another one, from its
+//!   own shard if possible. After the limit was lowered, [`Tracking::trim`] evicts the surplus.
+//! - An evicted key is invalidated for its readers. The slot of the key need not be locked for that: the
+//!   thread that removes the key from the table tells its readers, and a reader that reads the key again is
+//!   remembered again.
 
 mod invalidations;
 mod table;
@@ -41,17 +42,17 @@ use table::Table;
 
 use crate::clients::{Client, Clients};
 
-/// The keys that [`Tracking::trim`] evicts at most in one call, which takes about a millisecond.
+/// The maximum number of keys that one call of [`Tracking::trim`] evicts, which takes about a millisecond.
 const TRIMMED_MAX: usize = 4096;
 
 /// The mode of a client's tracking.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
-    /// Every key that it reads is remembered.
+    /// Every key that the client reads is remembered.
     Reads,
-    /// Only keys that it reads after CLIENT CACHING YES.
+    /// Only the keys that the client reads after CLIENT CACHING YES are remembered.
     OptIn,
-    /// Every key but those that it reads after CLIENT CACHING NO.
+    /// Every key is remembered, except those that the client reads after CLIENT CACHING NO.
     OptOut,
     /// No key is remembered: instead, the client gets invalidations for the changes of all keys with one of
     /// its prefixes.
@@ -64,9 +65,10 @@ pub struct Tracker {
     client: Arc<Client>,
     /// The client that gets the invalidations instead of the tracking client.
     pub redirect: Option<u64>,
-    /// Whether it gets no invalidations for its own changes.
+    /// Whether the client gets no invalidations for its own changes.
     pub noloop: bool,
-    /// Whether it follows prefixes: what the client has read before, in another mode, is not told then.
+    /// Whether the client follows prefixes. If so, the client is told nothing about keys that it has read
+    /// before, in another mode.
     follows_prefixes: bool,
     /// Whether the client of `redirect` was found to have disconnected.
     redirect_broken: AtomicBool,
@@ -100,12 +102,12 @@ struct Prefix {
     clients: Vec<u64>,
 }
 
-/// The figures of INFO.
+/// The figures about tracking that INFO shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct TrackingTotals {
-    /// Clients that track.
+    /// The number of clients that track.
     pub clients: usize,
-    /// Keys that are remembered.
+    /// The number of keys that are remembered.
     pub keys: usize,
     /// Pairs of a key and a client.
     pub items: usize,
@@ -130,7 +132,7 @@ impl Tracking {
         }
     }
 
-    /// The present figures.
+    /// The figures of now, for INFO.
     pub fn totals(&self) -> TrackingTotals {
         TrackingTotals {
             clients: self.trackers.read().len(),
@@ -174,7 +176,7 @@ impl Tracking {
         });
     }
 
-    /// A client has read a key of this slot, which is locked.
+    /// Remembers that a client has read a key of this slot, which is locked.
     pub(crate) fn remember(
         &self,
         slot: SlotId,
@@ -192,7 +194,8 @@ impl Tracking {
         self.trackers.read().get(&id).cloned()
     }
 
-    /// A key of this slot, which is locked, has changed: adds the invalidation for its readers.
+    /// Forgets a key of this slot, which is locked, because the key has changed; adds the invalidation for
+    /// its readers.
     pub(crate) fn changed(&self, slot: SlotId, key: &[u8], invalidations: &mut Invalidations) {
         let readers = self.table.take(slot, key);
         if !readers.is_empty() || !self.prefixes.read().is_empty() {
@@ -200,8 +203,8 @@ impl Tracking {
         }
     }
 
-    /// Called when the changes gathered from index `start` on were undone: remembers their keys again for the
-    /// clients that have read them. The slots of these keys are still locked.
+    /// Takes back the changes gathered from index `start` on, which were undone: remembers their keys again
+    /// for the clients that have read them. The slots of these keys are still locked.
     pub(crate) fn not_changed(&self, start: usize, invalidations: &mut Invalidations) {
         if invalidations.len() == start {
             return;
@@ -216,12 +219,12 @@ impl Tracking {
         }
     }
 
-    /// Forgets all keys: any may have changed; all slots are locked.
+    /// Forgets all keys, because any of them may have changed; all slots are locked.
     pub(crate) fn forget_all(&self) {
         self.table.clear();
     }
 
-    /// Any key may have changed; all slots are locked.
+    /// Forgets and invalidates all keys, because any of them may have changed; all slots are locked.
     pub(crate) fn all_changed(&self, invalidations: &mut Invalidations) {
         self.forget_all();
         if !self.trackers.read().is_empty() {

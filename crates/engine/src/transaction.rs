@@ -27,9 +27,9 @@ pub const QUEUED_BYTES_MAX: usize = 1 << 30;
 pub struct Queued {
     /// The row of the command.
     pub found: ResolvedCommand,
-    /// Its properties, and those of the command that it wraps.
+    /// The properties of the command, and those of the command that it wraps.
     pub flags: Flags,
-    /// Its arguments, the name first.
+    /// The arguments of the command, the name first.
     pub args: OwnedArgs,
 }
 
@@ -100,7 +100,7 @@ impl Transaction {
         Ok(())
     }
 
-    /// A command could not be queued: EXEC will refuse.
+    /// Notes that a command could not be queued: EXEC will refuse to run.
     pub fn fail(&mut self) {
         self.failed = true;
     }
@@ -110,7 +110,7 @@ impl Transaction {
         self.failed
     }
 
-    /// The commands in order.
+    /// The queued commands, in the order in which EXEC runs them.
     pub fn commands(&self) -> &[Queued] {
         &self.commands
     }
@@ -125,7 +125,7 @@ impl Transaction {
         self.any(Flags::DOCUMENTS)
     }
 
-    /// Until when the transaction can be offloaded.
+    /// Until when the transaction can be offloaded: the least of what its commands allow.
     pub fn mobility(&self) -> Mobility {
         self.mobility
     }

@@ -4,8 +4,9 @@
 //! - Slots are locked in ascending order, all before the first access, and released only after the log
 //!   position of the unit is taken. Only a script may add a slot later, if that needs no waiting
 //!   ([`Unit::try_lock`]).
-//! - Every effect that changes something, and is not undone, is encoded, in order; together they are the
-//!   unit's one log record. Messages to durable channels stand among them, changes of documents behind them.
+//! - Every effect that changes something, and is not undone, is encoded. The encoded effects, in their order,
+//!   are the unit's one log record. Messages to durable channels stand among the effects, changes of
+//!   documents behind them.
 //! - Access to a key whose slot is not locked is a bug and panics.
 
 mod databases;
@@ -85,7 +86,7 @@ pub struct Unit<'k> {
 }
 
 impl<'k> Unit<'k> {
-    /// Builds a unit of locked slots. Inlined, so that it is built in place: it is large.
+    /// Builds a unit of locked slots. Inlined, because a unit is large and is then built in place.
     #[inline(always)]
     pub(crate) fn new(
         keyspace: &'k Keyspace,
@@ -145,7 +146,7 @@ impl<'k> Unit<'k> {
         self.databases.is_some()
     }
 
-    /// Raises the gate of the reply: it shows data of records up to `lsn`.
+    /// Raises the gate of the reply, which shows data of records up to `lsn`.
     pub fn note_seen(&mut self, lsn: Lsn) {
         self.seen = self.seen.max(lsn);
     }
@@ -156,8 +157,8 @@ impl<'k> Unit<'k> {
         self.repeats = true;
     }
 
-    /// Notes a message, to be published after the unit. `is_logged`: it is in the record of the unit too,
-    /// because its channel is durable.
+    /// Notes a message, to be published after the unit. `is_logged` says that the message is in the record of
+    /// the unit too, because its channel is durable.
     pub fn publish(&self, kind: Kind, channel: &[u8], payload: &[u8], is_logged: bool) {
         self.events.note_message(kind, channel, payload, is_logged);
     }
@@ -201,7 +202,7 @@ impl<'k> Unit<'k> {
         self.as_of_ms
     }
 
-    /// The hash of a key. It is known already for a key of the command, if the command uses its keys in
+    /// The hash of a key. For a key of the command the hash is known already, if the command uses its keys in
     /// order.
     #[inline]
     pub fn hash(&self, key: &[u8]) -> KeyHash {
@@ -248,7 +249,7 @@ impl<'k> Unit<'k> {
         found
     }
 
-    /// Replaces the access stamp of a key, if it exists. That is not logged.
+    /// Replaces the access stamp of a key, if the key exists. The change is not logged.
     pub fn set_stamp(&mut self, db: DbId, key: &[u8], stamp: AccessStamp) {
         let hash = self.hash(key);
         self.locked.slot_mut(hash.slot()).set_stamp(db, &hash, key, stamp);
@@ -401,7 +402,7 @@ impl<'k> Unit<'k> {
         !self.ready.is_empty()
     }
 
-    /// The next key that may serve a waiter, in the order in which they were noted.
+    /// The next key that may serve a waiter. Keys come in the order in which they were noted.
     pub(crate) fn take_ready(&mut self) -> Option<(DbId, Box<[u8]>)> {
         self.ready.pop_front()
     }
@@ -479,7 +480,7 @@ impl<'k> Unit<'k> {
             },
             Scope::Global => {
                 self.flushes_all |= matches!(effect, Effect::Global(GlobalOp::FlushAll));
-                // What clients have read that track no more, too.
+                // This also forgets the keys that were read by clients which no longer track.
                 self.interests.tracking().forget_all();
                 match &mut self.locked {
                     Locked::Many(slots) => slots.apply(effect, clock, self.freed),
@@ -557,8 +558,8 @@ impl<'k> Unit<'k> {
 
     /// Ends the unit: takes its position in the log while its slots are locked, unlocks them, fills the
     /// record. Returns the newest position that the unit saw or wrote ([`Lsn::MAX`] if the log has failed),
-    /// and whether it wrote or repeats an earlier write. `flushing` is the host if the unit has removed every
-    /// key: it learns the position while all slots are still locked.
+    /// and whether it wrote or repeats an earlier write. `flushing` is given if the unit has removed every
+    /// key: this host learns the position while all slots are still locked.
     ///
     /// Takes `self` by reference: a unit is large, and moving it costs more than the commit.
     #[inline]
@@ -576,7 +577,7 @@ impl<'k> Unit<'k> {
             return (seen, self.repeats);
         }
         let appender = appender.expect("no write while loading");
-        // A large record reaches the log in parts: no part of it may be before the boundary.
+        // A large record reaches the log in parts: no part of the record may lie before the boundary.
         let flushing = flushing.map(|host| (host, appender.log().written_lsn().min(appender.durable_lsn())));
         let Ok(pending) = appender.reserve_marked(effects, *messages > 0) else {
             // The memory is ahead of a log that has failed: no reply that shows it may ever leave.

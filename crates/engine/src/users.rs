@@ -6,13 +6,14 @@
 //!                                                           subscriptions are reviewed
 //! ```
 //!
-//! What it is: users by name with their rights; the log of denials. What it is not: the language of rules and
-//! judgements (`access`), or the place where users are kept: they are settings that belong to the data, each
-//! under its name after [`OF_USERS`]. So snapshots, replicas, groups and backups carry users without code of
-//! their own for that, and an earlier version of the server keeps users that it does not understand.
+//! This module has the users by name with their rights, and the log of denials. It is not the language of
+//! rules and judgements (`access`), and it does not store the users. Users are settings that belong to the
+//! data; the name of such a setting is [`OF_USERS`] followed by the name of the user. So snapshots, replicas,
+//! groups and backups carry users without code of their own for that, and an earlier version of the server
+//! keeps users that it does not understand.
 //!
 //! Invariants
-//! - `default` is always there. Without a record it may do everything, by the password of the setting
+//! - `default` is always there. Without a record, `default` may do everything, by the password of the setting
 //!   `requirepass`. The user of other servers (`masteruser`), without a record, may run the commands that
 //!   servers send to each other; a record takes its place.
 //! - A record that this version cannot read is a user who may not log in: never more rights than were given.
@@ -62,7 +63,7 @@ pub const OF_HTTP: &str = "http:";
 /// The setting that is the password of the default user without a record. CONFIG SET changes the record, too.
 pub const REQUIREPASS: &str = "requirepass";
 
-/// The maximum number of users.
+/// The maximum number of users with a record.
 pub const USERS_MAX: usize = 10_000;
 
 /// The maximum bytes of the record of one user, with the name of its setting: FLUSHALL, and each snapshot,
@@ -82,24 +83,25 @@ pub fn records(data: &DataSettings) -> impl Iterator<Item = (&[u8], &[u8])> {
     data.iter().filter_map(|(name, value)| Some((name.strip_prefix(OF_USERS.as_bytes())?, value)))
 }
 
-/// A user in force.
+/// A user in force, with its rights compiled for the table of commands.
 #[derive(Debug)]
 pub struct Principal {
-    /// Its name.
+    /// The name of the user, as in AUTH.
     pub name: Box<[u8]>,
     /// The user as data: passwords and rules.
     pub user: User,
-    /// Its rights.
+    /// The rights of the user, compiled from its rules.
     pub rights: Rights,
-    /// Whether it may run every command of administrators, and so give itself any right: the role `_admin`.
+    /// Whether the user may run every command of administrators, and so give itself any right: the role
+    /// `_admin`.
     pub is_admin: bool,
-    /// Whether it may run at least one of the commands of replicas and members. Other servers may log in as
-    /// it then.
+    /// Whether the user may run at least one of the commands of replicas and members. If so, other servers
+    /// may log in as this user.
     pub may_be_server: bool,
     /// The position of the newest record from which this user may follow: a reply that depends on the user
     /// waits until this position is committed.
     pub lsn: Lsn,
-    /// Its record; `None`: it has none.
+    /// The record of the user; `None` if the data have no record of this user.
     record: Option<Box<[u8]>>,
 }
 
@@ -124,7 +126,7 @@ impl Principal {
         Principal::new(name, user, (Some(record), lsn), table)
     }
 
-    /// Whether the data have it.
+    /// Whether the data have a record of the user.
     pub fn has_record(&self) -> bool {
         self.record.is_some()
     }
@@ -142,7 +144,7 @@ struct Origin {
     settings_generation: u64,
 }
 
-/// The users of one moment.
+/// The users of one moment, by name; the set does not change.
 #[derive(Debug)]
 pub struct UserSet {
     /// Rises when the users change.
@@ -165,7 +167,7 @@ impl UserSet {
         }
     }
 
-    /// The user of this name.
+    /// The user of this name; `None` if there is none.
     pub fn get(&self, name: &[u8]) -> Option<&Arc<Principal>> {
         self.by_name.get(name)
     }
@@ -194,16 +196,17 @@ impl UserSet {
 /// The settings of this server about users.
 #[derive(Debug, Clone)]
 pub struct UserSettings {
-    /// The password of the default user without a record (`requirepass`); `None`: it needs none.
+    /// The password of the default user without a record (`requirepass`); `None` if that user needs no
+    /// password.
     pub default_password: Option<PasswordHash>,
-    /// The user as whom other servers log in (`masteruser`, `masterauth`), as long as the data do not have
-    /// it: a server that joins has no data yet.
+    /// The user as whom other servers log in (`masteruser`, `masterauth`), as long as the data have no such
+    /// user: a server that joins has no data yet.
     pub servers: Option<(Arc<[u8]>, PasswordHash)>,
     /// Whether new and reset users may use all channels (`acl-pubsub-default`).
     pub all_channels: bool,
     /// The maximum number of entries in the log of denials (`acllog-max-len`).
     pub log_entries_max: usize,
-    /// Whether the name in a client's certificate says which user it is (`tls-auth-clients-user`).
+    /// Whether the name in a client's certificate says which user the client is (`tls-auth-clients-user`).
     pub certificates_name_users: bool,
     /// Whether the actions of administrators are written down (`audit`).
     pub are_audited: bool,
@@ -221,7 +224,8 @@ impl UserSettings {
     };
 }
 
-/// Is called after each change of the users. It must not wait, and must not ask for the users.
+/// A function that is called after each change of the users. The function must neither wait nor ask for the
+/// users.
 type Observer = Box<dyn Fn() + Send + Sync>;
 
 /// The functions that are called after changes of the users.
@@ -239,12 +243,12 @@ impl fmt::Debug for Observers {
 pub struct DenialCounts([AtomicU64; 4]);
 
 impl DenialCounts {
-    /// How many there were for this reason.
+    /// The number of denials for this reason.
     pub fn get(&self, reason: Reason) -> u64 {
         self.0[reason as usize].load(Ordering::Relaxed)
     }
 
-    /// Counts from 0 again.
+    /// Resets the counts of all reasons to 0 (CONFIG RESETSTAT).
     pub fn reset(&self) {
         self.0.iter().for_each(|count| count.store(0, Ordering::Relaxed));
     }
@@ -298,7 +302,7 @@ impl Users {
         self.table.commands()
     }
 
-    /// The settings in force.
+    /// The settings about users, as they are in force.
     pub fn settings(&self) -> UserSettings {
         self.settings.lock().clone()
     }
@@ -416,18 +420,19 @@ impl Users {
         self.note((reason, object), context, session.login.name(), session, now_ms);
     }
 
-    /// Asks whether a login may be judged now, or has to wait because others from its address have failed.
+    /// Asks whether a login may be judged now, or has to wait because earlier logins from its address have
+    /// failed.
     pub fn ask_login(&self, login: LoginOf<'_>, now_ms: u64) -> Turn {
         self.note_turn(self.failed_logins.lock().ask(login, now_ms))
     }
 
-    /// Whether a login may be judged now. If not, it gets no place in the queue of waiting logins.
+    /// Whether a login may be judged now. If not, the login gets no place in the queue of waiting logins.
     pub fn may_log_in_now(&self, login: LoginOf<'_>, now_ms: u64) -> bool {
         self.failed_logins.lock().is_turn(login, now_ms)
     }
 
-    /// Makes an attempt to log in, whose password is right or not, unless it has to wait because others from
-    /// its address have failed. A failure is to be noted.
+    /// Makes an attempt to log in, whose password is right or not (`is_right`). The attempt has to wait if
+    /// earlier logins from its address have failed. The caller notes a failure.
     pub fn attempt_login(&self, login: LoginOf<'_>, is_right: bool, now_ms: u64) -> Turn {
         self.note_turn(self.failed_logins.lock().attempt(login, is_right, now_ms))
     }
@@ -437,7 +442,7 @@ impl Users {
         turn
     }
 
-    /// The attempt has failed: the next attempts from this address are slowed down.
+    /// Slows down the next attempts from this address, because an attempt has failed.
     fn slow_down(&self, address: IpAddr, user: &[u8], now_ms: u64) {
         let Some(line) = self.failed_logins.lock().failed(address, user, now_ms) else { return };
         let FailedLoginLine { failures, unlogged } = line;
@@ -496,7 +501,7 @@ impl Users {
         self.denials.lock().note(denial, now_ms, entries_max);
     }
 
-    /// The log of denials.
+    /// The log of denials, locked (ACL LOG).
     pub fn denials(&self) -> parking_lot::MutexGuard<'_, DenialLog> {
         self.denials.lock()
     }

@@ -4,7 +4,7 @@ use std::sync::{Arc, atomic::Ordering::Relaxed};
 
 use crate::{Host, Interests, clients::Waiter};
 
-/// The wait of a session.
+/// The wait of a session, by what ends it.
 #[derive(Debug)]
 pub enum Wait {
     /// For a key (BLPOP and others).
@@ -18,7 +18,7 @@ pub enum Wait {
     },
 }
 
-/// The wait for a key. Dropping it ends the wait and leaves the registry.
+/// The wait for a key. Dropping this value ends the wait and leaves the registry.
 #[derive(Debug)]
 pub struct KeyWait {
     waiter: Arc<Waiter>,
@@ -41,7 +41,8 @@ impl KeyWait {
         self.waiter.ran_us.store(usec, Relaxed);
     }
 
-    /// Ends the wait without an answer. Returns whether this call ended it; if not, something else has.
+    /// Ends the wait without an answer. Returns whether this call ended the wait; `false` if something else
+    /// had ended it before.
     pub(crate) fn end(&self) -> bool {
         self.waiter.end()
     }
@@ -56,8 +57,8 @@ impl Wait {
         }
     }
 
-    /// The timeout has passed: ends the wait for a key and returns the reply. `None` if something else has
-    /// ended the wait, or if it is another kind of wait.
+    /// Ends a wait for a key, because its timeout has passed, and returns the reply. `None` if something else
+    /// has ended the wait, or if the wait is of another kind.
     pub fn time_out(&self, host: &Host) -> Option<Vec<u8>> {
         let Wait::Key(KeyWait { waiter, .. }) = self else { return None };
         if !waiter.end() {

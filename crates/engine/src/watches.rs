@@ -1,5 +1,5 @@
-//! The keys that one client watches (WATCH, LEASE), from the side of the client. The registry of all clients:
-//! `interest`.
+//! The keys that one client watches (WATCH, LEASE), from the side of the client. The registry of all clients
+//! is in `interest`.
 
 use std::{
     collections::BTreeMap,
@@ -18,7 +18,7 @@ use crate::{
 
 const WATCHED_KEYS_MAX: usize = 1 << 16;
 
-/// The keys that a client watches (WATCH), or the key of one lease. Dropping it ends the watches.
+/// The keys that a client watches (WATCH), or the key of one lease. Dropping this value ends the watches.
 #[derive(Debug, Default)]
 pub struct Watches {
     watching: Option<Box<Watching>>,
@@ -62,7 +62,7 @@ impl Watches {
         watching.keys.insert(id, seen_alive);
     }
 
-    /// The watched keys.
+    /// The watched keys, without their databases.
     pub fn keys(&self) -> impl Iterator<Item = &[u8]> {
         self.watching.iter().flat_map(|watching| watching.keys.keys()).map(|(_, key)| &**key)
     }
@@ -73,7 +73,7 @@ impl Watches {
         self.watching.as_ref().is_some_and(|watching| watching.broken.load(Relaxed))
     }
 
-    /// Whether a watched key has changed or expired. `unit` has locked the slots of all of them.
+    /// Whether a watched key has changed or expired. `unit` has locked the slots of all watched keys.
     pub fn is_broken(&self, unit: &Unit<'_>) -> bool {
         self.watching.as_ref().is_some_and(|watching| {
             let mut seen_alive = watching.keys.iter().filter(|(_, seen_alive)| **seen_alive);
@@ -93,12 +93,12 @@ impl Watches {
         self.watching.as_ref().map_or(0, |watching| watching.keys.len())
     }
 
-    /// Whether nothing is watched.
+    /// Whether no key is watched and no watch is broken.
     pub fn is_empty(&self) -> bool {
         self.watching.is_none()
     }
 
-    /// Ends all watches.
+    /// Ends all watches, also those that are broken.
     pub fn clear(&mut self) {
         self.watching = None;
     }

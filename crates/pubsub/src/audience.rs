@@ -47,7 +47,7 @@ impl Audiences {
         self.table.insert_unique(audience.topic.hash(), audience, |it| it.topic.hash());
     }
 
-    /// Removes a member. Returns whether it was the last member, so that the audience was removed, too; and
+    /// Removes a member. Returns whether the audience was removed too, because this was its last member, and
     /// the member that was moved to the position of the removed one.
     pub(crate) fn remove(&mut self, topic: &Topic, position: u32) -> (bool, Option<SubscriberId>) {
         let Ok(mut found) = self.table.find_entry(topic.hash(), |it| it.topic.is(topic)) else {

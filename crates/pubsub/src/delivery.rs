@@ -29,7 +29,7 @@ impl Block {
         Block(Rc::new(SharedBytes { bytes, worker_bytes: worker_bytes.clone() }))
     }
 
-    /// The number of references.
+    /// The number of references to the block's bytes.
     #[cfg(test)]
     pub(crate) fn holders(&self) -> usize {
         Rc::strong_count(&self.0)

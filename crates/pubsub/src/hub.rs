@@ -10,7 +10,7 @@ use wire::glob;
 
 use crate::{index::Index, kind::Kind, mailbox::Inbox, patterns::Patterns, topic::Name, waiting::Waiting};
 
-/// The maximum number of workers.
+/// The maximum number of workers: a set of them is a number of 128 bits.
 pub const WORKERS_MAX: usize = 128;
 
 /// The prefix of keyspace notification channels.
@@ -50,9 +50,9 @@ impl Hub {
     }
 
     /// Sets the function that wakes a worker, which must then call [`Local::deliver`](crate::Local::deliver).
-    /// The worker is woken when messages arrive for it. While it waits (see
-    /// [`Local::begin_waiting`](crate::Local::begin_waiting)), it is also woken when its reason to wait may
-    /// have ended. Any worker may call `wake`, which must not block.
+    /// The worker is woken when messages arrive for it. A worker that waits (see
+    /// [`Local::begin_waiting`](crate::Local::begin_waiting)) is also woken when its reason to wait may have
+    /// ended. Any worker may call `wake`, which must not block.
     pub fn listen(&self, worker: usize, wake: impl Fn() + Send + Sync + 'static) {
         self.inboxes[worker].listen(Box::new(wake));
     }

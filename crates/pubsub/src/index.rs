@@ -1,4 +1,4 @@
-//! The topics that have subscribers, by name. Publishers read it without locks.
+//! The index of the topics that have subscribers, by name. Publishers read the index without locks.
 //!
 //! The index is a concurrent map, with the protocol of entering and retiring (see
 //! [`presence`](crate::presence)). Most subscriptions do not touch it: a worker enters a name with its first

@@ -1,9 +1,9 @@
 //! The kinds of subscriptions.
 
-/// The kind of a subscription.
+/// The kind of a subscription: by name or by pattern, and where its messages come from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// A channel by its name.
+    /// A channel by its name (SUBSCRIBE).
     Channel,
     /// All channels whose names match a pattern.
     Pattern,

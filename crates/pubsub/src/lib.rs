@@ -13,8 +13,8 @@
 //! ```
 //!
 //! The crate has the presence index ([`Hub`]), which all workers read without locks, and the tables of each
-//! worker ([`Local`]). It owns no socket and no thread, knows no commands and delays no message: if a message
-//! must be durable before its delivery, the caller publishes it only once it is durable.
+//! worker ([`Local`]). The crate owns no socket and no thread, knows no commands and delays no message. If a
+//! message must be durable before its delivery, the caller publishes it only once it is durable.
 //!
 //! Invariants
 //! - A PUBLISH that begins after a SUBSCRIBE was confirmed reaches that subscriber: the worker's bit is set
@@ -23,8 +23,9 @@
 //! - The messages of one worker reach every subscriber in their order. Messages of two workers have no order.
 //! - A message is delivered to the subscribers that a worker has when it delivers the message. A worker
 //!   delivers all messages that were handed over to it before it adds or ends a subscription of a connected
-//!   client. So no subscriber gets a message that was published on its own worker before it subscribed, and a
-//!   client that unsubscribes has got every message whose publisher had its reply before.
+//!   client. So no subscriber gets a message that was published on its own worker before it subscribed. And a
+//!   client that unsubscribes has got every message whose publisher had its reply before the client
+//!   unsubscribed.
 //! - A presence bit is set and cleared by one worker only.
 //! - No call waits for a subscriber or for another worker's delivery: the caller learns that at least half of
 //!   an audience is behind, or that a mailbox is full ([`Local::take_backpressure`]), and decides whether the

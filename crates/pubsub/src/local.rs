@@ -31,11 +31,12 @@ use fan_out::{Delivering, FanOut};
 
 /// The bytes of undelivered frames published on this worker above which [`Local::must_deliver`] is true.
 const PENDING_BYTES_MAX: usize = 256 << 10;
-/// About how many bytes one call of [`Local::deliver_some`] copies to subscribers at most: the copies of its
-/// last piece come on top. With more copied bytes that are not taken, [`Local::must_deliver`] is true.
+/// About the maximum number of bytes that one call of [`Local::deliver_some`] copies to subscribers; the
+/// copies of its last piece come on top. While more copied bytes than this are not taken,
+/// [`Local::must_deliver`] is true.
 const COPIED_BYTES_MAX: usize = 16 << 20;
-/// A subscriber with more subscriptions is never counted as behind, because counting visits each of its
-/// topics.
+/// The number of subscriptions above which a subscriber is never counted as behind, because counting visits
+/// each of its topics.
 const COUNTED_SUBSCRIPTIONS_MAX: usize = 1024;
 
 #[derive(Debug)]
@@ -44,7 +45,7 @@ struct Subscriber {
     protocol: Protocol,
     memberships: [Memberships; 4],
     delivery: Delivery,
-    /// Whether the subscriber is in `due`.
+    /// Whether the subscriber is in `due`, so that it is added only once.
     is_due: bool,
     /// Whether the subscriber is counted as behind in all its topics.
     is_behind: bool,
@@ -121,7 +122,7 @@ impl Local {
         }
     }
 
-    /// The number of this worker.
+    /// The index of this worker, from 0.
     pub fn worker(&self) -> usize {
         self.worker
     }
@@ -350,7 +351,7 @@ impl Local {
         is_own || is_begun || self.hub.inboxes[self.worker].has_mail()
     }
 
-    /// To be called before subscriptions change: delivers earlier messages to the present subscribers.
+    /// Delivers earlier messages to the present subscribers. To be called before subscriptions change.
     fn settle(&mut self) {
         if self.has_mail() {
             self.deliver();
@@ -358,7 +359,7 @@ impl Local {
     }
 
     /// Delivers all messages that were published here or handed over by other workers. The caller then takes
-    /// them with [`Local::take_due`].
+    /// the deliveries with [`Local::take_due`].
     pub fn deliver(&mut self) {
         while self.deliver_some() {}
     }
@@ -393,8 +394,9 @@ impl Local {
 
     // ---- backpressure -------------------------------------------------------------------------------------
 
-    /// Sets whether a subscriber is behind, because its connection takes less than is sent to it. One with
-    /// more than `COUNTED_SUBSCRIPTIONS_MAX` subscriptions never is. See [`Backpressure`].
+    /// Sets whether a subscriber is behind, because its connection takes less than is sent to it. A
+    /// subscriber with more than `COUNTED_SUBSCRIPTIONS_MAX` subscriptions never counts as behind. See
+    /// [`Backpressure`].
     pub fn set_behind(&mut self, id: SubscriberId, is_behind: bool) {
         let subscriber = self.subscriber_mut(id);
         let is_behind = is_behind && subscriber.subscriptions() <= COUNTED_SUBSCRIPTIONS_MAX;
@@ -458,8 +460,8 @@ impl Local {
         self.hub.waiting.leave(self.worker);
     }
 
-    /// Passes each delivery to `each`, with the client's id, and then clears it. `each` returns whether the
-    /// client still exists; if not, nothing more is delivered to it.
+    /// Passes each delivery to `each`, with the client's id, and then clears the delivery. `each` returns
+    /// whether the client still exists; if not, nothing more is delivered to the client.
     pub fn take_due(&mut self, mut each: impl FnMut(u64, &mut Delivery) -> bool) {
         self.fan_out.copied_bytes = 0;
         for id in std::mem::take(&mut self.due) {

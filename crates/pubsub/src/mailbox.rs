@@ -1,8 +1,8 @@
 //! Mailboxes: batches on their way from one worker to another.
 //!
-//! There is one mailbox per ordered pair of workers, so that senders do not contend, and per receiver one bit
-//! for each sender with mail. The senders keep mailboxes bounded: a sender whose mailbox to a receiver is
-//! full should not publish to this receiver.
+//! There is one mailbox per ordered pair of workers, so that senders do not contend. Each receiver has one
+//! bit per sender, which is set while mail of that sender waits. The senders keep mailboxes bounded: a sender
+//! whose mailbox to a receiver is full should not publish to this receiver.
 //!
 //! Invariants
 //! - A receiver that takes the batches of all set bits never leaves a batch behind without its bit set:
@@ -38,7 +38,7 @@ struct Mailbox {
     bytes: AtomicUsize,
 }
 
-/// The mailboxes to one worker.
+/// The mailboxes to one worker, one from each worker.
 #[derive(Default)]
 pub(crate) struct Inbox {
     from: Box<[Mailbox]>,

@@ -1,5 +1,5 @@
-//! The subscriptions of one kind of one subscriber, with its position in each topic's members, so that
-//! unsubscribing takes constant time.
+//! The subscriptions of one kind of one subscriber, with the subscriber's position in each topic's members,
+//! so that unsubscribing takes constant time.
 
 use hashbrown::HashTable;
 

@@ -179,9 +179,9 @@ fn shard_of(affix: &[u8]) -> usize {
     (rapidhash::v3::rapidhash_v3(affix) >> 32) as usize % SHARDS
 }
 
-/// The literal bytes at the end of every match of a pattern: the whole pattern if it has no special byte;
-/// else the bytes after the last special byte, if that is a `*` or `?` and no `[` or `\` comes before it;
-/// else none.
+/// The literal bytes at the end of every match of a pattern. A pattern without a special byte is literal as a
+/// whole. Otherwise these are the bytes after the last special byte, if that byte is a `*` or `?` and no `[`
+/// or `\` comes before it; else there are none.
 fn literal_suffix(pattern: &[u8]) -> &[u8] {
     let special = pattern.iter().rposition(|byte| matches!(byte, b'*' | b'?' | b'[' | b']' | b'\\'));
     match special {

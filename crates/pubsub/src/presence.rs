@@ -1,7 +1,7 @@
 //! The workers that have subscribers of one topic, and the total number of subscribers.
 //!
 //! A presence has one bit per worker, the number of subscribers (with a special value for a retired topic),
-//! and the number of subscribers that are behind. It is not a table of subscribers.
+//! and the number of subscribers that are behind. A presence is not a table of subscribers.
 //!
 //! Invariants
 //! - A bit is set if and only if its worker has a subscriber, except during a change. Only that worker
@@ -99,7 +99,7 @@ impl Presence {
         WorkerSet::from_words([word(0), word(1)])
     }
 
-    /// Number of subscribers.
+    /// The number of subscribers on all workers; 0 for a retired presence.
     pub(crate) fn count(&self) -> usize {
         match self.count.load(Relaxed) {
             RETIRED => 0,
@@ -211,8 +211,8 @@ mod loom_tests {
         });
     }
 
-    /// The bound on preemptions, the switches away from a thread that could continue: more find nothing new
-    /// here and take minutes.
+    /// The maximum number of preemptions, the switches away from a thread that could continue. More
+    /// preemptions find nothing new here and take minutes.
     const PREEMPTIONS_MAX: usize = 4;
 
     /// Two workers enter and leave: at the end no presence remains, and none with a subscriber was removed.

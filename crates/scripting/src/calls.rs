@@ -7,7 +7,7 @@ use crate::Stop;
 /// The level of a message to the server's log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LogLevel {
-    /// For debugging.
+    /// Messages for debugging, as LOG_DEBUG in scripts.
     Debug,
     /// More than an operator usually wants to see.
     Verbose,
@@ -22,7 +22,7 @@ pub enum LogLevel {
 pub enum Refusal {
     /// The script gets this error text.
     Error(String),
-    /// The script must stop.
+    /// The script must stop, for this reason.
     Stop(Stop),
 }
 
@@ -37,9 +37,9 @@ pub trait Calls {
     /// Whether the user of the script may run this command; `None` if there is no such command.
     fn may_call(&mut self, args: Args<'_>) -> Option<bool>;
 
-    /// Microseconds of a monotonic clock, for `os.clock`. If the [`Meter`](crate::Meter) has no clock, also
-    /// for the number of instructions between questions, and for the deadline of a library that is being
-    /// loaded.
+    /// Microseconds of a monotonic clock, for `os.clock`. If the [`Meter`](crate::Meter) has no clock, this
+    /// one also serves for the number of instructions between questions, and for the deadline of a library
+    /// that is being loaded.
     fn clock_us(&self) -> u64;
 
     /// Writes to the server's log, for `redis.log`.

@@ -6,7 +6,8 @@ use mlua::{Error, FromLuaMulti, Function, IntoLuaMulti, Lua, MaybeSend, MultiVal
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ScriptError(pub Vec<u8>);
 
-/// A library function of this name. Its errors name the calling line, like errors of Lua's own functions.
+/// A library function of this name. The errors of the function name the calling line, as those of Lua's own
+/// functions do.
 pub(crate) fn function<A: FromLuaMulti, R: IntoLuaMulti>(
     lua: &Lua,
     name: &'static str,
@@ -52,8 +53,8 @@ fn placed(lua: &Lua, error: Error) -> Error {
     }
 }
 
-/// The maximum number of stack frames that are searched for a script frame. If none of them is one, the error
-/// has no line.
+/// The maximum number of stack frames that are searched for a script frame. If none of these is a script
+/// frame, the error has no line.
 const FRAMES_MAX: usize = 64;
 
 /// The innermost script frame: its source, such as `@user_script`, and the line.
@@ -92,15 +93,16 @@ pub(crate) fn text_of(error: &Error) -> String {
     }
 }
 
-/// The field of an error table that says that the host has counted the error already: it is the reply of a
-/// command, or the command was refused. Scripts see it, as in Redis, which gives it this name.
+/// The field of an error table that says that the host has counted the error already. The host has if the
+/// error is the reply of a command, or if the command was refused. Scripts see this field, as in Redis, from
+/// which it has its name.
 pub(crate) const COUNTED: &str = "ignore_error_stats_update";
 
 /// An error that scripts catch as a table with its text in the field `err`.
 #[derive(Debug)]
 struct Raised {
     text: String,
-    /// See [`COUNTED`].
+    /// Whether the host has counted the error; see [`COUNTED`].
     is_counted: bool,
 }
 
@@ -132,7 +134,7 @@ pub(crate) fn error_table(lua: &Lua, text: &str, is_counted: bool) -> Result<Tab
     Ok(table)
 }
 
-/// Whether a value is an error table that says so; see [`COUNTED`].
+/// Whether a value is an error table that says that the host has counted the error; see [`COUNTED`].
 pub(crate) fn is_counted(value: &Value) -> bool {
     matches!(value, Value::Table(table) if matches!(table.raw_get(COUNTED), Ok(Value::Boolean(true))))
 }
@@ -145,7 +147,8 @@ fn cause_of(error: &Error) -> &Error {
     }
 }
 
-/// The error of a function that a library has kept from the time when it was loaded.
+/// The error for a call of a function that was valid only while its library was loaded, and that the library
+/// has kept.
 const LOADED: &str = "ERR redis.register_function can only be called on FUNCTION LOAD command";
 
 /// An error in the form in which scripts catch it: values that scripts have raised are unchanged, other

@@ -1,6 +1,6 @@
 //! `cjson`: Lua values as JSON and back.
 //!
-//! Settings changed by a script (`encode_max_depth` and so on) are reset before the next one.
+//! Settings changed by a script (`encode_max_depth` and so on) are reset before the next script.
 
 mod decode;
 mod encode;
@@ -64,7 +64,7 @@ impl Default for Options {
 pub(crate) struct Shared(Arc<Mutex<Options>>);
 
 impl Shared {
-    /// Restores the defaults.
+    /// Restores the defaults, before a script runs.
     pub(crate) fn reset(&self) {
         self.set(|options| *options = Options::default());
     }
@@ -78,7 +78,7 @@ impl Shared {
     }
 }
 
-/// The library. An encoded text has at most `bytes_max` bytes, plus one element.
+/// The library `cjson`. An encoded text has at most `bytes_max` bytes, plus one element.
 pub(crate) fn library(lua: &Lua, options: &Shared, meter: &Meter, bytes_max: usize) -> Result<Table> {
     let table = lua.create_table()?;
     table.set("_NAME", "cjson")?;

@@ -8,7 +8,7 @@
 //!
 //! The crate has Lua 5.1 in a sandbox, the `redis` table and the libraries that Redis offers to scripts, the
 //! conversion between Lua values and replies, and the limits of a script: memory, instructions, and stopping.
-//! It knows no keyspace, no log and no socket: `redis.call` is implemented by the host ([`Calls`]).
+//! The crate knows no keyspace, no log and no socket: `redis.call` is implemented by the host ([`Calls`]).
 //!
 //! Invariants
 //! - A script cannot affect the next one: globals and libraries are read-only, bytecode is not loaded, and

@@ -1,9 +1,9 @@
 //! The limits of a script, and requests to stop it.
 //!
-//! A script asks regularly whether it may continue: by a hook of Lua after at most
-//! [`INSTRUCTIONS_PER_QUESTION`] instructions (when: see `vm::questions`), and in the functions of this crate
-//! after as many steps, or bytes that take as long. If another thread has requested a stop, or the deadline
-//! has passed, the script stops at its next question.
+//! A script asks regularly whether it may continue. A hook of Lua asks after at most
+//! [`INSTRUCTIONS_PER_QUESTION`] instructions; `vm::questions` decides after how many. The functions of this
+//! crate ask after as many steps, or after bytes that take as long. If another thread has requested a stop,
+//! or the deadline has passed, the script stops at its next question.
 
 use std::{
     fmt,
@@ -13,16 +13,18 @@ use std::{
     },
 };
 
-/// The maximum number of instructions between two questions. Plain ones take some tens of microseconds.
+/// The maximum number of instructions between two questions. So many plain instructions take some tens of
+/// microseconds.
 pub(crate) const INSTRUCTIONS_PER_QUESTION: u32 = 4096;
 
 /// The number of bytes that can be produced in about the time of one instruction.
 const BYTES_PER_INSTRUCTION: usize = 64;
 
-/// The minimum number of bytes that are counted. Fewer take hardly longer than the instructions of the call.
+/// The minimum number of bytes that are counted. Fewer bytes take hardly longer than the instructions of the
+/// call itself.
 const COUNTED_BYTES_MIN: usize = 1024;
 
-/// The limits of one script.
+/// The limits of one script: memory and instructions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
     /// The maximum bytes of the machine's memory, including all that is kept between scripts.
@@ -120,7 +122,7 @@ impl Meter {
         Stop::ALL.into_iter().find(|stop| *stop as u8 == why)
     }
 
-    /// Whether both share their state.
+    /// Whether both are clones of one meter.
     pub fn is(&self, other: &Meter) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }

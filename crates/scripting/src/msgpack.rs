@@ -17,7 +17,7 @@ const PACK_DEPTH_MAX: usize = 16;
 /// Maximum nesting of unpacked values.
 const UNPACK_DEPTH_MAX: usize = 100;
 
-/// The library. A packed string has at most `bytes_max` bytes, plus one element.
+/// The library `cmsgpack`. A packed string has at most `bytes_max` bytes, plus one element.
 pub(crate) fn library(lua: &Lua, meter: &Meter, bytes_max: usize) -> Result<Table> {
     let table = lua.create_table()?;
     table.set("_NAME", "cmsgpack")?;

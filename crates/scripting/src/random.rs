@@ -16,13 +16,13 @@ const SEEDED: u64 = 0x330E;
 /// by it.
 const DRAWN_MAX: u64 = i32::MAX as u64;
 
-/// A linear congruential generator of 48 bits. It is atomic only because functions of the machine share it;
-/// only one thread uses it.
+/// A linear congruential generator of 48 bits. The state is atomic only because functions of the machine
+/// share it; only one thread uses it.
 #[derive(Debug, Default)]
 pub(crate) struct Random(AtomicU64);
 
 impl Random {
-    /// Starts a sequence.
+    /// Starts the sequence of numbers that `seed` determines.
     pub(crate) fn seed(&self, seed: u32) {
         self.0.store(u64::from(seed) << 16 | SEEDED, Relaxed);
     }
@@ -32,7 +32,7 @@ impl Random {
         self.seed(to_int(seed).cast_unsigned());
     }
 
-    /// A number in [0, 1).
+    /// The next number of the sequence, in [0, 1).
     pub(crate) fn fraction(&self) -> f64 {
         let state = self.0.load(Relaxed).wrapping_mul(MULTIPLIER).wrapping_add(INCREMENT);
         let state = state & ((1 << STATE_BITS) - 1);
@@ -46,7 +46,7 @@ fn to_int(value: f64) -> i32 {
     to_integer(value) as i32
 }
 
-/// `math.random([m [, n]])`
+/// `math.random([m [, n]])`: a number in [0, 1), an integer from 1 to `m`, or an integer from `m` to `n`.
 pub(crate) fn random(source: &Random, bounds: &[f64]) -> mlua::Result<f64> {
     let fraction = source.fraction();
     let (low, high) = match *bounds {

@@ -22,7 +22,7 @@ const VERSION_NUMBER: u32 = 0x0007_0204;
 pub(crate) struct Settings(Arc<AtomicBool>);
 
 impl Settings {
-    /// Restores the default.
+    /// Restores the default, RESP2, before a script runs.
     pub(crate) fn reset(&self) {
         self.0.store(false, Relaxed);
     }
@@ -33,7 +33,7 @@ impl Settings {
     }
 }
 
-/// The functions, for the prelude.
+/// The functions of the `redis` table that need no host, for the prelude.
 pub(crate) fn functions(lua: &Lua, settings: &Settings, meter: &Meter) -> Result<Table> {
     let table = lua.create_table()?;
     let watched = meter.clone();
@@ -129,7 +129,7 @@ fn reply_table(lua: &Lua, values: &[Value], is_error: bool) -> Result<Table> {
 }
 
 /// The text of an error with its code: the given text without a leading `-` and without white space at its
-/// end, and with `ERR` before it if it is a single word.
+/// end. A single word gets `ERR` before it.
 fn error_text(given: &[u8]) -> Vec<u8> {
     let text = given.strip_prefix(b"-").unwrap_or(given).trim_ascii_end();
     if text.contains(&b' ') { text.to_vec() } else { [b"ERR ", text].concat() }

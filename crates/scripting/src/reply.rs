@@ -1,9 +1,15 @@
 //! Replies of commands as Lua values.
 //!
-//! A status is a table `{ok = text}`, an error `{err = text}` with a field that says that it is counted, a
-//! null reply `false` (nil in RESP3), a map `{map = {..}}`, a set `{set = {member = true}}`, a double
-//! `{double = number}`, a big number `{big_number = digits}`, a verbatim string
-//! `{verbatim_string = {format = .., string = ..}}`.
+//! ```text
+//! status           {ok = text}
+//! error            {err = text}, and a field that says that the host has counted it
+//! null             false; nil in RESP3
+//! map              {map = {..}}
+//! set              {set = {member = true}}
+//! double           {double = number}
+//! big number       {big_number = digits}
+//! verbatim string  {verbatim_string = {format = .., string = ..}}
+//! ```
 
 use mlua::{Either, IntoLua, Lua, Result, Value};
 
@@ -12,7 +18,7 @@ use crate::{
     word::{Word, pairs, sequence, string},
 };
 
-/// Maximum nesting of replies.
+/// Maximum nesting of replies that become Lua values.
 const DEPTH_MAX: usize = 32;
 
 /// The value of a reply, and whether it is an error.

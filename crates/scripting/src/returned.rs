@@ -18,8 +18,8 @@ use crate::{
 /// Maximum nesting of tables in a reply.
 const DEPTH_MAX: usize = 128;
 
-/// The maximum number of elements that are examined to find whether a table has only elements. It takes about
-/// as long to look up the special fields (`err`, `ok` and so on) instead.
+/// The maximum number of elements that are examined to find whether a table has only elements. Looking up the
+/// special fields (`err`, `ok` and so on) instead takes about as long.
 const SHORT_LIST_MAX: usize = 16;
 
 /// The value that a script returned.
@@ -42,7 +42,7 @@ impl Returned {
         Returned { value, protocol, bytes_max }
     }
 
-    /// Whether the value is an error.
+    /// Whether the value is an error: a table with a string in the field `err`.
     pub fn is_error(&self) -> bool {
         matches!(&self.value, Value::Table(table) if matches!(table.raw_get("err"), Ok(Value::String(_))))
     }

@@ -30,7 +30,7 @@ impl Traits {
 /// A script, with its first line parsed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Source<'s> {
-    /// The declared flags.
+    /// The flags that the first line declares.
     pub traits: Traits,
     /// The source from the end of the first line on, so that line numbers are kept.
     pub body: &'s [u8],
@@ -71,7 +71,7 @@ impl<'s> Source<'s> {
 /// The code of a library, with its first line parsed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LibrarySource<'s> {
-    /// The name of the library.
+    /// The name of the library, from its first line.
     pub name: Vec<u8>,
     /// The code from the end of the first line on, so that line numbers are kept.
     pub body: &'s [u8],

@@ -1,9 +1,17 @@
 //! `struct`: values as bytes in the layout of C structures, and back.
 //!
-//! A format is a list of letters: `<` `>` byte order (`=` is ignored), `!n` alignment, `x` a byte of padding,
-//! `b B h H l L T i I` integers (`in` of n bytes), `f d` floating-point numbers, `s` a string terminated by a
-//! zero byte, `cn` n bytes. `c0` is the whole string when packing; when unpacking, its length is the
-//! preceding number.
+//! A format is a list of letters:
+//!
+//! ```text
+//! < >                byte order (= is ignored)
+//! !n                 alignment to n bytes
+//! x                  a byte of padding
+//! b B h H l L T i I  integers (in: of n bytes)
+//! f d                floating-point numbers
+//! s                  a string terminated by a zero byte
+//! cn                 n bytes
+//! c0                 the whole string when packing; when unpacking, the preceding number is the length
+//! ```
 
 use mlua::{Lua, MultiValue, Result, String as LuaString, Table, Value, Variadic};
 
@@ -22,8 +30,8 @@ const NATURAL_ALIGN: usize = 8;
 /// Maximum number of values returned by one call, bounded by the stack of Lua.
 const VALUES_MAX: usize = 7000;
 
-/// The library. A packed string has at most `bytes_max` bytes. The letters and digits of a format count as
-/// instructions.
+/// The library `struct`. A packed string has at most `bytes_max` bytes. The letters and digits of a format
+/// count as instructions.
 pub(crate) fn library(lua: &Lua, meter: &Meter, bytes_max: usize) -> Result<Table> {
     let table = lua.create_table()?;
     let (packing, unpacking, sizing) = (meter.clone(), meter.clone(), meter.clone());
@@ -42,7 +50,7 @@ pub(crate) fn library(lua: &Lua, meter: &Meter, bytes_max: usize) -> Result<Tabl
     Ok(table)
 }
 
-/// One item of a format.
+/// One item of a format, such as an integer of four bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Item {
     Pad,

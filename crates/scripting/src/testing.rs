@@ -20,7 +20,7 @@ pub(crate) struct TestCalls {
 pub(crate) struct TestClock {
     pub(crate) us_per_look: u64,
     pub(crate) looks: Cell<u64>,
-    /// The number of looks at which scripts are killed with this meter.
+    /// The number of looks after which scripts are killed, and the meter through which they are killed.
     pub(crate) kills_at: Option<(u64, Meter)>,
 }
 

@@ -3,8 +3,8 @@
 //! Invariants
 //! - Scripts see only the globals of the prelude. Only the machine changes globals, and it changes only KEYS
 //!   and ARGV.
-//! - Of a script only the compiled source is kept. Its garbage is collected, at the latest once the machine
-//!   uses more than half of its memory limit.
+//! - Of a script only the compiled source is kept. The garbage of scripts is collected, at the latest once
+//!   the machine uses more than half of its memory limit.
 
 mod host_calls;
 mod libraries;
@@ -44,16 +44,16 @@ const KEPT_FRACTION: usize = 2;
 /// The outcome of a script.
 #[derive(Debug)]
 pub enum Ended {
-    /// The script returned.
+    /// The script has ended with a value.
     Returned(Returned),
     /// The script raised an error.
     Failed {
-        /// The error for the client.
+        /// The text of the error reply for the client.
         problem: ScriptError,
-        /// Whether the host has counted it already: it is the error of a command.
+        /// Whether the host has counted the error already, because it is the error of a command.
         is_counted: bool,
     },
-    /// The script was stopped.
+    /// The script was stopped, for this reason.
     Stopped(Stop),
 }
 
@@ -87,7 +87,7 @@ impl Vm {
     /// A machine with a new meter.
     ///
     /// # Panics
-    /// If there is no memory for it.
+    /// If there is no memory for the machine.
     pub fn new(limits: Limits) -> Vm {
         Vm::metered(limits, Meter::default())
     }
@@ -95,7 +95,7 @@ impl Vm {
     /// A machine whose scripts this meter counts and can stop.
     ///
     /// # Panics
-    /// If there is no memory for it.
+    /// If there is no memory for the machine.
     pub fn metered(limits: Limits, meter: Meter) -> Vm {
         match Vm::build(limits, meter) {
             Ok(vm) => vm,
@@ -187,7 +187,7 @@ impl Vm {
         &self.meter
     }
 
-    /// The memory in use, in bytes.
+    /// The memory that Lua uses now, in bytes.
     pub fn memory_bytes(&self) -> usize {
         self.lua.used_memory()
     }
@@ -202,7 +202,7 @@ impl Vm {
     /// Compiles a script, unless it is compiled already.
     ///
     /// # Errors
-    /// If it does not compile; the text says why.
+    /// If the script does not compile; the text says why.
     pub fn load(&mut self, sha: Sha, source: &[u8]) -> std::result::Result<(), ScriptError> {
         if self.programs.contains_key(&sha) {
             return Ok(());
@@ -228,7 +228,7 @@ impl Vm {
         self.programs.len()
     }
 
-    /// Drops all compiled scripts.
+    /// Drops all compiled scripts, and collects their memory.
     pub fn forget_scripts(&mut self) {
         self.programs.clear();
         let _ = self.lua.gc_collect();
@@ -248,8 +248,8 @@ impl Vm {
         }
     }
 
-    /// Runs a script that was [loaded](Vm::load). `seed` seeds its random numbers. The meter is not
-    /// [reset](Meter::reset).
+    /// Runs a script that was [loaded](Vm::load). `seed` seeds the random numbers of the script. The meter is
+    /// not [reset](Meter::reset).
     pub fn run(
         &mut self,
         sha: Sha,

@@ -8,9 +8,9 @@ const DESCRIPTORS_OWN: u64 = 64 + RESERVED_PLACES;
 /// How many clients there may be on each port.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ClientsMax {
-    /// On the Redis port.
+    /// The maximum number of clients on the Redis port.
     pub redis: u64,
-    /// On the HTTP port.
+    /// The maximum number of clients on the HTTP port.
     pub http: u64,
 }
 

@@ -1,4 +1,5 @@
-//! Environment variables of settings: their names, and variables that look like one but are none.
+//! Environment variables of settings: their names, and a warning about variables with similar names that set
+//! nothing.
 
 use super::{OPTIONS, instead_of, nearest};
 
@@ -28,7 +29,7 @@ pub fn unknown_variables(names: impl Iterator<Item = String>) -> Option<String> 
     let known: Vec<String> = names_here().map(variable).collect();
     let is_unknown = |name: &String| name.starts_with(PREFIX) && !known.contains(name) && !is_of_tests(name);
     let mut unknown: Vec<String> = names.filter(is_unknown).collect();
-    // The environment has no order.
+    // The environment has no order, so the names are sorted.
     unknown.sort_unstable();
     let told = |name: &String| {
         let setting = name[PREFIX.len()..].replace('_', "-");

@@ -2,7 +2,8 @@
 //! first line has a checksum of the others.
 //!
 //! The module reads them with the line number of each value, and changes values in place: comments, order and
-//! types are preserved. It knows neither the meaning of a value nor the precedence of files (see `lasting`).
+//! types are preserved. The module knows neither the meaning of a value nor the precedence of files (see
+//! `lasting`).
 //!
 //! Invariants
 //! - After any crash a reader sees the complete old or the complete new file; a change reported as written is
@@ -33,7 +34,7 @@ pub(super) struct Line {
     pub(super) place: String,
 }
 
-/// Reads the values of a file, in order. They may be texts, numbers or booleans.
+/// Reads the values of a file, in order. A value may be a text, a number or a boolean.
 ///
 /// # Errors
 /// If the file cannot be read, or is not a flat table of such values. The error names the file, and the line
@@ -45,7 +46,7 @@ pub(super) fn read(path: &Path) -> Result<Vec<Line>, ConfigError> {
 /// As [`read`], for a sealed file.
 ///
 /// # Errors
-/// Also if the file was cut, emptied or changed.
+/// As those of [`read`], and if the file was cut, emptied or changed.
 pub(super) fn read_sealed(path: &Path) -> Result<Vec<Line>, ConfigError> {
     let damaged = |reason: String| ConfigError::Damaged { path: path.display().to_string(), reason };
     let text = text_in(path, bytes_of(path)?).map_err(|error| damaged(format!("{error}. {RESTORE}")))?;
@@ -56,7 +57,7 @@ pub(super) fn read_sealed(path: &Path) -> Result<Vec<Line>, ConfigError> {
 /// The text of a file.
 ///
 /// # Errors
-/// If it cannot be read, or is not UTF-8.
+/// If the file cannot be read, or is not UTF-8.
 pub(super) fn text_of(path: &Path) -> Result<String, ConfigError> {
     text_in(path, bytes_of(path)?)
 }
@@ -91,7 +92,7 @@ fn sealed(text: &str) -> String {
 /// The text without its seal.
 ///
 /// # Errors
-/// If it differs from the text that was sealed, and does not count as edited by hand.
+/// If the text differs from the text that was sealed, and does not count as edited by hand.
 fn unsealed(text: &str) -> Result<&str, &'static str> {
     const EMPTY: &str = "it is empty, or only its beginning is left, and it had the settings that clients have set (CONFIG SET), perhaps a \
                          password. Restore it from a copy, or write the line '# none' into it to start without them";
@@ -156,7 +157,7 @@ impl Change<'_> {
     /// Writes the file, and returns its values.
     ///
     /// # Errors
-    /// The file then has its complete old or its complete new contents.
+    /// The reason, in words for a client. The file then has its complete old or its complete new contents.
     pub(super) fn write(self) -> Result<Vec<Line>, NotStored> {
         // If the path is a symbolic link, its target is replaced, not the link.
         let target = fs::canonicalize(self.path).unwrap_or_else(|_| self.path.into());
@@ -172,7 +173,7 @@ pub enum NotStored {
     /// The disk has no room for the file.
     #[error("{0}")]
     NoRoom(String),
-    /// Any other reason.
+    /// The change was not stored for another reason.
     #[error("{0}")]
     Refused(String),
 }
@@ -200,7 +201,7 @@ fn cannot_write(path: &Path, reason: &str) -> String {
 /// written yet. A file with `header` is sealed, and has the header after the seal.
 ///
 /// # Errors
-/// The text for a client.
+/// The reason, in words for a client.
 pub(super) fn prepare<'p>(
     path: &'p Path,
     header: Option<&str>,
@@ -227,7 +228,8 @@ pub(super) fn prepare<'p>(
     Ok(Change { path, text: changed, mode, lines })
 }
 
-/// Seals a file, unless it is sealed; returns whether it did. The checksum of a sealed file is not verified.
+/// Seals a file, unless it is sealed. Returns whether this call has sealed it. The checksum of a sealed file
+/// is not verified.
 ///
 /// # Errors
 /// As [`prepare`] and [`Change::write`], and if the file cannot be read.

@@ -1,4 +1,4 @@
-//! The replacements here for settings and flags of Redis, Valkey and CouchDB.
+//! Advice about settings and flags of Redis, Valkey and CouchDB: what replaces each of them here.
 //!
 //! The table answers people and changes nothing: names that mean the same here are
 //! [`ALIASES`](super::ALIASES).
@@ -89,8 +89,8 @@ pub fn instead_of(name: &str) -> Option<&'static str> {
     FOREIGN.iter().find(|(names, _)| names.contains(&&*name)).map(|(_, answer)| *answer)
 }
 
-/// As [`instead_of`], for a client: where the answer names a flag of a setting that clients can change, it
-/// names CONFIG SET instead.
+/// As [`instead_of`], for a client. Where the advice names the flag of a setting that clients can change,
+/// this names CONFIG SET instead of the flag.
 pub(crate) fn for_client(name: &str) -> Option<String> {
     let answer = instead_of(name)?;
     let mut mutable: Vec<&str> = OPTIONS.iter().filter(|it| it.mutable).map(|it| it.name).collect();

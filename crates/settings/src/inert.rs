@@ -1,7 +1,7 @@
 //! Settings of Redis and Valkey that have no meaning here.
 //!
-//! Tools read and set them. CONFIG SET and a file of Redis give them values, which are forgotten when the
-//! server stops. No file of TOML, flag or variable sets them; for some of them,
+//! Tools read and set these settings. CONFIG SET and a file of Redis give values to them, which are forgotten
+//! when the server stops. No file of TOML, flag or variable sets them. For some of them,
 //! [`instead_of`](super::instead_of) has advice.
 //!
 //! Invariants
@@ -14,22 +14,22 @@ use super::bytes::parse_bytes;
 /// One setting without a meaning.
 #[derive(Debug)]
 pub struct InertSetting {
-    /// The name in Redis.
+    /// The present name of the setting in Redis or Valkey.
     pub name: &'static str,
     /// The older name; empty for none.
     pub alias: &'static str,
-    /// The accepted values.
+    /// The values that CONFIG SET and a file accept.
     kind: InertKind,
     /// The default value, as CONFIG GET shows it.
     pub default: &'static str,
-    /// Whether CONFIG SET may change it.
+    /// Whether CONFIG SET may change the setting.
     pub mutable: bool,
 }
 
 /// A kind of accepted values.
 #[derive(Debug, Clone, Copy)]
 enum InertKind {
-    /// yes or no.
+    /// `yes` or `no`, in any case.
     Switch,
     /// A number in a range.
     Integer(i64, i64),
@@ -39,15 +39,15 @@ enum InertKind {
     Memory(i64, i64),
     /// Bytes with units, or a percentage (`5%`).
     MemoryOrPercent,
-    /// One of these words.
+    /// One of these words is the value.
     Choice(&'static [&'static str]),
-    /// Some of these words.
+    /// The value is a list of some of these words.
     Words(&'static [&'static str]),
-    /// Any text.
+    /// Any text, which is kept unchanged.
     Text,
     /// The name of a file or directory, as the word says: not a path, and not empty, except for `dbfilename`.
     NameOf(&'static str),
-    /// Letters, digits and these; with the reason for a refusal.
+    /// Letters, digits and the characters of the first field. The second field is the reason for a refusal.
     Letters(&'static str, &'static str),
     /// Empty, or an address of this version of IP.
     Address(u8),
@@ -55,7 +55,7 @@ enum InertKind {
     Scores(usize),
     /// Percentages from 0 to 100.
     Percentiles,
-    /// The only accepted value; with the reason for a refusal.
+    /// The first field is the only accepted value. The second field is the reason for a refusal.
     Only(&'static str, &'static str),
 }
 
@@ -270,7 +270,7 @@ impl InertSetting {
             NameOf(what) if text.contains('/') => {
                 Err(format!("{} can't be a path, just a {what}", self.name))
             }
-            // Redis takes an empty name of its snapshot.
+            // Redis accepts an empty `dbfilename`, the name of its snapshot.
             NameOf(_) if text.is_empty() && self.name != "dbfilename" => {
                 Err(format!("{} can't be empty", self.name))
             }

@@ -35,13 +35,13 @@ const KEPT_HEADER: &str = "# What this server was told to keep, by CONFIG SET an
 /// The source of a setting's value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Origin {
-    /// No source: the default.
+    /// No source gives a value: the default holds.
     Default,
     /// `settings.toml`, set by a client.
     Kept,
-    /// The configuration file.
+    /// The configuration file, of TOML or of Redis.
     File,
-    /// An environment variable.
+    /// An environment variable that begins with `SHEAF_`.
     Variable,
     /// A flag.
     Flag,
@@ -52,9 +52,9 @@ pub enum Origin {
 pub struct Given {
     /// The setting, by any of its names.
     pub name: String,
-    /// The value.
+    /// The value, as text.
     pub value: String,
-    /// [`Origin::Variable`] or [`Origin::Flag`].
+    /// The kind of source: [`Origin::Variable`] or [`Origin::Flag`].
     pub origin: Origin,
 }
 
@@ -83,7 +83,7 @@ pub struct Reread {
 pub struct Lasting {
     config_file: Option<PathBuf>,
     kept_file: PathBuf,
-    /// The file in the data directory existed when it was last read or written.
+    /// Whether the file in the data directory existed when it was last read or written.
     has_kept: bool,
     kept: Vec<Line>,
     lines: Vec<Line>,
@@ -167,7 +167,8 @@ impl Lasting {
                     continue;
                 }
                 if path == &*self.kept_file && find(name).is_ok_and(|(_, setting)| setting.key == Key::Dir) {
-                    // The server would use another directory than the one whose file this is.
+                    // With this value, the server would use another data directory than the one that this
+                    // file is in.
                     let reason = "this file is in the directory of the data, so it cannot name one".into();
                     let error = ConfigError::Invalid { name: "dir", value: value.clone(), reason };
                     return Err(error.at(place.clone()));
@@ -183,7 +184,7 @@ impl Lasting {
     }
 
     /// These settings, with the values of variables and flags. A variable or a flag may leave part of a
-    /// setting as it is: the output limits of the classes of clients that it does not name.
+    /// setting as it is: the output limits of the classes of clients that the variable or flag does not name.
     fn with_given_over(&self, mut settings: Settings) -> Result<Settings, ConfigError> {
         for given in &self.given {
             settings.set(&given.name, &given.value).map_err(|error| error.at(given.place()))?;
@@ -205,7 +206,7 @@ impl Lasting {
         }
     }
 
-    /// Whether a variable or a flag sets it.
+    /// Whether a variable or a flag sets the setting.
     fn is_given(&self, key: Key) -> bool {
         matches!(self.origin(key), Origin::Variable | Origin::Flag)
     }
@@ -242,12 +243,12 @@ impl Lasting {
         }
     }
 
-    /// Stores settings changed by clients for the next start. With a configuration file it stores nothing:
-    /// the client must ask for CONFIG REWRITE. `mark` must note that the directory has the file of such
-    /// settings; it is called when the file exists, before the new values are in it.
+    /// Stores settings changed by clients for the next start. Stores nothing if there is a configuration
+    /// file: the client must ask for CONFIG REWRITE. `mark` must note that the directory has the file of such
+    /// settings. `mark` is called when the file exists, before the new values are in the file.
     ///
     /// # Errors
-    /// All old values or all new ones are then stored.
+    /// The reason why the values were not stored. All old values or all new ones are then in the file.
     pub fn keep(
         &mut self,
         changed: &Settings,
@@ -270,7 +271,7 @@ impl Lasting {
     /// stored. `mark`: see [`Lasting::keep`].
     ///
     /// # Errors
-    /// All old values or all new ones are then stored.
+    /// The reason why the value was not stored. All old values or all new ones are then in the file.
     pub fn keep_one(
         &mut self,
         changed: &Settings,

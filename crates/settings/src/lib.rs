@@ -5,8 +5,8 @@
 //!     -> Settings
 //! ```
 //!
-//! The crate has names, kinds, ranges and values of settings. It applies none of them; other crates read
-//! them.
+//! The crate has names, kinds, ranges and values of settings. The crate applies no setting; other crates read
+//! the values and act on them.
 //!
 //! Invariants
 //! - A [`Settings`] has a value of the right [`Kind`] for every row.
@@ -54,35 +54,35 @@ pub enum ConfigError {
     /// No setting has this name.
     #[error("unknown setting '{name}'{}", suggestion(.name))]
     Unknown {
-        /// The name as given.
+        /// The unknown name, as it was given.
         name: String,
     },
     /// The value does not fit the setting.
     #[error("invalid value '{value}' for '{name}': {reason}")]
     Invalid {
-        /// The setting.
+        /// The name of the setting.
         name: &'static str,
         /// The value as given; hidden for secret settings.
         value: String,
-        /// What the value must be, or why this one cannot be used, in words.
+        /// The values that are accepted, or the reason why this one cannot be used, in words.
         reason: String,
     },
     /// The setting can be changed only by a restart.
     #[error("'{name}' cannot be changed while the server runs; set it in the file or as a flag and restart")]
     Immutable {
-        /// The setting.
+        /// The name of the setting.
         name: &'static str,
     },
     /// The setting was fixed when the directory was created.
     #[error("'{name}' was fixed when the directory was created")]
     OfDirectory {
-        /// The setting.
+        /// The name of the setting.
         name: &'static str,
     },
     /// A settings file cannot be read.
     #[error("cannot read the settings of {path}: {reason}")]
     File {
-        /// The settings file.
+        /// The path of the settings file.
         path: String,
         /// The reason, in words.
         reason: String,
@@ -90,7 +90,7 @@ pub enum ConfigError {
     /// A file with a password cannot be read.
     #[error("cannot read the password of {path}: {reason}")]
     PasswordFile {
-        /// The file.
+        /// The path of the file.
         path: String,
         /// The reason, in words.
         reason: String,
@@ -98,13 +98,13 @@ pub enum ConfigError {
     /// A password is given twice.
     #[error("give '{name}' or '{name}-file', not both")]
     PasswordTwice {
-        /// The setting.
+        /// The name of the setting.
         name: &'static str,
     },
     /// The file of settings set by clients is damaged.
     #[error("cannot read the settings of {path}: {reason}")]
     Damaged {
-        /// The settings file.
+        /// The path of the settings file.
         path: String,
         /// The damage, and the remedy.
         reason: String,
@@ -120,7 +120,7 @@ pub enum ConfigError {
     At {
         /// A variable, a flag, or a line of a file.
         place: String,
-        /// The error.
+        /// The error at that place.
         error: Box<ConfigError>,
     },
 }
@@ -182,7 +182,8 @@ fn edit_distance(left: &str, right: &str) -> usize {
     row[right.len()]
 }
 
-/// Larger limits would make every edit of a packed collection slow.
+/// The maximum entries of a packed collection, whatever the settings say: larger limits would make every edit
+/// of a packed collection slow.
 const PACKED_ENTRIES_MAX: u32 = 32_000;
 const PACKED_VALUE_BYTES_MAX: u32 = 1 << 20;
 
@@ -232,8 +233,8 @@ impl Settings {
         Ok(option)
     }
 
-    /// Keeps the value of a setting without a meaning, on a running server. Returns its name if it was not
-    /// set before; `None` also if no such setting has this name.
+    /// Keeps the value of a setting without a meaning, on a running server. Returns the name of the setting
+    /// if it had no value before. `None` also if no such setting has this name.
     ///
     /// # Errors
     /// The reason, in the words of Redis; also if Redis reads the setting only when it starts.
@@ -273,7 +274,7 @@ impl Settings {
         self.values[key as usize] = other.value(key).clone();
     }
 
-    /// The value of a setting.
+    /// The value of a setting, of the type that its kind has.
     pub fn value(&self, key: Key) -> &Value {
         &self.values[key as usize]
     }
@@ -459,7 +460,7 @@ mod tests {
     fn names_of_other_servers_are_answered_with_ours() {
         let error = Settings::default().set("appendfsync", "always").unwrap_err().to_string();
         assert!(error.starts_with("unknown setting 'appendfsync': use --durability"), "{error}");
-        // What has no meaning here is for CONFIG alone.
+        // Settings without a meaning here are for CONFIG alone.
         let error = Settings::default().set("hz", "10").unwrap_err().to_string();
         assert_eq!(error, "unknown setting 'hz': there is nothing to set: leave it out");
     }
@@ -480,9 +481,9 @@ mod tests {
         for (index, option) in OPTIONS.iter().enumerate() {
             assert_eq!(option.key as usize, index, "{}", option.name);
         }
-        // Tokens, a proxy and public members of users need five, as in CouchDB, a Unix socket two of Redis',
-        // the audit one, the files of lines two, one of them Redis' own, impatient replicas one of its,
-        // HyperLogLogs one of its, and traces three.
+        // The budget was raised for tokens, a proxy and public members of users (five settings, as in
+        // CouchDB), a Unix socket (two of Redis), the audit (one), the files of lines (two, one of them of
+        // Redis), replicas that time out (one of Redis), HyperLogLogs (one of Redis), and traces (three).
         assert!(OPTIONS.len() < 117, "the budget for settings");
     }
 

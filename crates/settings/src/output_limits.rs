@@ -13,12 +13,12 @@ use super::bytes::parse_bytes;
 const CLASSES: [(ClientKind, &str); 3] =
     [(ClientKind::Normal, "normal"), (ClientKind::Replica, "slave"), (ClientKind::PubSub, "pubsub")];
 
-/// The limits of one class; 0 for none.
+/// The limits of one class of clients; 0 for no limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct OutputLimit {
-    /// The hard limit of unsent bytes.
+    /// The unsent bytes above which a client is disconnected at once.
     pub hard_bytes: u64,
-    /// The soft limit of unsent bytes.
+    /// The unsent bytes above which a client is disconnected after `soft_seconds`.
     pub soft_bytes: u64,
     /// Seconds for which `soft_bytes` may be exceeded.
     pub soft_seconds: u64,

@@ -4,12 +4,12 @@
 //! given at the start of a leader -> OwedSettings -> record of the log
 //! ```
 //!
-//! What it is: the choice of the given values that are to be recorded, and their records. What it is not: the
-//! log, or the refusal of writes while values are owed.
+//! This module chooses the given values that are to be recorded, and makes their records. The module does not
+//! write the log, and does not refuse writes while values are owed.
 //!
 //! Invariants
 //! - With a given value the log gets the mark `given:<name>`, which has the value that was given last. So
-//!   another start with the same value undoes no CONFIG SET.
+//!   another start with the same value does not undo a CONFIG SET in between.
 
 use keyspace::{AccessClock, DataSettings, Effect, Freed, SlotGuard};
 
@@ -23,11 +23,11 @@ pub struct OwedSettings(Vec<(&'static str, String)>);
 /// A value that has become a record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RecordedSetting {
-    /// The setting.
+    /// The name of the setting.
     pub name: &'static str,
     /// The value in the data before this record; `None` for none.
     pub before: Option<Vec<u8>>,
-    /// The value in this record.
+    /// The value in this record, as text.
     pub now: String,
 }
 
@@ -38,7 +38,7 @@ impl OwedSettings {
         OwedSettings(given)
     }
 
-    /// Whether nothing is owed.
+    /// Whether no value is owed to the log any more.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -106,7 +106,7 @@ mod tests {
     fn record(owed: &mut OwedSettings, keyspace: &Keyspace) -> (Vec<u8>, Vec<RecordedSetting>) {
         let (mut slot, mut bytes) = (keyspace.lock(LIBRARIES_SLOT), Vec::new());
         let recorded = owed.record(&mut slot, &mut bytes);
-        // Others see settings when their record is in the log.
+        // Other threads see the settings when their record is in the log.
         let lsn = slot.last_lsn();
         slot.set_last_lsn(lsn);
         (bytes, recorded)

@@ -1,7 +1,7 @@
-//! Passwords from files: command lines are visible to all users of the machine, and so are variables to some.
+//! Passwords from files: all users of the machine can read command lines, and some users can read variables.
 //!
-//! What it is: the first line of a file, and the settings that name such files. What it is not: a source of
-//! its own: a password from a file counts as if a flag gave it, so that no other file gets it.
+//! This module reads the first line of a file, and knows the settings that name such files. A password file
+//! is not a source of its own: its password counts as if a flag gave it, so that no other file gets it.
 
 use std::{io, path::Path};
 
@@ -14,13 +14,13 @@ const FILES: [(Key, Key, &str); 3] = [
     (Key::AdminPasswordFile, Key::AdminPassword, "admin-password"),
 ];
 
-/// Maximum bytes of a file.
+/// The maximum bytes of a file with a password.
 const FILE_BYTES_MAX: u64 = 64 << 10;
 
 /// Returns the first line of a file. The file may be a pipe, which has no length and no positions.
 ///
 /// # Errors
-/// If it cannot be opened or read, is too large, or the line is empty or not UTF-8.
+/// If the file cannot be opened or read, is too large, or its first line is empty or not UTF-8.
 pub fn read_password(path: &Path) -> io::Result<String> {
     let text = env::stream::read_to_end(path, FILE_BYTES_MAX)?;
     let refused = |reason| io::Error::new(io::ErrorKind::InvalidData, reason);
@@ -36,7 +36,7 @@ pub fn read_password(path: &Path) -> io::Result<String> {
 /// The values of the files that these settings name.
 ///
 /// # Errors
-/// A file has no password that can be read, or its value is given without a file, too.
+/// A file has no password that can be read, or the password is given without a file, too.
 pub(super) fn given(settings: &Settings) -> Result<Vec<Given>, ConfigError> {
     let mut passwords = Vec::new();
     for (file, key, name) in FILES {

@@ -2,8 +2,8 @@
 //!
 //! A line is a directive: a name and words, quoted as Redis quotes them. The module says what a directive
 //! means here: a setting with its value, a setting without a meaning ([`INERT`](super::INERT)), nothing, or a
-//! refusal with a reason. It reads the files that a file includes, and shows a file as TOML. It writes no
-//! file.
+//! refusal with a reason. The module also reads the files that a file includes, and shows a file as TOML. It
+//! writes no file.
 //!
 //! Invariants
 //! - No directive is skipped in silence: it sets something, is listed as without effect, or is refused.
@@ -25,7 +25,7 @@ use super::{
     redis_values::in_our_words,
 };
 
-/// How deep files may include each other: one that includes itself is an error, not an endless loop.
+/// How deep files may include each other: a file that includes itself is an error, not an endless loop.
 const INCLUDE_DEPTH_MAX: usize = 16;
 
 /// The most files, each counted as often as it is included.
@@ -47,7 +47,7 @@ pub(super) struct RedisFile {
     pub(super) without_effect: Vec<String>,
 }
 
-/// A line of a file.
+/// A line of a file of Redis, split into words.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Directive {
     /// The file and the number of the line, for messages.
@@ -62,7 +62,7 @@ struct Directive {
 pub enum Meaning {
     /// A setting gets this value.
     Setting {
-        /// The setting.
+        /// The setting in the table.
         setting: &'static Setting,
         /// The value, as text.
         value: String,
@@ -74,15 +74,15 @@ pub enum Meaning {
         /// The value, as text.
         value: String,
     },
-    /// Nothing, for this reason.
+    /// The directive has no effect here, for this reason.
     Nothing(&'static str),
 }
 
-/// The meaning of a directive with this name, in lower case, and these words. `is_appendonly`: whether Redis
-/// would write an append-only file; without one its `appendfsync` has no effect.
+/// The meaning of a directive with this name, in lower case, and these words. `is_appendonly` says whether
+/// Redis would write an append-only file: if it would not, its `appendfsync` has no effect.
 ///
 /// # Errors
-/// If it is refused. The value of a setting is not checked.
+/// If the directive is refused. The value of a setting is not checked.
 pub fn meaning(name: &str, words: &[String], is_appendonly: bool) -> Result<Meaning, ConfigError> {
     const NO_FILES: &str = "every write is in the log";
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
@@ -136,8 +136,8 @@ fn refused(name: &str, reason: &str) -> ConfigError {
     ConfigError::Syntax { reason: format!("'{name}': {reason}") }
 }
 
-/// Whether Redis refuses more than one word of this directive. The value of others is a list of words, quoted
-/// together or not.
+/// Whether Redis refuses more than one word of this directive. The value of other directives is a list of
+/// words, quoted together or not.
 fn takes_one_word(name: &str) -> bool {
     const LISTS: [&str; 10] = [
         "bind",
@@ -218,7 +218,8 @@ impl RedisFile {
 /// A file of Redis as a file of TOML.
 #[derive(Debug)]
 pub struct Converted {
-    /// Has the same meaning. Directives without effect, and refused ones, are comments at its end.
+    /// The text of the file of TOML, which has the same meaning. Directives without effect, and refused ones,
+    /// are comments at its end.
     pub text: String,
     /// The number of directives that were refused.
     pub refused: usize,
@@ -331,8 +332,9 @@ fn is_pattern(path: &str) -> bool {
     path.contains(['*', '?', '['])
 }
 
-/// The files that a pattern of `include` names, in the order of their names; none is no error, as in Redis. A
-/// part of the path may be a pattern; `*` begins no hidden name.
+/// The files that a pattern of `include` names, in the order of their names. A pattern that names no file is
+/// no error, as in Redis. A part of the path may be a pattern; `*` does not match the leading dot of a hidden
+/// name.
 fn files_of(pattern: &str) -> Vec<PathBuf> {
     let root = if pattern.starts_with('/') { "/" } else { "" };
     let mut found = vec![PathBuf::from(root)];
@@ -346,7 +348,8 @@ fn files_of(pattern: &str) -> Vec<PathBuf> {
     found
 }
 
-/// The entries of a directory whose names match a pattern, in their order; none if it cannot be read.
+/// The entries of a directory whose names match a pattern, in the order of their names; none if the directory
+/// cannot be read.
 fn entries_like(directory: &Path, pattern: &str) -> Vec<PathBuf> {
     let named = if directory.as_os_str().is_empty() { Path::new(".") } else { directory };
     let is_like = |name: &OsString| {
@@ -404,8 +407,8 @@ fn split(line: &str) -> Result<Vec<String>, &'static str> {
     Ok(words)
 }
 
-/// Adds the text up to the closing quote to a word. Returns the bytes after the quote; `None` if there is
-/// none.
+/// Adds the text up to the closing quote to a word. Returns the bytes after the quote; `None` if there is no
+/// closing quote.
 fn quoted<'a>(quote: u8, mut rest: &'a [u8], word: &mut Vec<u8>) -> Option<&'a [u8]> {
     loop {
         rest = match *rest {

@@ -3,7 +3,8 @@
 
 use super::{Key, Settings};
 
-/// The name and the value that mean the same here; the given ones, unless they are words of Redis.
+/// Translates a name and a value that are words of Redis to the name and value that mean the same here.
+/// Others are returned unchanged.
 ///
 /// # Errors
 /// The reason, in the words of Redis.
@@ -18,7 +19,7 @@ pub fn in_our_words<'a>(
     if name.eq_ignore_ascii_case("loglevel") {
         return Ok((name, level_for(value)));
     }
-    // The name that Valkey has for lines of text.
+    // Valkey's name for lines of text.
     if name.eq_ignore_ascii_case("log-format") && value.eq_ignore_ascii_case("legacy") {
         return Ok((name, "text"));
     }
@@ -36,7 +37,7 @@ pub fn appendfsync_of(settings: &Settings) -> &'static str {
 
 fn durability_for<'a>(policy: &str, in_force: &'a Settings) -> Result<&'a str, String> {
     match policy.to_ascii_lowercase().as_str() {
-        // `commit` promises that already, so it stays.
+        // `commit` promises as much as `always` already, so it stays.
         "always" if appendfsync_of(in_force) == "always" => Ok(in_force.text(Key::Durability)),
         "always" => Ok("strict"),
         "everysec" => Ok("interval"),

@@ -5,22 +5,22 @@ use super::{
     value::{Kind, Value},
 };
 
-/// One setting.
+/// One setting: its names, its values, and its documentation.
 #[derive(Debug)]
 pub struct Setting {
     /// The key of the setting; the discriminant is the position in the table.
     pub key: Key,
     /// The setting's name in all sources: flag, environment (`SHEAF_` and upper case), file, CONFIG.
     pub name: &'static str,
-    /// Where help and documentation show it.
+    /// The group in which help and documentation show the setting.
     pub group: Group,
     /// The name of a value in help, which says its type or unit, such as `BYTES`, or lists all values.
     pub value: &'static str,
-    /// The accepted values.
+    /// The type and the range of the accepted values.
     pub kind: Kind,
     /// The default value, as text.
     pub default: &'static str,
-    /// Whether CONFIG SET may change it.
+    /// Whether CONFIG SET may change the setting.
     pub mutable: bool,
     /// Whether the setting belongs to the data: it is stored in the log, and replicas take it from there.
     pub of_data: bool,
@@ -33,23 +33,23 @@ pub struct Setting {
 pub enum Group {
     /// The directory and the process.
     Start,
-    /// The log, snapshots, backups.
+    /// Settings of the log, of snapshots and of backups.
     Durability,
     /// The contents of the memory, and their forms.
     Memory,
-    /// Rights of clients.
+    /// Settings about the rights of clients.
     Access,
-    /// Addresses and connections.
+    /// Settings about addresses and connections.
     Network,
-    /// TLS.
+    /// Settings of TLS.
     Encryption,
-    /// Replicas and groups of servers.
+    /// Settings of replicas and of groups of servers.
     Replication,
-    /// Documents and HTTP.
+    /// Settings about documents and HTTP.
     Documents,
-    /// Channels and events.
+    /// Settings about channels and events.
     Messages,
-    /// Lua.
+    /// Settings about scripts and functions in Lua.
     Scripts,
     /// Limits of sizes and numbers.
     Limits,
@@ -60,7 +60,7 @@ pub enum Group {
 }
 
 impl Group {
-    /// The heading of the group.
+    /// The heading of the group in help and documentation.
     pub const fn title(self) -> &'static str {
         match self {
             Group::Start => "Start",
@@ -106,11 +106,11 @@ macro_rules! settings {
 }
 
 enum Mutability {
-    /// Only a restart can change it.
+    /// Only a restart can change the setting.
     Fixed,
-    /// CONFIG SET can change it.
+    /// CONFIG SET can change the setting.
     Mutable,
-    /// CONFIG SET on the leader changes it for the leader and its replicas.
+    /// CONFIG SET on the leader changes the setting for the leader and its replicas.
     OfData,
 }
 
@@ -120,7 +120,7 @@ impl Setting {
         matches!(self.key, Key::Requirepass | Key::AdminPassword | Key::Masterauth)
     }
 
-    /// The beginning of its documentation, up to the first full stop, semicolon or colon.
+    /// The beginning of the setting's description, up to the first full stop, semicolon or colon.
     pub fn summary(&self) -> &'static str {
         let end = [". ", "; ", ": "].iter().filter_map(|stop| self.doc.find(stop)).min();
         end.map_or(self.doc.trim_end_matches('.'), |end| &self.doc[..end])
@@ -294,7 +294,7 @@ settings! {
     Appendonly "appendonly" Fixed "yes" Kind::Choice(&["yes"]), "yes", Fixed, "Always yes: every write is in the log.";
 }
 
-/// Further names of settings.
+/// Further names of settings, by which Redis and Valkey also know them.
 pub static ALIASES: &[(&str, Key)] = &[
     ("replicaof", Key::ReplicaOf),
     ("slaveof", Key::ReplicaOf),

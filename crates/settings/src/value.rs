@@ -9,31 +9,31 @@ use super::{bytes::parse_bytes, output_limits::OutputLimits};
 pub enum Kind {
     /// A number in a range, both ends included.
     Integer {
-        /// Smallest value.
+        /// The smallest number that is accepted.
         min: u64,
-        /// Largest value.
+        /// The largest number that is accepted.
         max: u64,
     },
     /// As [`Kind::Integer`], with negative numbers.
     Signed {
-        /// Smallest value.
+        /// The smallest number that is accepted.
         min: i64,
-        /// Largest value.
+        /// The largest number that is accepted.
         max: i64,
     },
     /// Bytes in a range; the units `kb`, `mb`, `gb` (powers of 1024) and `k`, `m`, `g` (powers of 1000) are
     /// accepted.
     Bytes {
-        /// Smallest value.
+        /// The smallest number of bytes that is accepted.
         min: u64,
-        /// Largest value.
+        /// The largest number of bytes that is accepted.
         max: u64,
     },
     /// As [`Kind::Bytes`], but only powers of two.
     BytesPowerOfTwo {
-        /// Smallest value.
+        /// The smallest number of bytes that is accepted.
         min: u64,
-        /// Largest value.
+        /// The largest number of bytes that is accepted.
         max: u64,
     },
     /// `yes` or `no`; `true`, `on`, `false`, `off` are accepted, too.
@@ -44,7 +44,7 @@ pub enum Kind {
     HttpUrl,
     /// A share from 0 to 1, in steps of a millionth.
     Share,
-    /// One of these names.
+    /// One of these names is the value.
     Choice(&'static [&'static str]),
     /// The letters of event classes; see [`engine::EventClass`].
     Events,
@@ -52,22 +52,22 @@ pub enum Kind {
     OutputLimits,
 }
 
-/// The value of a setting.
+/// The value of a setting, parsed and within its range.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Value {
-    /// Of [`Kind::Integer`], [`Kind::Bytes`] and [`Kind::BytesPowerOfTwo`].
+    /// The value of a setting of [`Kind::Integer`], [`Kind::Bytes`] or [`Kind::BytesPowerOfTwo`].
     Integer(u64),
-    /// Of [`Kind::Signed`].
+    /// The value of a setting of [`Kind::Signed`].
     Signed(i64),
-    /// Of [`Kind::Switch`].
+    /// The value of a setting of [`Kind::Switch`].
     Switch(bool),
-    /// Of [`Kind::Text`], [`Kind::HttpUrl`] and [`Kind::Events`].
+    /// The value of a setting of [`Kind::Text`], [`Kind::HttpUrl`] or [`Kind::Events`].
     Text(String),
-    /// Of [`Kind::Share`], in millionths.
+    /// The value of a setting of [`Kind::Share`], in millionths.
     Share(u32),
-    /// Of [`Kind::Choice`].
+    /// The value of a setting of [`Kind::Choice`].
     Choice(&'static str),
-    /// Of [`Kind::OutputLimits`].
+    /// The value of a setting of [`Kind::OutputLimits`].
     OutputLimits(OutputLimits),
 }
 

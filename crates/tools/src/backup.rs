@@ -9,11 +9,11 @@ use tls::ClientFiles;
 /// A running server whose data is copied.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Source {
-    /// The URL of its HTTP port.
+    /// The URL of the server's HTTP port.
     pub url: String,
-    /// The user that authenticates.
+    /// The name of the user as whom the command logs in.
     pub user: String,
-    /// A file with the password.
+    /// A file whose first line is the password of the user.
     pub password_file: Option<PathBuf>,
     /// The certificates for a URL that begins with `https`.
     pub tls: ClientFiles,

@@ -4,13 +4,13 @@
 //! a server of its own in a temporary directory, or --url -> each case for its share of the time -> a table
 //! ```
 //!
-//! It is a self-test, not a comparison of servers: the client runs on the same cores as a server of its own,
-//! and takes its part of them. `bench/` compares.
+//! The command is a self-test, not a comparison of servers: the client runs on the same cores as the server
+//! that it starts, and takes its part of them. `bench/` compares servers.
 //!
 //! Invariants
 //! - At the end, the directory or the keys of the run are removed, if that is possible.
-//! - It writes only keys that begin with the name of the run, which is random; to a server that holds keys,
-//!   only if told.
+//! - The command writes only keys that begin with the name of the run, which is random. It writes to a server
+//!   that holds keys only if told.
 
 mod case;
 mod latencies;
@@ -38,13 +38,13 @@ use crate::{
 pub struct Options {
     /// A running server; without one, a server is started and ended.
     pub address: Option<Address>,
-    /// The file with its password.
+    /// The file with the password of the running server.
     pub password_file: Option<PathBuf>,
-    /// Measure the running server even if it holds keys.
+    /// Whether the running server is measured even if it holds keys.
     pub beside_keys: bool,
-    /// Where the directory of the own server is made.
+    /// The directory in which the started server gets its own directory.
     pub dir: PathBuf,
-    /// The time for all cases.
+    /// The time for all cases together, in seconds.
     pub seconds: u64,
 }
 
@@ -54,25 +54,25 @@ pub enum BenchError {
     /// The own server cannot be started or ended.
     #[error("cannot run a server in {}: {reason}", dir.display())]
     OwnServer {
-        /// Its directory.
+        /// The directory of the server that was started.
         dir: PathBuf,
-        /// The error, or the last line of its log.
+        /// The error, or the last line of the server's log.
         reason: String,
     },
-    /// The connection failed.
+    /// The server cannot be reached, or the connection to it was lost.
     #[error("{address}: {reason}")]
     Connection {
-        /// Host and port.
+        /// Host and port of the server.
         address: String,
-        /// The error.
+        /// The error, in words.
         reason: String,
     },
     /// The server refuses the commands.
     #[error("{address} refuses: {text}")]
     Refused {
-        /// Host and port.
+        /// Host and port of the server.
         address: String,
-        /// Its error reply.
+        /// The error reply of the server.
         text: String,
     },
     /// The server holds keys.
@@ -81,18 +81,18 @@ pub enum BenchError {
          measures it all the same"
     )]
     HoldsKeys {
-        /// Host and port.
+        /// Host and port of the server.
         address: String,
     },
     /// The password cannot be read.
     #[error("cannot read the password in {}: {source}", path.display())]
     Password {
-        /// The file.
+        /// The path of the password file.
         path: PathBuf,
         /// An error of the operating system, or the fault of the first line of the file.
         source: io::Error,
     },
-    /// The run was interrupted.
+    /// Ctrl-C or SIGTERM has interrupted the run.
     #[error("interrupted")]
     Interrupted,
     /// Another operation of the operating system failed.
@@ -134,7 +134,7 @@ fn measured(options: &Options) -> Result<(), BenchError> {
     runtime.block_on(measure(&address, options.beside_keys, options.seconds))
 }
 
-/// The latency of the disk, which the writes wait for.
+/// The latency of the disk, for which the writes wait.
 fn disk_line(dir: &Path) -> Result<String, BenchError> {
     let refused = |error: io::Error| BenchError::OwnServer { dir: dir.into(), reason: error.to_string() };
     let mut latencies = disk_sync::measure(dir).map_err(refused)?;
@@ -149,7 +149,7 @@ fn disk_line(dir: &Path) -> Result<String, BenchError> {
     Ok(format!("disk: a durable write of 4 KiB takes {} (p50), {} (p99){remark}\n", figure(50), figure(99)))
 }
 
-/// Runs all cases, or until it is interrupted, and removes the keys.
+/// Runs the cases until all are done or the run is interrupted, and removes the keys.
 async fn measure(address: &Address, beside_keys: bool, seconds: u64) -> Result<(), BenchError> {
     let load = Load::new(address.clone());
     let server = load.server().await?;
@@ -163,7 +163,7 @@ async fn measure(address: &Address, beside_keys: bool, seconds: u64) -> Result<(
     };
     let removed = load.remove_keys().await;
     if let (Err(_), Err(error)) = (&ended, &removed) {
-        // The failure of a case is returned, as it says more.
+        // The failure of a case is returned, because it says more.
         tell(&format!("the keys of this run stay in the server: {error}\n"))?;
     }
     ended.and(removed)

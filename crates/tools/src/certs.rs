@@ -23,20 +23,20 @@ const CERTIFICATE_MODE: u32 = 0o644;
 /// How long before now certificates become valid: clocks of other machines may be slow.
 const VALID_BEFORE: Duration = Duration::hours(1);
 
-/// The certificates to make.
+/// The certificates to make, and where.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
-    /// Where the files go.
+    /// The directory for the files; it is created if necessary.
     pub dir: PathBuf,
     /// Names and addresses of the server, besides those of this machine.
     pub hosts: Vec<String>,
     /// The name in the certificate of the client.
     pub user: String,
-    /// For how many days they are valid.
+    /// The number of days for which the certificates are valid.
     pub days: u32,
 }
 
-/// Why there are no certificates.
+/// Why the certificates could not be made or written.
 #[derive(Debug, thiserror::Error)]
 pub enum CertsError {
     /// A file with one of the names exists.
@@ -45,9 +45,9 @@ pub enum CertsError {
     /// A file cannot be written.
     #[error("cannot write {}: {reason}", path.display())]
     Write {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
-        /// The cause.
+        /// The error of the operating system.
         reason: std::io::Error,
     },
     /// The certificates cannot be made, for instance because a name is not fit for a certificate.

@@ -74,9 +74,8 @@ fn places(count: &u64) -> String {
 /// findings. The start is rehearsed with the code of a real one, except that keys are not kept in memory.
 /// While a server is running, its files change between two reads, and the start is not rehearsed.
 ///
-/// # Errors
-/// The first problem found. If the log or a snapshot is damaged, and the start is rehearsed and fails, the
-/// error of the start instead, because it names the way out.
+/// The first problem found. If the log or a snapshot is damaged, and the rehearsed start fails, this is the
+/// error of the start instead, because the error of the start names the way out.
 pub fn check(dir: &Path) -> Result<(), CheckError> {
     if !dir.exists() {
         return Err(CheckError::Missing(dir.to_path_buf()));
@@ -111,7 +110,7 @@ pub fn check(dir: &Path) -> Result<(), CheckError> {
         rehearsed => rehearsed.map_err(CheckError::Start),
     };
     if let Err(damage) = check_data(&disk, dir, is_witness) {
-        // If a start fails, its error is returned instead of the damage, because it names the way out.
+        // The error of a start that fails is returned instead of the damage, because it names the way out.
         if !is_held && !is_backup {
             let damaged = if let Error::SnapshotCorrupt(damaged) = &damage { Some(&**damaged) } else { None };
             let begin = rehearse(damaged)?;
@@ -182,7 +181,7 @@ fn check_documents(disk: &dyn Disk, dir: &Path) -> Result<(), CheckError> {
     Ok(())
 }
 
-/// `is_alone`: the log needs no snapshot.
+/// Verifies the log and the snapshots. `is_alone` says that the log needs no snapshot.
 fn check_data(disk: &Arc<dyn Disk>, dir: &Path, is_alone: bool) -> Result<(), Error> {
     let bar = ProgressBar::new("checking");
     let log = storage::check(disk.clone(), dir, |position, end| {

@@ -1,6 +1,6 @@
 //! A client of the Redis protocol: one connection, requests out, values in.
 //!
-//! It does not interpret values, and has no timeout except for connecting.
+//! The client does not interpret values, and has no timeout except for connecting.
 
 mod stream;
 
@@ -16,7 +16,7 @@ pub(crate) use self::stream::is_path;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// The memory that is offered to one read.
 const READ_BYTES: usize = 256 << 10;
-/// From this number on, bytes that were taken are removed from memory before the next read.
+/// The number of taken bytes from which on they are removed from memory before the next read.
 const TAKEN_BYTES_MAX: usize = 1 << 20;
 
 /// The beginning of the answer of a TLS server to other bytes than TLS.
@@ -57,7 +57,7 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    /// Connects; with `tls`, encrypted.
+    /// Connects to a server, encrypted if `tls` is given.
     ///
     /// # Errors
     /// The reason, in words.
@@ -87,7 +87,8 @@ impl Client {
     /// Waits for more bytes. If the call is cancelled, nothing received is lost.
     ///
     /// # Errors
-    /// Also if the other side has closed the connection ([`io::ErrorKind::UnexpectedEof`]).
+    /// An error of the socket, or [`io::ErrorKind::UnexpectedEof`] if the other side has closed the
+    /// connection.
     pub(crate) async fn receive(&mut self) -> io::Result<()> {
         self.make_room();
         match self.stream.read_buf(&mut self.received).await? {
@@ -132,7 +133,7 @@ impl Client {
     /// Takes the next value; `None` if it has not arrived whole.
     ///
     /// # Errors
-    /// The reason, in words: it is not of the Redis protocol, or larger than the limits.
+    /// The reason, in words: the value is not of the Redis protocol, or larger than the limits.
     pub(crate) fn next_value(&mut self) -> Result<Option<Value>, String> {
         let Client { limits, received, taken, decoder, .. } = self;
         let buffer = &received[*taken..];

@@ -1,6 +1,6 @@
 //! Numbers of things in the output of commands.
 
-/// "1 key", "2 keys".
+/// A number with its noun: "1 key", "2 keys".
 pub(crate) fn counted(count: u64, one: &str, many: &str) -> String {
     format!("{count} {}", if count == 1 { one } else { many })
 }

@@ -1,4 +1,4 @@
-//! The latency of durable writes, which every acknowledged write waits for.
+//! The latency of durable writes, for which every acknowledged write waits.
 
 use std::{io, path::Path};
 
@@ -35,7 +35,7 @@ pub(crate) fn measure(dir: &Path) -> io::Result<Vec<u64>> {
     latencies.and_then(|latencies| removed.map(|()| latencies))
 }
 
-/// The smallest value that `percent` of the sorted values do not exceed.
+/// The smallest value that `percent` per cent of the sorted values do not exceed.
 pub(crate) fn rank(sorted: &[u64], percent: usize) -> Option<u64> {
     sorted.get((sorted.len() * percent).div_ceil(100).checked_sub(1)?).copied()
 }

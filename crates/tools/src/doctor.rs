@@ -1,9 +1,9 @@
 //! `sheaf doctor`: looks at a machine and a data directory, and says what to change before a server runs
 //! there.
 //!
-//! Module `look` judges settings, variables and the directory, and collects the figures of all other checks;
-//! module `judge` judges those and does no I/O. The command verifies no data (that is `sheaf check`) and
-//! changes nothing: a file that it writes to measure the disk is removed.
+//! Module `look` judges settings, variables and the directory, and collects the figures of all other checks.
+//! Module `judge` judges these figures and does no I/O. The command verifies no data (that is `sheaf check`)
+//! and changes nothing: a file that it writes to measure the disk is removed.
 //!
 //! Invariants
 //! - One line per check. The check of the variables has a line only if a variable is no setting. Advice is
@@ -31,13 +31,13 @@ pub struct Options {
 /// The result of a check, the best first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum State {
-    /// Nothing to do.
+    /// There is nothing to do.
     Fine,
-    /// Worth knowing.
+    /// A fact that is worth knowing.
     Note,
     /// The check was not possible.
     Unseen,
-    /// Something to change.
+    /// There is something to change.
     Change,
 }
 
@@ -55,9 +55,9 @@ impl State {
 /// The result of one check.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// The check.
+    /// The name of the check.
     pub check: &'static str,
-    /// The result.
+    /// The judgement, from fine to change.
     pub state: State,
     /// The figures, their meaning, and the advice.
     pub text: String,

@@ -1,9 +1,9 @@
 //! `sheaf export`: the data of a server as an RDB file.
 //!
-//! Recovers the data into memory and writes a file that Redis and Valkey load. The file is written under a
-//! temporary name and renamed once durable; the data in the directory does not change. The data of a running
-//! server is copied first, as a backup beside the file. An export is not a backup (see `backup`): it has no
-//! log, and only the final state.
+//! The command recovers the data into memory and writes a file that Redis and Valkey load. The file is
+//! written under a temporary name and renamed once durable; the data in the directory does not change. The
+//! data of a running server is copied first, as a backup beside the file. An export is not a backup (see
+//! `backup`): it has no log, and only the final state.
 //!
 //! Invariants
 //! - Of keys and functions, only expired data is left out. Data that the format version cannot hold is
@@ -30,15 +30,16 @@ use storage::Control;
 
 use crate::{backup::Source, counted::counted};
 
-/// The ending of the directory into which a running server is copied: that of the file, and this.
+/// The ending of the directory into which a running server is copied. This ending is added to the whole name
+/// of the file.
 const COPY_ENDING: &str = ".export-copy";
 /// Number of keys between two progress reports.
 const REPORT_KEYS: u64 = 1024;
 
-/// The format of the file.
+/// The format of the RDB file that is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Format {
-    /// The RDB version.
+    /// The version of the RDB format.
     pub version: u16,
     /// Whether field expiry is dropped if the version cannot hold it.
     pub drops_field_expiry: bool,
@@ -47,14 +48,14 @@ pub struct Format {
 impl Format {
     /// Versions that can be written.
     pub const VERSIONS: RangeInclusive<i64> = 10..=12;
-    /// The version of Redis 7.0.
+    /// The version of Redis 7.0, which later servers load too.
     pub const DEFAULT_VERSION: u16 = 10;
 }
 
 /// Why the export failed; the message says how to proceed.
 #[derive(Debug, thiserror::Error)]
 pub enum ExportError {
-    /// The directory has no data.
+    /// The directory has no control file, so it holds no data.
     #[error("{} holds no data of sheaf", .0.display())]
     NoData(PathBuf),
     /// Another process uses the directory, or it cannot be locked.
@@ -95,26 +96,26 @@ pub enum ExportError {
          version 12 with --rdb-version 12, or fields that do not expire with --drop-field-expiry"
     )]
     FieldExpiry {
-        /// Fields with a deadline.
+        /// The number of fields with a deadline.
         fields: u64,
         /// Number of hashes with such fields.
         hashes: u64,
         /// The key of one of them.
         first: String,
-        /// The requested version.
+        /// The requested version of the RDB format.
         version: u16,
     },
     /// The file cannot be written.
     #[error("cannot write {}: {error}", path.display())]
     Write {
-        /// The RDB file.
+        /// The path of the RDB file.
         path: PathBuf,
         /// The error of the operating system.
         error: io::Error,
     },
 }
 
-/// The result of an export.
+/// The result of an export, for the summary.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Exported {
     /// Number of keys in the file.
@@ -129,8 +130,8 @@ pub struct Exported {
     pub bytes: u64,
 }
 
-/// `sheaf export --from`: as [`run`], for a running server. Its data is copied into a directory beside
-/// `file`.
+/// `sheaf export --from`: as [`run`], for a running server. The data of the server is copied into a directory
+/// beside `file`.
 ///
 /// # Errors
 /// [`ExportError`].
@@ -177,8 +178,8 @@ pub fn run(file: &Path, dir: &Path, format: Format) -> Result<(), ExportError> {
         let fields = counted(fields_made_lasting, "field", "fields");
         println!("NOT EXPORTED the expiry of {fields} of hashes");
     }
-    // By `disk`, which in a backup is a view of it: an increment may have stored the catalog under another
-    // name.
+    // The catalog is looked for through `disk`, which is a view if `dir` is a backup: an increment may have
+    // stored the catalog under another name.
     if disk.open(&documents::directory(dir).join(documents::CATALOG_NAME), Access::Read).is_ok() {
         println!("NOT EXPORTED documents: an RDB file has none. `sheaf backup` has them");
     }
@@ -235,7 +236,7 @@ pub(crate) fn export(
 struct Content {
     /// For each database, the number of keys, and of keys with a deadline.
     keys: [(u64, u64); keyspace::DB_COUNT],
-    /// Number of expired keys.
+    /// The number of expired keys, which are left out.
     expired: u64,
     /// Fields with a deadline, the hashes that have them, and the key of the first such hash.
     fields: u64,

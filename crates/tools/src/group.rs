@@ -13,7 +13,7 @@
 //!   scripts can wait for a leader.
 //! - A lost connection does not end `--watch` once it has shown a table; a refusal by the server does, unless
 //!   the server is loading.
-//! - It can be interrupted at any time, even while standard output blocks.
+//! - The command can be interrupted at any time, even while standard output blocks.
 
 mod overview;
 mod table;
@@ -40,7 +40,7 @@ use crate::{
 const PERIOD: Duration = Duration::from_secs(1);
 /// How long a server may take to answer.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
-/// Far more than the replies of a large group.
+/// Limits of a reply, far above the replies about a large group.
 const LIMITS: DecodeLimits = DecodeLimits { bytes_max: 1 << 20, ..DecodeLimits::DEFAULT };
 /// Moves the cursor of a terminal to the top and clears it.
 const CLEAR: &str = "\x1b[H\x1b[J";
@@ -52,7 +52,7 @@ pub struct Options {
     pub address: Address,
     /// Whether the table is printed every second.
     pub watch: bool,
-    /// The file with the member's password.
+    /// The file whose first line is the member's password.
     pub password_file: Option<PathBuf>,
 }
 
@@ -62,47 +62,47 @@ pub enum GroupError {
     /// The connection cannot be established.
     #[error("cannot connect to {address}: {reason}{}", others(reason))]
     Unreachable {
-        /// Host and port.
+        /// Host and port of the server.
         address: String,
-        /// Why, in words.
+        /// The reason, in words.
         reason: String,
     },
     /// An established connection was lost.
     #[error("lost the connection to {address}: {reason}. Any other member of its group shows the same table")]
     Lost {
-        /// Host and port.
+        /// Host and port of the server.
         address: String,
-        /// Why, in words.
+        /// The reason, in words.
         reason: String,
     },
-    /// An error reply.
+    /// The server has answered with an error.
     #[error("{address} refuses: {}", with_advice(text, advice(text)))]
     Refused {
-        /// Host and port.
+        /// Host and port of the server.
         address: String,
-        /// The error reply.
+        /// The error reply of the server.
         text: String,
     },
     /// The reply is not of the Redis protocol, or not the expected one.
     #[error("{address} is no Sheaf server, or one of another version: {reason}")]
     Foreign {
-        /// Host and port.
+        /// Host and port of the server.
         address: String,
-        /// A description of the error.
+        /// A description of the error, in words.
         reason: String,
     },
     /// The table was printed, and has no leader.
     #[error("{address} knows no leader of its group: {reason}")]
     NoLeader {
-        /// Host and port.
+        /// Host and port of the server.
         address: String,
-        /// The reason why the server knows none, with advice.
+        /// The reason why the server knows no leader, with advice.
         reason: &'static str,
     },
     /// The password cannot be read.
     #[error("cannot read the password in {}: {source}", path.display())]
     Password {
-        /// The file.
+        /// The path of the password file.
         path: PathBuf,
         /// An error of the operating system, or the fault of the first line of the file.
         source: io::Error,
@@ -146,7 +146,7 @@ pub fn run(options: &Options) -> Result<(), GroupError> {
             interrupted = interruption() => Ok(interrupted?),
         }
     });
-    // Does not wait for a write to standard output, which may block for ever.
+    // This does not wait for a write to standard output, which may block for ever.
     runtime.shutdown_background();
     match ended {
         Err(GroupError::Os(error)) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
@@ -199,7 +199,7 @@ async fn watch(
     }
 }
 
-/// Standard output.
+/// Standard output, to which tables are printed.
 struct Screen {
     /// Whether a table replaces the one before.
     clears: bool,
@@ -297,8 +297,8 @@ mod tests {
 
     use super::*;
 
-    /// A server that answers the requests of one connection with `replies`, then closes it. Returns its
-    /// address, and the requests it got.
+    /// A server that answers the requests of one connection with `replies`, then closes it. Returns the
+    /// address of the server, and the requests that it got.
     fn server(replies: &'static [&'static str]) -> (Address, JoinHandle<Vec<String>>) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap().to_string().parse().unwrap();

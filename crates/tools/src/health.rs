@@ -18,19 +18,19 @@ pub enum HealthError {
     /// The server cannot be asked, or its answer does not arrive.
     #[error("no answer from {url}: {reason}")]
     NoAnswer {
-        /// What was asked.
+        /// The URL that was asked.
         url: String,
-        /// The error.
+        /// The error, in words.
         reason: String,
     },
     /// The server answers with another status than 200.
     #[error("{url} answers {status}: {answer}")]
     Refused {
-        /// What was asked.
+        /// The URL that was asked.
         url: String,
-        /// The status of HTTP.
+        /// The status of the HTTP answer.
         status: u16,
-        /// The answer, with the reason.
+        /// The text of the answer, which gives the reason.
         answer: String,
     },
 }

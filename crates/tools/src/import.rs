@@ -70,7 +70,7 @@ pub enum ImportError {
     /// An operation of the operating system failed.
     #[error("{doing}: {source}")]
     Os {
-        /// The failed operation.
+        /// The failed operation, in words, with the path.
         doing: String,
         /// The error of the operating system.
         source: std::io::Error,
@@ -78,7 +78,7 @@ pub enum ImportError {
     /// The directory is not a data directory.
     #[error(transparent)]
     Foreign(#[from] Foreign),
-    /// The directory is a backup.
+    /// The directory is a backup, into which nothing may be imported.
     #[error(transparent)]
     Backup(#[from] ManifestError),
     /// A restore or an import into the directory was interrupted.
@@ -90,16 +90,16 @@ pub enum ImportError {
          remove {} to use what is there, and then import \"{source_now}\"", dir.display(), file.display()
     )]
     OtherSource {
-        /// The directory.
+        /// The directory of the interrupted import.
         dir: PathBuf,
-        /// The marker file.
+        /// The path of the marker file.
         file: PathBuf,
         /// The source of the interrupted import, quoted.
         source_before: String,
-        /// The source of this one.
+        /// The source of the import that was refused, quoted.
         source_now: String,
     },
-    /// The file cannot be imported.
+    /// The file cannot be read, or holds something that cannot be imported.
     #[error("the file cannot be imported: {0}")]
     File(rdb::FileError),
     /// The log cannot be written.
@@ -114,9 +114,9 @@ pub enum ImportError {
          keys of the file that exist", dir.display()
     )]
     HoldsKeys {
-        /// The directory.
+        /// The directory that has keys.
         dir: PathBuf,
-        /// Number of keys.
+        /// The number of keys that have not expired in the directory.
         keys: u64,
     },
     /// A key is in a database that does not exist.
@@ -124,11 +124,11 @@ pub enum ImportError {
         "key \"{key}\" is in database {db}, and there are {count} here, from 0 on: move it before you save the file"
     )]
     Database {
-        /// The name of the key.
+        /// The name of the key, with escapes.
         key: String,
-        /// Its database.
+        /// The database of the key.
         db: u64,
-        /// Number of databases.
+        /// The number of databases that a server has.
         count: usize,
     },
     /// A key comes twice.
@@ -137,9 +137,9 @@ pub enum ImportError {
          from several files"
     )]
     Twice {
-        /// The name of the key.
+        /// The name of the key, with escapes.
         key: String,
-        /// Its database.
+        /// The database of the key.
         db: u64,
     },
     /// A library of functions comes twice.
@@ -148,17 +148,17 @@ pub enum ImportError {
          from several files"
     )]
     LibraryTwice {
-        /// Its name.
+        /// The name of the library.
         name: String,
     },
     /// The disk has too little free space.
     #[error("the import takes about {needed} bytes of log, and {} has {free} left", dir.display())]
     TooLarge {
-        /// The directory.
+        /// The directory on the disk.
         dir: PathBuf,
-        /// Approximate bytes needed.
+        /// About how many bytes the import needs.
         needed: u64,
-        /// Bytes free.
+        /// How many bytes are free.
         free: u64,
     },
     /// The disk became full during the import.
@@ -170,9 +170,9 @@ pub enum ImportError {
          cause is removed; it starts over", dir.display()
     )]
     Interrupted {
-        /// The failure.
+        /// The failure that ended the import.
         cause: Box<ImportError>,
-        /// The directory.
+        /// The directory that holds a part of the import.
         dir: PathBuf,
     },
 }
@@ -184,7 +184,7 @@ impl ImportError {
     }
 }
 
-/// The result of an import.
+/// The result of an import, for the summary.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Imported {
     /// The format of the file.
@@ -193,7 +193,7 @@ pub struct Imported {
     pub keys: [u64; 6],
     /// Number of these keys that replaced existing ones.
     pub replaced: u64,
-    /// Number of keys left out because they exist.
+    /// Number of keys left out because they exist in the directory.
     pub kept: u64,
     /// Number of expired keys, which were left out.
     pub expired_keys: u64,
@@ -211,7 +211,7 @@ pub struct Imported {
     pub first_refusal: Option<String>,
     /// Number of records of module data that belong to no key; they were skipped.
     pub module_data: u64,
-    /// Bytes of the changes in the log.
+    /// The bytes of the changes that the import writes to the log.
     pub log_bytes: u64,
 }
 
@@ -342,7 +342,7 @@ pub(crate) fn import(
     if before == Before::Keys && existing == Existing::Refused {
         return Err(ImportError::HoldsKeys { dir: dir.to_path_buf(), keys });
     }
-    // Keys of an interrupted import, or expired ones: they may be removed.
+    // Leftovers are keys of an interrupted import, or expired keys: they may be removed.
     let has_leftovers =
         before == Before::Nothing && keyspace.as_ref().is_some_and(|keyspace| !keyspace.is_empty());
     let present = keyspace.as_ref().filter(|_| before == Before::Keys);

@@ -114,12 +114,12 @@ fn print_records(dir: &Path, selection: &Selection, out: &mut impl Write) -> Res
     }
 }
 
-/// Prints records.
+/// Prints the selected records, and counts the lines.
 struct Printer<'a, W> {
     selection: &'a Selection,
     /// The names of the databases whose creation lies in a record that was read, selected or not.
     databases: HashMap<DbId, String>,
-    /// The number of lines.
+    /// The number of lines printed so far.
     printed: u64,
     out: &'a mut W,
 }

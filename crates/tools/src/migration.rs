@@ -8,8 +8,8 @@
 //! Ctrl-C: the writes that the source has made by then still follow; then clients can use the target
 //! ```
 //!
-//! It is a replica of the source and a client of the target, without durable state of its own. It does not
-//! expire keys: the target is told that only the source does (CLIENT IMPORT-SOURCE).
+//! The command is a replica of the source and a client of the target, without durable state of its own. It
+//! does not expire keys: it tells the target that only the source expires keys (CLIENT IMPORT-SOURCE).
 //!
 //! Invariants
 //! - Nothing is written before the source's RDB file is verified to its end, and its unsupported data is
@@ -49,9 +49,9 @@ use crate::import::{self, Existing, ImportError};
 /// The source and the destination of a copy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
-    /// The server to copy.
+    /// The address of the server to copy.
     pub source: Address,
-    /// The file with its password.
+    /// The file with the password of the source.
     pub source_password_file: Option<PathBuf>,
     /// The destination of the copy.
     pub destination: Destination,
@@ -66,7 +66,7 @@ pub enum Destination {
     Server(IntoServer),
     /// The directory of a stopped server, which gets the present state of the source.
     Directory {
-        /// The directory.
+        /// The path of the directory.
         dir: PathBuf,
         /// The treatment of keys already in it.
         existing: Existing,
@@ -76,9 +76,9 @@ pub enum Destination {
 /// Options of a copy into a running server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct IntoServer {
-    /// The server.
+    /// The address of the server.
     pub target: Address,
-    /// The file with its password.
+    /// The file with the password of the target.
     pub password_file: Option<PathBuf>,
     /// Whether the target's keys are removed first, and again if the copy has to start over.
     pub flushes: bool,
@@ -113,17 +113,17 @@ pub enum MigrationError {
     /// A password file cannot be read.
     #[error("cannot read the password in {}: {source}", path.display())]
     Password {
-        /// The password file.
+        /// The path of the password file.
         path: PathBuf,
         /// An error of the operating system, or the fault of the first line of the file.
         source: io::Error,
     },
-    /// The target has keys.
+    /// The target has keys, and the command was not told to remove them.
     #[error("the target {address} holds {keys} keys: it must be empty. --flush removes its keys")]
     HoldsKeys {
         /// The address of the target.
         address: String,
-        /// Number of keys.
+        /// The number of keys in all databases of the target.
         keys: u64,
     },
     /// The source has unsupported data; found before anything was written.
@@ -140,7 +140,7 @@ pub enum MigrationError {
         rdb::FILE_VERSION_VALKEY
     )]
     NeverSends {
-        /// The number of attempts.
+        /// The number of attempts of the source.
         times: u32,
         /// The error of the last attempt.
         error: PeerError,
@@ -151,9 +151,9 @@ pub enum MigrationError {
          unusable: --flush removes it. --skip-unsupported leaves out what Sheaf does not have"
     )]
     KeyRefused {
-        /// The name of the command.
+        /// The name of the refused command.
         command: String,
-        /// Its first argument.
+        /// The first argument of the command.
         key: String,
         /// The error reply of the target.
         error: String,
@@ -166,9 +166,9 @@ pub enum MigrationError {
          that renames a command sends the other name: undo its rename-command for commands that write"
     )]
     Refused {
-        /// The name of the command.
+        /// The name of the refused command.
         command: String,
-        /// Its first argument.
+        /// The first argument of the command.
         key: String,
         /// The error reply of the target.
         error: String,

@@ -5,15 +5,15 @@ use std::{fmt::Display, time::Duration};
 /// The time between two attempts.
 const RETRY_PERIOD: Duration = Duration::from_secs(1);
 
-/// Whether the server is away, as was reported.
+/// Whether the server is away and that was reported.
 #[derive(Debug, Default)]
 pub(crate) struct Outage {
     is_reported: bool,
 }
 
 impl Outage {
-    /// To be called when an attempt has failed: reports the failure, unless the attempt before it has failed
-    /// as well, and waits until the next attempt is due.
+    /// Reports a failed attempt, unless the attempt before it has failed as well, and waits until the next
+    /// attempt is due.
     pub(crate) async fn wait(&mut self, error: &impl Display, report: impl FnOnce(&str)) {
         self.note(error).inspect(|text| report(text));
         tokio::time::sleep(RETRY_PERIOD).await;
@@ -25,7 +25,7 @@ impl Outage {
         is_news.then(|| format!("{error}; trying again every second"))
     }
 
-    /// An attempt has succeeded. Returns whether an earlier one had failed.
+    /// Notes that an attempt has succeeded. Returns whether an earlier attempt had failed.
     pub(crate) fn end(&mut self) -> bool {
         std::mem::take(&mut self.is_reported)
     }

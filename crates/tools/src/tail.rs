@@ -7,14 +7,14 @@
 //!
 //! Durable channels can be followed from a position (XSUBSCRIBE): then a lost connection leaves no gap.
 //!
-//! It is an ordinary client, also of Redis, and opens no directory.
+//! The command is an ordinary client, also of Redis, and opens no directory.
 //!
 //! Invariants
 //! - A message is one line, independent of its content.
 //! - Possible gaps are reported. A refusal by the server ends the command, unless the server is loading its
-//!   data, or no longer has the position that the command itself has reached. A lost connection does not end
-//!   it, once all subscriptions were confirmed.
-//! - It can be interrupted at any time, even while standard output blocks.
+//!   data, or no longer has the position that the command itself has reached. Once all subscriptions were
+//!   confirmed, a lost connection does not end the command.
+//! - The command can be interrupted at any time, even while standard output blocks.
 
 mod connection;
 mod event;
@@ -48,15 +48,15 @@ const OLDEST: &[u8] = b"-";
 pub struct Options {
     /// Names of channels, or patterns.
     pub names: Vec<String>,
-    /// Whether `names` are patterns.
+    /// Whether `names` are patterns (PSUBSCRIBE) or channels.
     pub are_patterns: bool,
     /// If given, the channels are durable and are followed from this position.
     pub from: Option<String>,
-    /// The host of the server.
+    /// The host of the server, or the path of its Unix socket.
     pub host: String,
-    /// Its port of the Redis protocol.
+    /// The server's port of the Redis protocol.
     pub port: u16,
-    /// The file with its password.
+    /// The file with the password of the server.
     pub password_file: Option<PathBuf>,
     /// The certificates, if the connection is encrypted.
     pub tls: Option<ClientFiles>,
@@ -68,34 +68,34 @@ pub enum TailError {
     /// The connection cannot be established.
     #[error("cannot connect to {address}: {reason}")]
     Unreachable {
-        /// Host and port.
+        /// Host and port of the server.
         address: String,
-        /// Why, in words.
+        /// The reason, in words.
         reason: String,
     },
     /// An established connection was lost.
     #[error("lost the connection to {address}: {reason}")]
     Lost {
-        /// Host and port.
+        /// Host and port of the server.
         address: String,
-        /// Why, in words.
+        /// The reason, in words.
         reason: String,
     },
-    /// An error reply.
+    /// The server has answered with this error.
     #[error("the server refuses: {}", with_advice(.0, advice(.0)))]
     Refused(String),
     /// The reply is not of the Redis protocol.
     #[error("{address} does not speak the Redis protocol: {error}")]
     Foreign {
-        /// Host and port.
+        /// Host and port of the server.
         address: String,
-        /// A description of the error.
+        /// A description of the error, in words.
         error: String,
     },
     /// The password cannot be read.
     #[error("cannot read the password in {}: {source}", path.display())]
     Password {
-        /// The password file.
+        /// The path of the password file.
         path: PathBuf,
         /// An error of the operating system, or the fault of the first line of the file.
         source: io::Error,
@@ -128,7 +128,7 @@ pub fn run(options: &Options) -> Result<(), TailError> {
             interrupted = interruption() => Ok(interrupted?),
         }
     });
-    // Does not wait for a write to standard output, which may block for ever.
+    // This does not wait for a write to standard output, which may block for ever.
     runtime.shutdown_background();
     match ended {
         Err(TailError::Os(error)) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
@@ -167,7 +167,7 @@ struct Tail<'a> {
     screen: Screen,
     /// The position reached, by durable channel.
     positions: HashMap<Vec<u8>, Vec<u8>>,
-    /// All subscriptions have been confirmed at least once.
+    /// Whether all subscriptions have been confirmed at least once.
     was_connected: bool,
     outage: Outage,
 }

@@ -40,15 +40,15 @@ pub fn add(left: &[u8], right: &[u8], out: &mut Vec<u8>) -> Result<(), AddError>
     Ok(())
 }
 
-/// 1 in units of 10^-17.
+/// The number 1, in units of 10^-17.
 const ONE: i128 = 10i128.pow(FRACTION_DIGITS_MAX as u32);
 
 /// The maximum number of digits of a fixed-point number: 20 before the point and 17 after it. The sum of two
 /// such numbers fits in 127 bits.
 const DIGITS_MAX: usize = 20 + FRACTION_DIGITS_MAX;
 
-/// Reads a number, rounded to units of 10^-17. `None` if it is 10^20 or more, infinite, or written with more
-/// than [`DIGITS_MAX`] significant digits or an exponent beyond 10,000.
+/// Reads a number, rounded to units of 10^-17. `None` if the number is 10^20 or more, infinite, or written
+/// with more than [`DIGITS_MAX`] significant digits or an exponent beyond 10,000.
 fn parse_fixed(text: &[u8]) -> Option<i128> {
     let (negative, magnitude) = match text {
         [b'-', rest @ ..] => (true, rest),
@@ -86,7 +86,7 @@ fn parse_exponent(text: &[u8]) -> Option<i32> {
 }
 
 /// `value * 10^shift`, rounded half up, where `value` has `digits` digits; `None` if the result has more than
-/// `DIGITS_MAX`.
+/// `DIGITS_MAX` digits.
 fn shift_decimal(value: i128, digits: usize, shift: i32) -> Option<i128> {
     if value == 0 {
         return Some(0);

@@ -15,33 +15,33 @@ mod write;
 
 pub use self::decoder::Decoder;
 
-/// One decoded value.
+/// One decoded value, with all values inside it.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value {
     /// `+`: a simple string.
     Simple(Vec<u8>),
     /// `-` or `!`: an error, including its code.
     Error(Vec<u8>),
-    /// `:`
+    /// `:`: an integer.
     Integer(i64),
     /// `$`: a bulk string.
     Bulk(Vec<u8>),
-    /// `_`, `$-1` or `*-1`.
+    /// A null: `_`, `$-1` or `*-1`.
     Null,
-    /// `,`
+    /// `,`: a floating-point number.
     Double(f64),
-    /// `#`
+    /// `#`: a boolean.
     Boolean(bool),
     /// `(`: an integer of any size, as its digits.
     BigNumber(Vec<u8>),
     /// `=`: text and its format.
     Verbatim {
-        /// Such as `txt`.
+        /// The format of the text, such as `txt`.
         format: [u8; 3],
-        /// The text itself.
+        /// The text, without its format.
         text: Vec<u8>,
     },
-    /// `*`
+    /// `*`: values in order.
     Array(Vec<Value>),
     /// `%`: pairs in the order sent.
     Map(Vec<(Value, Value)>),
@@ -53,7 +53,7 @@ pub enum Value {
     Attributed {
         /// Pairs in the order sent.
         attributes: Vec<(Value, Value)>,
-        /// The described value.
+        /// The value that the attributes describe.
         value: Box<Value>,
     },
 }
@@ -76,7 +76,7 @@ impl Value {
     }
 }
 
-/// Bounds of one value.
+/// Bounds that one value must keep to while it is decoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DecodeLimits {
     /// Maximum length of the encoded value, in bytes.
@@ -116,13 +116,13 @@ pub enum DecodeError {
     /// A line or bulk string that does not end in CR LF.
     #[error("missing line end")]
     MissingLineEnd,
-    /// Longer than [`DecodeLimits::bytes_max`].
+    /// The encoded value is longer than [`DecodeLimits::bytes_max`].
     #[error("value too long")]
     TooLong,
-    /// More than [`DecodeLimits::elements_max`] values.
+    /// The value has more than [`DecodeLimits::elements_max`] values.
     #[error("too many elements")]
     TooManyElements,
-    /// Deeper than [`DecodeLimits::nesting_max`].
+    /// Aggregates are nested deeper than [`DecodeLimits::nesting_max`].
     #[error("nested too deeply")]
     TooDeep,
 }

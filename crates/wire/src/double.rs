@@ -69,7 +69,7 @@ struct Shortest {
 }
 
 impl Shortest {
-    /// Sufficient for every `f64`.
+    /// The maximum number of digits of a shortest decimal, for any `f64`.
     const DIGITS_MAX: usize = 17;
 
     /// The shortest decimal of a positive finite number.
@@ -137,8 +137,9 @@ impl Shortest {
         }
     }
 
-    /// Whether Redis writes the number without an exponent: if it is an integer with up to 7 zeros at its
-    /// end, if it has up to 6 digits after the point, or if it has more but is from 0.001 to below 10,000.
+    /// Whether Redis writes the number without an exponent. Redis does so for integers with up to 7 zeros at
+    /// their end, for numbers with up to 6 digits after the point, and for all numbers from 0.001 to below
+    /// 10,000.
     fn is_everyday(&self) -> bool {
         let lowest = self.point - self.count as i32;
         let magnitude = (self.point - 1).abs();

@@ -4,7 +4,7 @@
 //! decoder of replies for clients, tests and simulations ([`decode()`], [`Decoder`]), and the text rules of
 //! the protocol: numbers ([`number`], [`decimal`], [`double`]) and glob patterns ([`glob`]).
 //!
-//! It owns no socket and no buffer, and knows no commands, keys or log positions.
+//! The crate owns no socket and no buffer, and knows no commands, keys or log positions.
 //!
 //! Invariants:
 //! - No input causes a panic, or a reservation of more memory than a constant plus the bytes received.

@@ -1,9 +1,9 @@
 //! Strict decimal numbers, as Redis accepts them in requests and stored strings.
 //!
 //! An integer has exactly one accepted spelling: no sign except a leading `-`, no leading zero, no `-0`, no
-//! space. So its text can be stored as a number and restored byte for byte. Floating-point numbers have many
-//! spellings; they are accepted as by `strtod`, except for spaces, `nan`, hexadecimal digits and numbers out
-//! of range.
+//! space. So the text of an integer can be stored as a number and restored byte for byte. Floating-point
+//! numbers have many spellings; they are accepted as by `strtod`, except for spaces, `nan`, hexadecimal
+//! digits and numbers out of range.
 //!
 //! No function of this module allocates memory. The parsers return `None` for text that is not such a number.
 

@@ -9,9 +9,9 @@
 //!
 //! A waiter that is served in the unit that filled the key is part of that unit's record: no other client and
 //! no crash comes in between. A BLMOVE into a slot that is not locked is served in a later unit, if no other
-//! client has taken the element meanwhile. The waiters that follow it at its key wait until then, and so do
-//! the waiters of keys that were made ready later: a client that waits for several of these keys must be
-//! served from the key that was made ready first.
+//! client has taken the element meanwhile. Until then the waiters behind the BLMOVE at the same key wait, and
+//! so do the waiters of keys that were made ready later. The reason: a client that waits for several of these
+//! keys must be served from the key that was made ready first.
 //!
 //! After a change of users, perhaps by this unit, nobody is served before the new users are in force: a
 //! waiter is judged by the rights that it has when it is served.
@@ -42,16 +42,16 @@ use crate::{
     unit::{LockPolicy, Locks, Slots, UnitAccess},
 };
 
-/// Once its record is larger, a unit serves no further waiters: they are served later, so that records do not
-/// grow without bound.
+/// The size of a unit's record, in bytes, above which the unit serves no further waiters. The other waiters
+/// are served later, so that records do not grow without bound.
 const RECORD_BYTES_MAX: usize = 1 << 20;
 
-/// Keys that may serve waiters as soon as their slots are free. One executor hands them to another.
+/// Keys that may serve waiters as soon as their slots are free. One executor hands such keys to another.
 #[derive(Default)]
 pub struct PendingServes(pub(crate) VecDeque<PendingServe>);
 
 impl PendingServes {
-    /// Whether there are none.
+    /// Whether no keys are left.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -61,8 +61,8 @@ impl PendingServes {
 pub struct PendingServe {
     db: DbId,
     key: Box<[u8]>,
-    /// The slot that the first waiter needs besides the slot of the key; `None` if it needs none, or is not
-    /// known yet.
+    /// The slot that the first waiter needs besides the slot of the key; `None` if the waiter needs no other
+    /// slot, or if its needs are not known yet.
     needs: Option<SlotId>,
     /// Whether room must be made in memory before the waiter is served.
     needs_room: bool,
@@ -73,7 +73,7 @@ impl PendingServe {
         (self.db, &self.key) == (other.db, &other.key)
     }
 
-    /// The slots to lock.
+    /// The slots to lock for the unit: that of the key, and the one that the waiter needs.
     pub fn slots(&self) -> Slots {
         std::iter::once(slot_of(&self.key)).chain(self.needs).collect()
     }
@@ -97,9 +97,9 @@ type Replies = Vec<(Arc<Waiter>, Vec<u8>)>;
 
 impl<'k> Surroundings<'_, 'k> {
     /// Serves the waiters of the keys that the unit has made ready, commits the unit as [`Unit::commit`]
-    /// does, and answers the waiters. Keys that cannot be served in this unit are added to `later`: all of
-    /// them if users have changed; else all after the first ready key once `later` is not empty, because the
-    /// keys in `later` go first.
+    /// does, and answers the waiters. Keys that cannot be served in this unit are added to `later`. If users
+    /// have changed, all ready keys are added. Otherwise, once `later` is not empty, all ready keys after the
+    /// first are added, because the keys in `later` are served first.
     #[cold]
     pub fn serve_and_commit(
         &self,
@@ -110,8 +110,8 @@ impl<'k> Surroundings<'_, 'k> {
     ) -> (Lsn, bool) {
         let mut replies = Replies::new();
         let mut is_first = true;
-        // Without a log, records of the leader are applied: the users of a record are in force before its
-        // waiters are served.
+        // There is no appender where records of the leader are applied. There, the users of a record are in
+        // force before the waiters of the record's keys are served.
         let users_changed = appender.is_some() && !self.knows_users(&mut unit);
         while let Some((db, key)) = unit.take_ready() {
             if !users_changed && (is_first || later.is_empty()) {
@@ -134,7 +134,7 @@ impl<'k> Surroundings<'_, 'k> {
 
     /// Whether the users in force are those of the data, with the changes of this unit.
     fn knows_users(&self, unit: &mut Unit<'_>) -> bool {
-        // Mostly the two are one `Arc`, and then no setting is compared.
+        // Mostly both sides are the same `Arc`, and then no setting is compared.
         let changes_none = unit.data_settings() == self.keyspace.data_settings();
         changes_none && self.host.users.is_current(&self.host.users.current(), self.keyspace)
     }
@@ -200,7 +200,8 @@ impl<'k> Surroundings<'_, 'k> {
         (session.db, session.protocol) = (waiter.db, waiter.protocol);
         let mut bytes = Vec::new();
         let reply = ReplyWriter::new(&mut bytes, waiter.protocol);
-        // The pop of a waiter is short: it reaches only a threshold below which everything is timed.
+        // The pop of a waiter is short: it can be slow only by a threshold so low that every command is
+        // timed.
         let is_timed = self.host.observer.watch() == Watch::All;
         let started_us = is_timed.then(|| self.host.monotonic_us());
         let mut cx = Context {

@@ -8,36 +8,36 @@ use super::{Client, ClientKind};
 const FLAG_LETTERS: &[u8] = b"AbBcdeEIiMNOPrRStTuUx";
 const CAPA_LETTERS: &[u8] = b"r";
 
-/// A condition on a client.
+/// A condition on a client, as CLIENT LIST and CLIENT KILL give it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ClientCondition<'a> {
-    /// Its id is one of these.
+    /// The id of the client is one of these.
     Ids(Vec<u64>),
-    /// The kind of client.
+    /// The client is of this kind (TYPE).
     Kind(ClientKind),
     /// The address of the other side, in full.
     Peer(&'a [u8]),
     /// The address of the other side, without the port.
     Ip(&'a [u8]),
-    /// The address it connected to, in full.
+    /// The address of this server to which the client connected, in full.
     Local(&'a [u8]),
-    /// The user it is authenticated as.
+    /// The name of the client's user.
     User(&'a [u8]),
     /// The minimum age of the connection, in seconds.
     AgeSecondsMin(u64),
-    /// The minimum time since its last command, in seconds.
+    /// The minimum time since the last command of the client, in seconds.
     IdleSecondsMin(u64),
-    /// All of these letters are among its flags.
+    /// All of these letters are among the flags of the client.
     Flags(&'a [u8]),
-    /// All of these letters are among its capabilities.
+    /// All of these letters are among the capabilities of the client.
     Capabilities(&'a [u8]),
-    /// Its name. The empty name selects no client.
+    /// The name of the client. The empty name selects no client.
     Name(&'a [u8]),
-    /// The name of its library.
+    /// The name of the client's library.
     Library(&'a [u8]),
-    /// The version of its library.
+    /// The version of the client's library.
     LibraryVersion(&'a [u8]),
-    /// The database that it has selected.
+    /// The database that the client has selected.
     Db(DbId),
 }
 
@@ -75,7 +75,7 @@ pub fn are_capabilities(letters: &[u8]) -> bool {
     letters.iter().all(|letter| CAPA_LETTERS.contains(letter))
 }
 
-/// A selection of clients.
+/// A selection of clients by conditions, for CLIENT LIST and CLIENT KILL.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ClientFilter<'a> {
     /// The conditions, each with whether it must hold (`true`) or must not.
@@ -90,7 +90,7 @@ impl<'a> ClientFilter<'a> {
         ClientFilter { conditions: vec![(condition, true)], except: None }
     }
 
-    /// Whether it selects clients of this kind only.
+    /// Whether the filter selects clients of this kind only.
     pub fn wants_kind(&self, kind: ClientKind) -> bool {
         self.conditions.contains(&(ClientCondition::Kind(kind), true))
     }

@@ -1,8 +1,9 @@
 //! The line that CLIENT LIST and CLIENT INFO print for a client.
 //!
-//! The fields are those of Redis 7.2 in its order, because tools parse them; a few of later servers stand
-//! between them, where these servers show them. A field for a feature that this server lacks shows the value
-//! that Redis shows when the feature is unused. Sheaf's own fields come last, where Redis adds new fields.
+//! The fields are those of Redis 7.2 in its order, because tools parse them. A few fields of later versions
+//! stand between these, at the places where the later versions show them. A field for a feature that Sheaf
+//! lacks shows the value that Redis shows when the feature is unused. Sheaf's own fields come last, where
+//! Redis adds new fields.
 
 use std::{fmt::Write as _, sync::atomic::Ordering::Relaxed};
 

@@ -36,7 +36,7 @@ struct List {
 }
 
 impl Clients {
-    /// An empty list.
+    /// A list without clients, whose first client gets the id 1.
     pub fn new() -> Clients {
         Clients::default()
     }
@@ -55,12 +55,13 @@ impl Clients {
         &self.monitors
     }
 
-    /// The pause of their commands.
+    /// The pause of the clients' commands (CLIENT PAUSE).
     pub fn pause(&self) -> &PauseSwitch {
         &self.pause
     }
 
-    /// Notes whether a client imports another server's data (CLIENT IMPORT-SOURCE). Disconnecting ends that.
+    /// Notes whether a client imports another server's data (CLIENT IMPORT-SOURCE). A disconnect also ends
+    /// the import.
     pub fn set_import_source(&self, client: &Client, is_import_source: bool) {
         match (client.import_source.swap(is_import_source, Relaxed), is_import_source) {
             (false, true) => _ = self.import_sources.fetch_add(1, Relaxed),
@@ -74,7 +75,7 @@ impl Clients {
         self.import_sources.load(Relaxed) > 0
     }
 
-    /// Removes a closed connection. Returns whether it was in the list.
+    /// Removes a closed connection. Returns whether the connection was in the list.
     pub fn remove(&self, id: u64) -> bool {
         self.monitors.remove(id);
         let mut list = self.list.lock();
@@ -99,7 +100,7 @@ impl Clients {
         self.list.lock().by_id.values().map(|client| client.memory_bytes()).sum()
     }
 
-    /// The client with this id.
+    /// The client with this id; `None` if it has disconnected.
     pub fn find(&self, id: u64) -> Option<Arc<Client>> {
         self.list.lock().by_id.get(&id).cloned()
     }

@@ -2,9 +2,9 @@
 //!
 //! The lines of a round are gathered and published together, those of a long round in several parts. So a
 //! monitor may see the commands of several workers in another order than that in which they ran. A line shows
-//! a request, not its effect: it has no gate. A monitor that reads too slowly is disconnected by the limit on
-//! pushed bytes ([`PUSHED_BYTES_MAX`](crate::clients::PUSHED_BYTES_MAX)); if all monitors together leave more
-//! than [`UNSENT_BYTES_MAX`] unsent, the slowest of them are disconnected.
+//! a request, not the effect of the request: no gate holds it back. A monitor that reads too slowly is
+//! disconnected by the limit on pushed bytes ([`PUSHED_BYTES_MAX`](crate::clients::PUSHED_BYTES_MAX)). If all
+//! monitors together leave more than [`UNSENT_BYTES_MAX`] unsent, the slowest of them are disconnected.
 
 use std::{
     fmt::Write as _,
@@ -126,7 +126,7 @@ mod tests {
         let lines = vec![b'x'; 1 << 20];
         for _ in 0..100 {
             monitors.publish(&lines);
-            // One monitor takes all its bytes.
+            // The monitor at index 3 takes all its bytes.
             all[3].pushed_taken(lines.len() as u64);
             let served = all.iter().filter(|client| !client.is_killed());
             assert!(served.map(|client| client.pushed_unsent_bytes()).sum::<u64>() <= UNSENT_BYTES_MAX);

@@ -1,9 +1,9 @@
 //! CLIENT PAUSE: for some time, the commands of clients wait.
 //!
-//! A worker reads the pause at the start of a round (one load while there is none). A pause ends at a
-//! monotonic time: setting the clock of the machine neither lengthens nor ends it. A client whose command is
-//! held is noted here: CLIENT UNPAUSE has such clients go on, in the order in which they were held. When the
-//! time of a pause is over, the workers of the held clients notice it; if the pause has become longer
+//! A worker reads the pause at the start of a round: one atomic load while there is no pause. A pause ends at
+//! a monotonic time: setting the clock of the machine neither lengthens nor ends it. A client whose command
+//! is held is noted here: CLIENT UNPAUSE has such clients go on, in the order in which they were held. When
+//! the time of a pause is over, the workers of the held clients notice it; if the pause has become longer
 //! meanwhile, they hold the clients again.
 //!
 //! Invariants
@@ -26,27 +26,28 @@ use parking_lot::Mutex;
 use super::Client;
 use crate::{Flags, Row};
 
-/// The commands that wait.
+/// The commands that wait during a pause.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Paused {
-    /// Those that may change data or publish messages, except those that [`Paused::All`] excepts.
+    /// Commands that may change data or publish messages wait, except the commands that do not wait with
+    /// [`Paused::All`] either.
     Writes,
-    /// All, except those that begin or end a pause, and those between servers.
+    /// All commands wait, except those that begin or end a pause, and those between servers.
     All,
 }
 
-/// A pause in force.
+/// A pause in force at the time of asking.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Pause {
-    /// The commands that wait.
+    /// The commands that wait during this pause.
     pub paused: Paused,
-    /// Milliseconds until it ends.
+    /// Milliseconds until the pause ends.
     pub left_ms: u64,
 }
 
 impl Pause {
-    /// Whether a command waits. `writes_queued`: it is an EXEC, and a queued command may change data or
-    /// publish messages.
+    /// Whether a command waits. `writes_queued` says that the command is an EXEC with a queued command that
+    /// may change data or publish messages.
     pub(crate) fn holds(self, row: &Row, writes_queued: bool) -> bool {
         if row.flags.has(Flags::BETWEEN_SERVERS) || row.treatment.is_never_paused {
             return false;
@@ -65,10 +66,10 @@ pub(crate) fn may_change(row: &Row) -> bool {
     flags.has(Flags::WRITE) || flags.has(Flags::PUBLISHES) || runs_any
 }
 
-/// The pause of a server.
+/// The pause of a server: whether there is one, its end, and the held clients.
 #[derive(Debug, Default)]
 pub struct PauseSwitch {
-    /// Its end, which may have passed, in monotonic milliseconds; 0: there is no pause.
+    /// The end of the pause, in monotonic milliseconds; it may be in the past. 0: there is no pause.
     ends_ms: AtomicU64,
     holds_all: AtomicBool,
     held: Mutex<HeldClients>,
@@ -105,7 +106,7 @@ impl PauseSwitch {
     }
 
     /// Notes that a command of the client is held. Returns the milliseconds until the pause ends; `None` if
-    /// it has ended, and the command may run.
+    /// the pause has ended and the command may run.
     pub(crate) fn hold(&self, client: &Arc<Client>, clock: &(impl Clock + ?Sized)) -> Option<u64> {
         let mut held = self.held.lock();
         let left_ms = self.at(clock)?.left_ms;

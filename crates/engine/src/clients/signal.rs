@@ -44,15 +44,15 @@ pub enum Signal {
     Answer {
         /// The whole reply; empty if the client gets no replies.
         bytes: Arc<[u8]>,
-        /// As in [`Signal::Push`].
+        /// The position that must be committed before the reply is sent; as in [`Signal::Push`].
         gate: Lsn,
     },
     /// A pause held a command of the client, and was ended: try the command again.
     GoOn,
 }
 
-/// Takes a signal for the client with this id to the client's worker. It is called from any thread, also
-/// under slot locks, so it must not block.
+/// Takes a signal for the client with this id to the client's worker. The function is called from any thread,
+/// also under slot locks, so it must not block.
 pub type Signaller = Box<dyn Fn(u64, Signal) + Send + Sync>;
 
 impl Client {
@@ -69,7 +69,7 @@ impl Client {
     }
 
     /// Has the worker review the client's subscriptions and MONITOR; see [`Signal::Review`]. Signals nothing
-    /// if a review is still to begin.
+    /// if an earlier review has been signalled and has not begun.
     pub fn review(&self) {
         let listens = self.kind() == ClientKind::PubSub || self.is_monitoring();
         if listens && !self.awaits_review.swap(true, SeqCst) {
@@ -100,7 +100,7 @@ impl Client {
         (self.signaller)(self.id, Signal::Answer { bytes, gate });
     }
 
-    /// Has the worker try the command again that a pause holds.
+    /// Has the worker try the command that a pause holds again.
     pub(super) fn go_on(&self) {
         (self.signaller)(self.id, Signal::GoOn);
     }
@@ -109,7 +109,7 @@ impl Client {
         self.pushed_bytes.load(Relaxed)
     }
 
-    /// Pushed bytes have been sent, or dropped because the connection is closing.
+    /// Notes that pushed bytes have been sent, or dropped because the connection is closing.
     pub fn pushed_taken(&self, count: u64) {
         self.pushed_bytes.fetch_sub(count, Relaxed);
     }

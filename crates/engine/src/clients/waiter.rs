@@ -1,5 +1,5 @@
-//! The wait of a client for a key, as the registry of waiters and other workers see it. How it begins and how
-//! it is served: `blocking`.
+//! The wait of a client for a key, as the registry of waiters and other workers see it. The module `blocking`
+//! begins and serves the waits.
 
 use std::{
     ops::Range,
@@ -21,18 +21,18 @@ use crate::{
     stats::WorkerStats,
 };
 
-/// The reply of a command that found nothing and must not wait. The reply to a wait whose time is over is
-/// another one: always a null array.
+/// The reply of a command that found nothing and must not wait. A wait that times out has another reply:
+/// always a null array.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Nothing {
-    /// A null.
+    /// A null: in RESP2 a null bulk string.
     Value,
-    /// A null array.
+    /// A null array; in RESP3 a null.
     Array,
 }
 
 impl Nothing {
-    /// Writes the reply.
+    /// Writes the reply in the protocol of the writer.
     pub fn write(self, reply: &mut ReplyWriter<'_>) {
         match self {
             Nothing::Value => reply.null(),
@@ -44,7 +44,7 @@ impl Nothing {
 /// The state of a key that a waiter waits for.
 #[derive(Clone, Copy)]
 pub enum Wants {
-    /// Anything of this type.
+    /// The key holds a value of this type.
     Type(ValueType),
     /// A state for which the condition holds; the key may be absent.
     Condition(Condition),
@@ -53,7 +53,7 @@ pub enum Wants {
 /// The wait that a command requests when it has found nothing.
 #[derive(Clone)]
 pub struct Awaited {
-    /// The indices of its keys among its arguments.
+    /// The indices of the command's keys among its arguments.
     pub keys: Range<usize>,
     /// The state that one of the keys must reach.
     pub wants: Wants,
@@ -71,7 +71,7 @@ pub struct Awaited {
 pub struct Waiter {
     pub(crate) client: Arc<Client>,
     pub(crate) row: &'static Row,
-    /// Its place in the order of all waiters.
+    /// The place in the order in which clients began to wait.
     pub(crate) ticket: u64,
     pub(crate) db: DbId,
     pub(crate) protocol: Protocol,
@@ -97,28 +97,28 @@ impl Waiter {
         self.ended.load(Relaxed)
     }
 
-    /// Whether it waits for a condition rather than for a type.
+    /// Whether the client waits for a condition rather than for a type.
     pub fn has_condition(&self) -> bool {
         matches!(self.awaited.wants, Wants::Condition(_))
     }
 
-    /// Whether it is also served when its key is removed: a command that writes to its key (XREADGROUP) then
-    /// gets an error.
+    /// Whether the client is also served when its key is removed: a command that writes to its key
+    /// (XREADGROUP) then gets an error.
     pub(crate) fn hears_of_removal(&self) -> bool {
         self.has_condition() && self.row.flags.has(Flags::WRITE)
     }
 
-    /// Its place in the order in which clients began to wait.
+    /// The place in the order in which clients began to wait.
     pub fn ticket(&self) -> u64 {
         self.ticket
     }
 
-    /// The database of the keys that it waits for.
+    /// The database of the keys that the client waits for.
     pub fn db(&self) -> DbId {
         self.db
     }
 
-    /// The keys it waits for; a key may occur several times.
+    /// The keys that the client waits for; a key may occur several times.
     pub fn keys(&self) -> impl Iterator<Item = &[u8]> {
         let keys = &self.awaited.keys;
         self.args.as_args().skip(keys.start).take(keys.len()).iter()
@@ -133,8 +133,8 @@ impl Waiter {
         bytes
     }
 
-    /// The command is over, after it has run for `usec` since it was woken: counts it, and logs it if it was
-    /// slow. The time that it has waited does not count.
+    /// Counts the command, which is over, and logs it if it was slow. `usec` is the time in microseconds for
+    /// which it has run since it was woken; the time that it has waited does not count.
     pub(crate) fn note_end(&self, usec: u64, host: &Host) {
         self.client.count_command();
         if host.observer.watch().includes(self.row) {
@@ -154,13 +154,14 @@ impl Waiter {
 
     /// Counts the failure of the command, whose error is counted already.
     pub(crate) fn count_failure(&self, stats: &WorkerStats) {
-        // A client that waits runs nothing else.
+        // A waiting client runs nothing else, so its last command is the one that waits.
         if let Some(row) = self.client.last_command() {
             stats.failed_later(row);
         }
     }
 
-    /// Wakes the client without an element, with the reply of a timeout. Returns whether it still waited.
+    /// Wakes the client without an element, with the reply of a timeout. Returns whether the client still
+    /// waited.
     pub fn wake(&self, host: &Host) -> bool {
         if !self.end() {
             return false;

@@ -3,13 +3,13 @@
 //! A run of pipelined commands takes one lock of the slot, one log record and one gate, where each command
 //! would otherwise take its own.
 //! This is not a transaction that a client can see. Each command succeeds or fails alone, as if it were not
-//! merged, and other clients see only states that they could see had this client been served without a pause.
+//! merged. Other clients see only states that can also occur if the commands run one by one without a pause.
 //! The run is one record, so a power cut leaves all of it or none: a stronger guarantee than clients are
 //! given.
 //!
-//! A run ends before a command that does more than read or change its only key, is refused, timed, or shown
-//! to monitors, or needs more room in the log than its arguments say. A run ends after a command that blocks,
-//! makes a key ready for a waiter, or postpones parts of its reply.
+//! A run ends before a command that does more than read or change its only key, or that needs more room in
+//! the log than its arguments say. It also ends before a command that is refused, timed or shown to monitors.
+//! A run ends after a command that blocks, makes a key ready for a waiter, or postpones parts of its reply.
 
 use std::collections::VecDeque;
 
@@ -38,7 +38,7 @@ pub struct Merged {
 
 impl Executor {
     /// Executes as many of these commands, from the first on, as can be one unit, and appends their replies
-    /// to `out`. They must be consecutive commands of one client that [share their
+    /// to `out`. The commands must be consecutive commands of one client that [share their
     /// key](super::Resolved::shares_key).
     pub fn execute_merged<'b>(
         &mut self,

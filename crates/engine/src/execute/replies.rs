@@ -17,7 +17,7 @@ pub fn refuse(error: &CommandError, stats: &WorkerStats, session: &Session, out:
     Outcome::Done { gate: Lsn::ZERO }
 }
 
-/// LEASE: writes its token over the placeholder in the reply.
+/// Writes the token of each LEASE over its placeholder in the reply.
 #[cold]
 pub(super) fn tell_tokens(session: &mut Session, out: &mut Vec<u8>, token: u64) {
     let token = i64::try_from(token).unwrap_or(i64::MAX);

@@ -42,13 +42,13 @@ impl Resolved {
         self.found
     }
 
-    /// The hash of its first key, if that is known.
+    /// The hash of the command's first key, if that is known.
     pub fn hash(&self) -> Option<KeyHash> {
         self.hash
     }
 }
 
-/// One command to execute.
+/// One command to execute, with what is known of it already.
 #[derive(Clone, Copy)]
 pub struct Call<'b> {
     /// The arguments, the name first.
@@ -106,8 +106,8 @@ impl Executor {
         }
     }
 
-    /// Fourth stage, for a run of commands on one key: begins to prefetch the members or fields of a big
-    /// collection that they name.
+    /// Fourth stage, for a run of commands on one key: begins to prefetch the members or fields that the
+    /// commands name, if the collection is big.
     pub fn prefetch_members<'b>(&self, session: &Session, run: impl Iterator<Item = Call<'b>> + Clone) {
         let member = |call: Call<'b>| call.resolved.found.and_then(|found| found.member(call.args));
         let Some(first) = run.clone().next().filter(|&first| member(first).is_some()) else { return };

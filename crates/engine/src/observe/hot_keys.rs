@@ -1,9 +1,10 @@
 //! HOTKEYS: the most used keys, from a sample of the commands.
 //!
-//! This module has one sketch per worker. The hash of a key chooses one of [`SETS`] sets; each has a few
-//! counters and runs the Space-Saving algorithm: a key without a counter takes over the smallest counter,
-//! whose count so far becomes its doubt, the part that may belong to other keys. Only the count without the
-//! doubt is reported. Counts and the time they cover are halved together, so that old samples lose weight.
+//! This module has one sketch per worker. The hash of a key chooses one of [`SETS`] sets. Each set has a few
+//! counters and runs the Space-Saving algorithm: a key without a counter takes over the smallest counter. The
+//! count of that counter so far becomes its doubt, the part that may belong to other keys. Only the count
+//! without the doubt is reported. Counts and the time they cover are halved together, so that old samples
+//! lose weight.
 //! The sketch is not exact. A key is certain to have a counter if it makes up more than a quarter of the
 //! accesses of its set, which is about one in 256 of all.
 //!
@@ -15,23 +16,23 @@
 
 use keyspace::{DbId, KeyHash};
 
-/// Sets of counters; a power of two.
+/// The number of sets of counters; a power of two.
 const SETS: usize = 64;
-/// Keys that one set can tell apart.
+/// The number of keys that one set can tell apart.
 const COUNTERS_PER_SET: usize = 4;
-/// Keys that one worker can tell apart.
+/// The number of keys that one worker can tell apart.
 pub const COUNTERS: usize = SETS * COUNTERS_PER_SET;
-/// Longer keys are counted in the total only.
+/// The size in bytes above which keys are counted in the total only.
 const KEY_BYTES_MAX: usize = 1 << 10;
-/// Counts are halved this often.
+/// The interval after which counts are halved, in milliseconds.
 const HALVED_EVERY_MS: u64 = 10_000;
-/// Rates are not estimated over less time than this.
+/// The shortest time over which rates are estimated, in milliseconds.
 const COVERED_MS_MIN: u64 = 1000;
 
-/// One counter; without a key before its first sample.
+/// One counter. It has no key before its first sample.
 #[derive(Debug, Clone, Default)]
 struct Counter {
-    /// The database and hash of its key.
+    /// The database and hash of the key that has the counter.
     of: Option<(DbId, KeyHash)>,
     count: u64,
     doubt: u64,
@@ -42,7 +43,7 @@ struct Counter {
 
 #[derive(Debug, Default)]
 pub(crate) struct HotKeys {
-    /// Set by set; empty before the first sample.
+    /// The counters, set by set; empty before the first sample.
     counters: Vec<Counter>,
     /// Samples, of keys with and without a counter; halved with the counts.
     total: u64,
@@ -55,17 +56,17 @@ pub(crate) struct HotKeys {
 /// A key and its accesses per second.
 #[derive(Debug, Clone, PartialEq)]
 pub struct HotKey {
-    /// The database of the key.
+    /// The database that has the key.
     pub db: DbId,
-    /// The key.
+    /// The name of the key, at most 1 KiB long.
     pub key: Box<[u8]>,
-    /// The sampled accesses per second, or an estimate of all accesses, scaled up from them.
+    /// The sampled accesses per second, or an estimate of all accesses that is scaled up from the samples.
     pub per_s: f64,
 }
 
 impl HotKeys {
-    /// Counts a sampled access to a key. It counts `uses` times: as often as the sampled command has keys,
-    /// because one of them was chosen.
+    /// Counts a sampled access to a key. The access counts `uses` times, as often as the sampled command has
+    /// keys, because one key was chosen to stand for all.
     pub fn sampled(&mut self, db: DbId, hash: KeyHash, key: &[u8], uses: u64, now_ms: u64) {
         self.fade(now_ms);
         self.total += uses;
@@ -113,7 +114,8 @@ impl HotKeys {
         }
     }
 
-    /// The certain rate of each key, and the samples of all keys per second.
+    /// The rate of each key, counted without the doubts, and the rate of the samples of all keys; both per
+    /// second.
     pub fn rates(&mut self, now_ms: u64) -> (Vec<HotKey>, f64) {
         self.fade(now_ms);
         let covered_ms = self.covered_ms + now_ms.saturating_sub(self.at_ms);

@@ -1,7 +1,7 @@
 //! LATENCY: a short history of events whose durations reached a threshold, by kind of event.
 //!
-//! This module keeps, per event, the worst value of each second in which the threshold was reached. It is not
-//! a distribution; that is in `stats`, and always on.
+//! This module keeps, per event, the worst value of each second in which the threshold was reached. It keeps
+//! no distribution of durations: `stats` does, and is always on.
 
 use std::{
     collections::VecDeque,
@@ -10,7 +10,7 @@ use std::{
 
 use parking_lot::Mutex;
 
-/// Samples kept per event.
+/// The maximum number of samples kept per event, as in Redis; the oldest are dropped.
 const SAMPLES_MAX: usize = 160;
 
 /// The kinds of events that can take long.
@@ -29,7 +29,7 @@ pub enum LatencyEvent {
 }
 
 impl LatencyEvent {
-    /// All events.
+    /// All events, in the order of their discriminants.
     pub const ALL: [LatencyEvent; 5] = [
         LatencyEvent::Command,
         LatencyEvent::FastCommand,
@@ -49,7 +49,7 @@ impl LatencyEvent {
         }
     }
 
-    /// The event of this name.
+    /// The event of this name, in upper or lower case; `None` for other names.
     pub fn parse(name: &[u8]) -> Option<LatencyEvent> {
         LatencyEvent::ALL.into_iter().find(|event| event.name().as_bytes().eq_ignore_ascii_case(name))
     }
@@ -58,7 +58,7 @@ impl LatencyEvent {
 /// The worst value of one second.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sample {
-    /// Unix seconds.
+    /// The second, as unix time.
     pub unix_s: u64,
     /// The longest duration in that second, in milliseconds.
     pub ms: u64,
@@ -67,7 +67,7 @@ pub struct Sample {
 /// The history of one event.
 #[derive(Debug, Clone, Default)]
 pub struct Series {
-    /// The oldest first.
+    /// The samples, at most one a second, the oldest first.
     pub samples: VecDeque<Sample>,
     /// The worst value since the series was reset, in milliseconds.
     pub max_ms: u64,
@@ -87,7 +87,7 @@ impl LatencyMonitor {
         self.threshold_ms.store(threshold_ms, Relaxed);
     }
 
-    /// Whether the monitor is on.
+    /// Whether the threshold is above 0, so that slow events are recorded.
     #[inline]
     pub fn is_on(&self) -> bool {
         self.threshold_ms.load(Relaxed) > 0
@@ -129,7 +129,7 @@ impl LatencyMonitor {
         all.filter(|(_, series)| !series.samples.is_empty()).collect()
     }
 
-    /// Forgets the history of an event. Returns whether it had samples.
+    /// Forgets the history of an event. Returns whether there were samples of the event.
     pub fn reset(&self, event: LatencyEvent) -> bool {
         !std::mem::take(&mut self.series.lock()[event as usize]).samples.is_empty()
     }

@@ -16,7 +16,7 @@ use crate::{Row, clients::Client, shown_args::shown_args};
 /// The maximum number of arguments kept of one command. If there are more, the last one kept says how many
 /// are omitted.
 const ARGS_MAX: usize = 32;
-/// Bytes kept of one argument.
+/// The maximum bytes kept of one argument.
 const ARG_BYTES_MAX: usize = 128;
 
 /// A command that was slow.
@@ -26,9 +26,9 @@ pub struct SlowEntry {
     pub id: u64,
     /// When the command ended, unix seconds, as in Redis.
     pub unix_s: u64,
-    /// The duration in microseconds.
+    /// The duration of the command, in microseconds.
     pub usec: u64,
-    /// Its arguments, shortened.
+    /// The arguments of the command, shortened.
     pub args: Vec<Vec<u8>>,
     /// The address of the client.
     pub peer: String,
@@ -39,7 +39,7 @@ pub struct SlowEntry {
 /// The newest slow commands, and the threshold.
 #[derive(Debug)]
 pub struct SlowLog {
-    /// Negative: nothing is logged.
+    /// The threshold in microseconds; if it is negative, nothing is logged.
     slower_than_us: AtomicI64,
     entries_max: AtomicU64,
     list: Mutex<List>,
@@ -48,7 +48,7 @@ pub struct SlowLog {
 #[derive(Debug, Default)]
 struct List {
     next_id: u64,
-    /// The newest first.
+    /// The entries, the newest first.
     entries: VecDeque<Arc<SlowEntry>>,
 }
 
@@ -110,17 +110,17 @@ impl SlowLog {
         self.list.lock().entries.iter().take(count).cloned().collect()
     }
 
-    /// The number of entries.
+    /// The number of entries that are kept now.
     pub fn len(&self) -> usize {
         self.list.lock().entries.len()
     }
 
-    /// Whether there is no entry.
+    /// Whether no entry is kept now.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Forgets all entries.
+    /// Forgets all entries (SLOWLOG RESET); ids go on.
     pub fn reset(&self) {
         self.list.lock().entries.clear();
     }

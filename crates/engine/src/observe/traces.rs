@@ -1,10 +1,10 @@
 //! Traces: which commands are traced, and the times of each.
 //!
-//! What it is: the choice of commands, and the facts about a command when its reply may leave. What it is
-//! not: spans and their export; a [`TraceSink`] makes spans of these facts.
+//! This module chooses commands, and knows the facts about a command when its reply may leave. It neither
+//! makes nor exports spans: a [`TraceSink`] makes spans of these facts.
 //!
 //! Invariants
-//! - While nothing is traced, no command costs anything for it: commands are chosen among those that are
+//! - While nothing is traced, tracing costs a command nothing: commands are chosen among those that are
 //!   timed.
 //! - A traced command has neither keys nor values nor passwords: only its name and the number of its
 //!   arguments.
@@ -22,7 +22,7 @@ use lsn::Lsn;
 
 use crate::{Row, stats::TIMED_EVERY};
 
-/// The share that stands for all commands.
+/// The share, in millionths, that stands for all commands.
 const WHOLE: u32 = 1_000_000;
 /// The maximum length of the code of an error: longer words are no codes.
 const CODE_BYTES_MAX: usize = 32;
@@ -32,19 +32,19 @@ pub(crate) const WAITING_MAX: usize = 1024;
 /// A command that has run and was chosen to be traced. Times are monotonic microseconds.
 #[derive(Debug, Clone)]
 pub struct TracedCommand {
-    /// The command.
+    /// The row of the command.
     pub row: &'static Row,
-    /// Number of its arguments, the name included.
+    /// The number of the command's arguments, the name included.
     pub args: usize,
     /// The database of the session.
     pub db: DbId,
-    /// When it began to run.
+    /// The time at which the command began to run.
     pub began_us: u64,
-    /// When it had run and its reply was written.
+    /// The time at which the command had run and its reply was written.
     pub ran_us: u64,
-    /// The position that its reply waits for; [`Lsn::ZERO`] for none.
+    /// The position for which the reply of the command waits; [`Lsn::ZERO`] for none.
     pub gate: Lsn,
-    /// The code of its error, such as `WRONGTYPE`.
+    /// The code of the error that the command replied with, such as `WRONGTYPE`.
     pub error: Option<String>,
     /// Whether the client now waits for a key, or for another thread: the reply comes later.
     pub is_blocked: bool,
@@ -52,9 +52,10 @@ pub struct TracedCommand {
 
 /// Takes the commands that were traced.
 pub trait TraceSink: Send + Sync {
-    /// A command whose reply may leave since `released_us`. Must not wait for anything.
+    /// Takes a command whose reply may leave since `released_us` (monotonic microseconds). Must not wait for
+    /// anything.
     fn ran(&self, command: &TracedCommand, released_us: u64);
-    /// A command was chosen, but is dropped, because too many wait already.
+    /// Notes that a chosen command is dropped, because too many wait already.
     fn overflowed(&self);
 }
 
@@ -98,7 +99,7 @@ impl Traces {
         u64::from(self.share()) * TIMED_EVERY > u64::from(WHOLE)
     }
 
-    /// Whether a timed command, which stands for so many commands, is traced; `random` decides.
+    /// Whether a timed command, which stands for `stands_for` commands, is traced; `random` decides.
     #[inline]
     pub(crate) fn chooses(&self, stands_for: u64, random: impl FnOnce() -> u32) -> bool {
         let share = u64::from(self.share()) * stands_for;
@@ -106,7 +107,7 @@ impl Traces {
     }
 }
 
-/// The code of the error with which a reply begins; `None` if it is no error.
+/// The code of the error with which a reply begins; `None` if the reply is no error.
 pub(crate) fn error_code(reply: &[u8]) -> Option<String> {
     let text = reply.strip_prefix(b"-")?;
     let is_of_code = |byte: &&u8| byte.is_ascii_uppercase() || **byte == b'_';

@@ -7,15 +7,15 @@ use super::{CommandTable, Family, Flags, Row, WRAPPED_AT};
 /// Why a command needs a connection that outlives its reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ConnectionNeed {
-    /// It may wait.
+    /// The command may wait, for instance for a key.
     Waiting,
     /// Messages to the connection follow its reply.
     Messages,
-    /// It begins, ends or prepares a transaction, which is a state of the connection.
+    /// The command begins, ends or prepares a transaction, which is a state of the connection.
     Transaction,
-    /// It changes another state of the connection.
+    /// The command changes another state of the connection.
     State,
-    /// Another server sends it, and then uses the connection for a protocol between servers.
+    /// Another server sends the command, and then uses the connection for a protocol between servers.
     Server,
 }
 

@@ -5,23 +5,23 @@
 pub struct Flags(u32);
 
 impl Flags {
-    /// No property.
+    /// A command without any property.
     pub const NONE: Flags = Flags(0);
     /// May change data: waits, or is refused, when the log cannot take it.
     pub const WRITE: Flags = Flags(1);
-    /// Only reads data.
+    /// Reads data, and changes none.
     pub const READONLY: Flags = Flags(1 << 1);
     /// May grow memory: refused, or preceded by eviction, above the memory limit.
     pub const DENYOOM: Flags = Flags(1 << 2);
     /// Takes constant or logarithmic time.
     pub const FAST: Flags = Flags(1 << 3);
-    /// Allowed while loading.
+    /// Allowed while the server loads its data.
     pub const LOADING: Flags = Flags(1 << 4);
-    /// Allowed before authentication.
+    /// Allowed to clients that have not logged in.
     pub const NO_AUTH: Flags = Flags(1 << 5);
     /// For administrators: MONITOR does not show it, and it is in the categories `@admin` and `@dangerous`.
     pub const ADMIN: Flags = Flags(1 << 6);
-    /// Not allowed in scripts.
+    /// Not allowed in scripts and functions.
     pub const NOSCRIPT: Flags = Flags(1 << 7);
     /// Allowed on a stale replica.
     pub const STALE: Flags = Flags(1 << 8);
@@ -34,12 +34,12 @@ impl Flags {
     pub const NO_MULTI: Flags = Flags(1 << 13);
     /// Runs at once between MULTI and EXEC instead of being queued.
     pub const IMMEDIATE: Flags = Flags(1 << 14);
-    /// Its record may hold whole values of its keys, or all libraries, however small its arguments are: it
-    /// calls [`Context::require_room`](crate::Context::require_room). A transaction asks the log for room for
-    /// these values before it begins.
+    /// Its record may hold whole values of its keys, or all libraries, however small its arguments are. So
+    /// the command calls [`Context::require_room`](crate::Context::require_room), and a transaction asks the
+    /// log for room for these values before it begins.
     pub const COPIES: Flags = Flags(1 << 15);
-    /// Takes constant time although Redis does not call it fast: it does not count as a command that may take
-    /// long ([`Watch::Slow`](crate::observe::Watch::Slow)).
+    /// Takes constant time although Redis does not call the command fast: the command does not count as one
+    /// that may take long ([`Watch::Slow`](crate::observe::Watch::Slow)).
     pub const BRIEF: Flags = Flags(1 << 12);
     /// Dangerous on a busy server.
     pub const DANGEROUS: Flags = Flags(1 << 11);
@@ -49,7 +49,7 @@ impl Flags {
     /// Refused to clients that the settings do not admit: DEBUG.
     pub const PROTECTED: Flags = Flags(1 << 17);
 
-    /// Works on channels.
+    /// Works on channels; COMMAND INFO shows it as `pubsub`.
     pub const PUBSUB: Flags = Flags(1 << 18);
     /// Allowed to a RESP2 client with subscriptions, which could not tell replies to other commands from
     /// messages.
@@ -85,8 +85,8 @@ impl Flags {
     /// for them beyond `maxclients` (see [`Place`](crate::Place)).
     pub const BETWEEN_SERVERS: Flags = Flags(1 << 28);
 
-    /// Shows or changes what only administrators may: while a server loads and does not know its users, it is
-    /// refused to clients that have not logged in.
+    /// Shows or changes what only administrators may. While a server loads and does not know its users, the
+    /// command is refused to clients that have not logged in.
     pub const GUARDED: Flags = Flags(1 << 29);
 
     /// An action of an administrator, which the audit notes.
@@ -96,7 +96,7 @@ impl Flags {
     /// thread of its own ([`Context::require_own_thread`](crate::Context::require_own_thread)).
     pub const AWAITS_DISK: Flags = Flags(1 << 31);
 
-    /// Both sets of properties.
+    /// The union of both sets of properties.
     pub const fn or(self, other: Flags) -> Flags {
         Flags(self.0 | other.0)
     }

@@ -22,25 +22,25 @@ pub enum Keys {
     First,
     /// Arguments `first`, `first + step`, ... up to `last` (negative: from the end).
     Range {
-        /// Index of the first key.
+        /// Index of the first key; the command's name has index 0.
         first: u8,
         /// Index of the last key; -1 is the last argument.
         last: i8,
-        /// Distance between keys.
+        /// The distance between the indices of two keys: 2 if each key is followed by a value.
         step: u8,
     },
     /// An argument gives the number of the keys that follow it, as in SINTERCARD and EVAL.
     Counted {
-        /// Index of that argument.
+        /// Index of the argument that gives the number.
         at: u8,
-        /// Index of one more key before it, as in ZUNIONSTORE.
+        /// Index of one more key, before the number, as in ZUNIONSTORE.
         before: Option<u8>,
     },
     /// The positions depend on other arguments, as with SORT STORE.
     Computed {
         /// Index of a key that is always present.
         first: Option<u8>,
-        /// Finds all keys, including that one.
+        /// Finds all keys, including the one at `first`.
         find: FindKeys,
         /// Whether a call reads keys that no argument names: it locks every slot.
         reads_others: fn(Args<'_>) -> bool,

@@ -5,12 +5,12 @@ use super::{Flags, ResolvedCommand, Row, innermost};
 /// Whether a unit with this command can be offloaded, from the easiest to the hardest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub enum Mobility {
-    /// At any time: all its changes can be undone.
+    /// At any time: all changes of the command can be undone.
     #[default]
     AtAnyTime,
-    /// Before it has begun: its changes cannot be undone, or must not be made twice.
+    /// Only before the command has begun: its changes cannot be undone, or must not be made twice.
     BeforeItBegins,
-    /// Never: it depends on the worker of its client, or other clients wait for its locks.
+    /// Never: the command depends on the worker of its client, or other clients wait for its locks.
     Never,
 }
 

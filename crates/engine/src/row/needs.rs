@@ -1,7 +1,7 @@
 //! The rights that a user needs to run a command: categories, and the use of keys and channels.
 //!
-//! What it is: data of a row. COMMAND INFO, ACL CAT and every judgement read it.
-//! What it is not: a judgement; see `judgement`.
+//! This module has data of rows, which COMMAND INFO, ACL CAT and every judgement read. The judgements
+//! themselves are in `judgement`.
 
 use access::{Categories, Category, KeyAccess};
 use wire::Args;
@@ -19,9 +19,9 @@ pub struct KeyUsage {
 impl KeyUsage {
     /// Reads whether the key exists, and its properties, but not its value.
     pub const EXISTENCE: KeyUsage = KeyUsage { names: &["RO"], access: KeyAccess::NONE };
-    /// Reads the value.
+    /// Reads the value of the key.
     pub const READ: KeyUsage = KeyUsage { names: &["RO", "access"], access: KeyAccess::READ };
-    /// Replaces the value.
+    /// Replaces the value of the key as a whole.
     pub const OVERWRITE: KeyUsage = KeyUsage { names: &["OW", "update"], access: KeyAccess::WRITE };
     /// Makes the key where there is none.
     pub const CREATE: KeyUsage = KeyUsage { names: &["OW", "insert"], access: KeyAccess::WRITE };
@@ -31,7 +31,7 @@ impl KeyUsage {
     pub const INSERT: KeyUsage = KeyUsage { names: &["RW", "insert"], access: KeyAccess::WRITE };
     /// Removes something from the value, and shows none of it.
     pub const DELETE: KeyUsage = KeyUsage { names: &["RW", "delete"], access: KeyAccess::WRITE };
-    /// Removes the key.
+    /// Removes the key with its value.
     pub const REMOVE: KeyUsage = KeyUsage { names: &["RM", "delete"], access: KeyAccess::WRITE };
     /// Reads and changes the value.
     pub const READ_UPDATE: KeyUsage =
@@ -45,7 +45,7 @@ impl KeyUsage {
     /// Reads the value and adds to it.
     pub const READ_INSERT: KeyUsage =
         KeyUsage { names: &["RW", "access", "insert"], access: KeyAccess::BOTH };
-    /// [`KeyUsage::READ_UPDATE`], or less: the arguments say it.
+    /// [`KeyUsage::READ_UPDATE`] or less, depending on the arguments.
     pub const VARIABLE: KeyUsage =
         KeyUsage { names: &["RW", "access", "update", "variable_flags"], access: KeyAccess::BOTH };
 
@@ -69,13 +69,13 @@ enum Usages {
 /// The arguments of a command that are channels to which a user needs rights.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Channels {
-    /// None.
+    /// No argument is a channel.
     None,
-    /// The first argument.
+    /// The first argument is a channel.
     First,
-    /// All arguments.
+    /// All arguments are channels.
     All,
-    /// All arguments, as patterns.
+    /// All arguments are patterns of channels.
     Patterns,
 }
 
@@ -83,7 +83,7 @@ pub enum Channels {
 #[derive(Debug, Clone, Copy)]
 pub struct Needs {
     usages: Usages,
-    /// The channels.
+    /// The arguments that are channels to which the user needs rights.
     pub channels: Channels,
     more: Categories,
     less: Categories,
@@ -118,13 +118,13 @@ impl Needs {
         Needs { channels, ..Needs::BY_FLAGS }
     }
 
-    /// With these categories besides those that follow from flags and family.
+    /// Adds these categories to those that follow from flags and family.
     #[must_use]
     pub const fn with(self, categories: &[Category]) -> Needs {
         Needs { more: all_of(self.more, categories), ..self }
     }
 
-    /// Without these categories, although they follow from flags and family.
+    /// Removes these categories, although they follow from flags and family.
     #[must_use]
     pub const fn without(self, categories: &[Category]) -> Needs {
         Needs { less: all_of(self.less, categories), ..self }
@@ -160,7 +160,7 @@ impl Row {
         }
     }
 
-    /// Its categories, as in Redis; those of documents are Sheaf's own.
+    /// The categories of the command, as in Redis; the categories of documents are Sheaf's own.
     pub fn categories(&self) -> Categories {
         use Category as C;
         let flags = self.flags;
@@ -204,7 +204,8 @@ impl Row {
         Category::ALL.into_iter().filter(has).collect()
     }
 
-    /// Whether all clients may run it, without regard to the rules of their users: AUTH, HELLO, QUIT, RESET.
+    /// Whether all clients may run the command, without regard to the rules of their users: AUTH, HELLO,
+    /// QUIT, RESET.
     pub(crate) const fn is_for_all(&self) -> bool {
         self.flags.has(Flags::NO_AUTH)
     }

@@ -10,7 +10,7 @@ pub struct Treatment {
     /// The index of the argument whose memory in the collection is prefetched, as for a member or field that
     /// the command looks up; 0 for none.
     pub member: u8,
-    /// Whether it can leave its worker; `None`: as its flags say.
+    /// Whether the command can leave its worker; `None`: as its flags say.
     pub mobility: Option<Mobility>,
     /// Why the command needs a connection that outlives its reply; `None`: as its flags say.
     pub connection: Option<ConnectionNeed>,
@@ -34,11 +34,11 @@ pub struct Treatment {
 /// How a command names the code that it runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Callee {
-    /// The source of a script.
+    /// The source of a script, as for EVAL.
     Source,
-    /// The SHA-1 of a script.
+    /// The SHA-1 of a script, as for EVALSHA.
     Sha,
-    /// The name of a function.
+    /// The name of a function, as for FCALL.
     Function,
 }
 
@@ -56,8 +56,8 @@ impl Treatment {
         calls: None,
     };
 
-    /// The treatment of a command that looks up members or fields; the one at `index` is the first, unless
-    /// options come before it.
+    /// The treatment of a command that looks up members or fields. The argument at `index` is the first of
+    /// these, unless options come before it.
     pub const fn of_member(index: u8) -> Treatment {
         Treatment { member: index, ..Treatment::DEFAULT }
     }

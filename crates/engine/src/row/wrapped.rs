@@ -16,7 +16,8 @@ pub const WRAPPED_AT: usize = 3;
 /// The wrapped command of a call, and its arguments.
 ///
 /// # Errors
-/// No command follows, or it is unknown, does not take this number of arguments, or cannot be wrapped.
+/// No command follows, or the command is unknown, does not take this number of arguments, or cannot be
+/// wrapped.
 pub fn wrapped<'b>(
     table: &'static CommandTable,
     args: Args<'b>,

@@ -43,7 +43,7 @@ pub const RESTORING_MS_MAX: u64 = 2000;
 /// Loads the code of a library into the machine.
 ///
 /// # Errors
-/// Why it cannot be loaded: the text of the error reply.
+/// The text of the error reply, which says why the library cannot be loaded.
 pub fn load_library(
     vm: &mut Vm,
     code: &[u8],
@@ -85,7 +85,7 @@ impl LibraryReader {
     /// The library with this code.
     ///
     /// # Errors
-    /// Why it cannot be loaded, in words without an error code.
+    /// The reason why the library cannot be loaded, in words without an error code.
     pub fn read(&mut self, code: &[u8]) -> Result<Library, String> {
         self.0.meter().reset();
         // No client waits for this loading, so there is no clock and no deadline.
@@ -129,8 +129,8 @@ pub struct WorkerLibraries {
 }
 
 impl WorkerLibraries {
-    /// The current libraries, for a unit that has not locked them, and the gate of a reply that depends on
-    /// them.
+    /// The current libraries, for a unit that has not locked their slot, and the gate of a reply that depends
+    /// on these libraries.
     pub fn published(&mut self, keyspace: &Keyspace) -> (Arc<Libraries>, Lsn) {
         let generation = keyspace.libraries_generation();
         let known = self.published.take().filter(|known| known.generation == generation);
@@ -141,7 +141,7 @@ impl WorkerLibraries {
     /// Returns a library in the machine; compiles it if it is not there.
     ///
     /// # Errors
-    /// Why it cannot be loaded any more: the text of the error reply.
+    /// The text of the error reply, which says why the library cannot be loaded any more.
     pub fn compile(
         &mut self,
         vm: &mut Vm,
@@ -178,7 +178,7 @@ impl WorkerLibraries {
 /// The services for a library while it is loaded: the log of the process, and the time.
 pub struct Loading<'h> {
     host: Option<&'h Host>,
-    /// Whether the messages that it logs are dropped: it is no new library.
+    /// Whether the messages that the library logs are dropped, because it is not new.
     is_known: bool,
     deadline_us: u64,
 }

@@ -40,9 +40,9 @@ const WAIT_EVERY_US: u64 = 5000;
 /// A script that EVALSHA can name.
 #[derive(Debug)]
 pub struct Script {
-    /// The SHA1 of its source.
+    /// The SHA-1 of `source`.
     pub sha: Sha,
-    /// Its source.
+    /// The whole source, with the shebang line.
     pub source: Box<[u8]>,
     /// The flags of its shebang line.
     pub traits: Traits,
@@ -58,7 +58,7 @@ impl Script {
         Ok(Script { sha: Sha::of(source), source: source.into(), traits, body_start })
     }
 
-    /// The code to compile.
+    /// The code to compile: the source without its shebang line.
     pub fn body(&self) -> &[u8] {
         &self.source[self.body_start..]
     }
@@ -67,7 +67,7 @@ impl Script {
 /// The script cache of the server, and the registry of running scripts.
 #[derive(Debug, Default)]
 pub struct Scripts {
-    /// The settings for scripts and functions.
+    /// The settings for scripts and functions: limits, and when clients get BUSY.
     pub settings: ScriptSettings,
     cache: RwLock<Cache>,
     /// Incremented each time that all scripts are forgotten.
@@ -81,24 +81,24 @@ pub struct Scripts {
     closed: AtomicBool,
 }
 
-/// A running script. Dropping it unregisters the script.
+/// A running script. Dropping this value unregisters the script.
 pub struct Run<'s> {
     scripts: &'s Scripts,
     meter: Meter,
     started_us: u64,
 }
 
-/// A script that was stopped to run again, from its start and perhaps on another thread. It stays registered:
-/// a kill in between is in effect when it runs again.
+/// A script that was stopped to run again, from its start and perhaps on another thread. The script stays
+/// registered: a kill in between is in effect when it runs again.
 #[derive(Debug)]
 pub struct OffloadedScript {
     meter: Meter,
-    /// When its first run began, monotonic microseconds.
+    /// The start of the script's first run, in monotonic microseconds.
     pub started_us: u64,
 }
 
 impl Run<'_> {
-    /// The script will run again.
+    /// Ends this run of a script that will run again, and keeps the script registered.
     pub fn offload(self) -> OffloadedScript {
         let meter = Meter::default();
         self.scripts.running.move_to(&self.meter, &meter);
@@ -123,12 +123,12 @@ struct Cache {
 #[derive(Debug)]
 struct Kept {
     script: Arc<Script>,
-    /// Whether SCRIPT LOAD has loaded it.
+    /// Whether SCRIPT LOAD has loaded the script.
     is_loaded: bool,
 }
 
 impl Scripts {
-    /// The script with this hash.
+    /// The script with this hash; `None` if it is not loaded.
     pub fn find(&self, sha: Sha) -> Option<Arc<Script>> {
         self.cache.read().scripts.get(&sha).map(|kept| kept.script.clone())
     }
@@ -158,7 +158,7 @@ impl Scripts {
         }
     }
 
-    /// Forgets all scripts.
+    /// Forgets all scripts (SCRIPT FLUSH).
     pub fn flush(&self) {
         *self.cache.write() = Cache::default();
         self.generation.fetch_add(1, Relaxed);
@@ -171,8 +171,8 @@ impl Scripts {
     }
 
     /// Registers a script that begins at this time of the monotonic clock, in microseconds; dropping the
-    /// result unregisters it. Other clients can kill it from here on. `function` is given if the script is a
-    /// function, `before` if it has run before.
+    /// result unregisters the script. Other clients can kill the script from here on. `function` is given if
+    /// the script is a function, `before` if the script has run before.
     pub fn begin(
         &self,
         now_us: u64,
@@ -212,7 +212,7 @@ impl Scripts {
 
     /// The answer to a command whose slot is locked by another unit; `None`: the command waits, because no
     /// long unit holds the slot. BUSY names SCRIPT KILL as the way out, so no client gets BUSY before a
-    /// script is registered: a unit may hold its slots long before that, while it compiles or runs other
+    /// script is registered. A unit may hold its slots long before that, while it compiles or runs other
     /// commands.
     pub(crate) fn hold_up(&self, slot: SlotId, now_us: u64) -> Option<LockContended> {
         let Holder { since_us, runs_scripts } = self.long_units.holder(slot)?;
@@ -231,8 +231,8 @@ impl Scripts {
         now_us >= next_us && self.next_wait_us.compare_exchange(next_us, after_us, Relaxed, Relaxed).is_ok()
     }
 
-    /// Kills the script or function of this kind that has run for longest, and all others of this kind that
-    /// have run for `busy-reply-threshold` or longer; if that setting is 0, all others of this kind.
+    /// Kills the script or function of this kind that has run for longest. Also kills all others of this kind
+    /// that have run for `busy-reply-threshold` or longer; if that setting is 0, all others of this kind.
     pub fn kill(&self, now_us: u64, kind: ScriptKind) -> Kill {
         self.running.kill(now_us.saturating_sub(self.settings.busy_after_ms() * 1000), kind)
     }
@@ -251,7 +251,7 @@ impl Scripts {
         self.running.longest()
     }
 
-    /// Whether any script or function runs.
+    /// Whether any script or function runs now, or is being offloaded.
     pub fn is_running(&self) -> bool {
         self.longest().is_some()
     }

@@ -12,9 +12,9 @@ pub(super) struct RunningScripts(Mutex<Vec<Running>>);
 struct Running {
     started_us: u64,
     meter: Meter,
-    /// `None` for a script.
+    /// The function that runs; `None` for a script.
     function: Option<RunningFunction>,
-    /// Whether [`RunningScripts::take_slow`] has reported it.
+    /// Whether [`RunningScripts::take_slow`] has reported the script.
     is_reported: bool,
 }
 
@@ -27,13 +27,13 @@ impl Running {
 /// A function that runs, as FUNCTION STATS shows it.
 #[derive(Debug, Clone)]
 pub struct RunningFunction {
-    /// Its name.
+    /// The name of the function, as registered.
     pub name: Box<[u8]>,
     /// The command that the client has sent.
     pub command: OwnedArgs,
 }
 
-/// The kind of code that runs.
+/// The kind of code that runs: SCRIPT KILL and FUNCTION KILL each end one kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ScriptKind {
     /// A script of EVAL, EVALSHA or their variants.
@@ -47,9 +47,9 @@ pub enum ScriptKind {
 pub enum Kill {
     /// At least one script or function was killed.
     Done,
-    /// None of this kind runs, and none of the other kind keeps the server busy.
+    /// Nothing of this kind runs, and nothing of the other kind keeps the server busy.
     Nothing,
-    /// None of this kind runs, but one of the other kind keeps the server busy.
+    /// Nothing of this kind runs, but a script or function of the other kind keeps the server busy.
     Other,
 }
 
@@ -62,7 +62,8 @@ impl RunningScripts {
         self.0.lock().retain(|running| !running.meter.is(meter));
     }
 
-    /// From now on another meter stops the script. A final stop through the old meter is carried over.
+    /// Has another meter stop the script from now on. A [final](Stop::is_final) stop through the old meter is
+    /// carried over.
     pub(super) fn move_to(&self, meter: &Meter, other: &Meter) {
         let mut running = self.0.lock();
         if let Some(why) = meter.stopped().filter(|why| why.is_final()) {

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use scripting::Limits;
 
-/// The settings for scripts. They may change at any time. The limits of a script, and whether it is rolled
+/// The settings for scripts, which may change at any time. The limits of a script, and whether it is rolled
 /// back, are those in force when it begins.
 #[derive(Debug)]
 pub struct ScriptSettings {
@@ -26,7 +26,7 @@ impl Default for ScriptSettings {
 }
 
 impl ScriptSettings {
-    /// The limits of one script.
+    /// The limits for a script that begins now.
     pub fn limits(&self) -> Limits {
         Limits {
             memory_bytes_max: usize::try_from(self.memory_bytes_max.load(Relaxed)).unwrap_or(usize::MAX),
@@ -60,7 +60,7 @@ impl ScriptSettings {
         self.rolls_back.store(rolls_back, Relaxed);
     }
 
-    /// Whether a script that fails is rolled back; see [`ScriptSettings::set_rolls_back`].
+    /// Whether the changes of a script that fails are undone; see [`ScriptSettings::set_rolls_back`].
     pub fn rolls_back(&self) -> bool {
         self.rolls_back.load(Relaxed)
     }

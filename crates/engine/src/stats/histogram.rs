@@ -1,8 +1,9 @@
-//! The distribution of a command's durations, in buckets that double: those that LATENCY HISTOGRAM shows.
+//! The distribution of a command's durations, in buckets whose bounds double, as LATENCY HISTOGRAM shows
+//! them.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// Buckets up to about a second; longer durations are in the last one.
+/// The number of buckets. The last has a bound of about a second, and takes all longer durations too.
 const BUCKETS: usize = 21;
 
 /// The upper bound of a bucket in microseconds, as Redis reports it: powers of two of about a microsecond,

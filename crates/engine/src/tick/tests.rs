@@ -12,7 +12,7 @@ use crate::{Event, EventClass, Interests, WorkerStats, row::samples};
 #[derive(Default)]
 struct TestLog {
     committed: Cell<u64>,
-    /// It moves to here while the tick asks for a wake-up.
+    /// The position to which the log moves while the tick asks for a wake-up.
     moves_to: Cell<Option<u64>>,
     needs_flush: Cell<bool>,
     is_full: Cell<bool>,

@@ -20,19 +20,19 @@ pub(crate) const BY_SERVER: u64 = 0;
 /// The reason for which a cached key is invalid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Cause {
-    /// It has changed; by which client is not noted yet.
+    /// The key has changed; the client that changed it is not noted yet.
     Change,
-    /// It was changed by this client.
+    /// The key was changed by this client.
     ChangeBy(u64),
-    /// It is no longer remembered.
+    /// The key is no longer remembered.
     Forgotten,
 }
 
-/// An invalidated key.
+/// A key that is invalid for the clients that have read it.
 #[derive(Debug)]
 struct Item {
     key: Box<[u8]>,
-    /// The clients that have read it.
+    /// The clients that have read the key.
     readers: Readers,
     cause: Cause,
 }
@@ -48,7 +48,7 @@ impl Item {
 #[derive(Debug, Default)]
 pub(crate) struct Invalidations {
     items: Vec<Item>,
-    /// The number of items that are signed.
+    /// The number of items for which [`Invalidations::sign`] has noted who made the change.
     signed: usize,
     /// Whether any key may have changed.
     all: bool,
@@ -57,13 +57,13 @@ pub(crate) struct Invalidations {
 }
 
 impl Invalidations {
-    /// Whether there are no invalidations.
+    /// Whether there is nothing to push at the end of the round.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.items.is_empty() && !self.all
     }
 
-    /// Adds a changed key.
+    /// Adds a key that has changed, with the clients that have read it.
     pub(super) fn changed(&mut self, key: &[u8], readers: Readers) {
         self.items.push(Item { key: key.into(), readers, cause: Cause::Change });
     }
@@ -88,7 +88,7 @@ impl Invalidations {
         changes.into_iter().map(|item| (item.key, item.readers)).collect()
     }
 
-    /// Any key may have changed: invalidates all.
+    /// Invalidates all keys, because any of them may have changed.
     pub(super) fn all_changed(&mut self) {
         self.all = true;
     }
@@ -158,8 +158,8 @@ impl Messages<'_> {
         }
     }
 
-    /// Adds an invalidation for a client. `listens`: whether the client is subscribed. A RESP2 client can
-    /// tell messages from replies only if it is, and otherwise gets no invalidation.
+    /// Adds an invalidation for a client. `listens` says whether the client is subscribed. A RESP2 client
+    /// that is not subscribed cannot tell messages from replies, so it gets no invalidation.
     fn invalidate(&mut self, client: &Arc<Client>, listens: bool, keys: Option<&[&[u8]]>) {
         let protocol = client.protocol();
         if protocol == Protocol::Resp2 && !listens {

@@ -3,7 +3,7 @@
 //! Invariants
 //! - A key is in the shard of its slot. Under the lock of a shard, only the list of tracking clients is
 //!   locked.
-//! - `order` holds every key of `keys` once, at the position in its entry, so that a random one can be
+//! - `order` holds every key of `keys` once, at the position in its entry, so that a random key can be
 //!   chosen.
 
 use std::{
@@ -51,7 +51,7 @@ impl Shard {
         Some((key, entry.readers))
     }
 
-    /// Removes a random one of the first `count` keys, in the order in which they were added.
+    /// Removes a random one of the first `count` keys of `order`.
     fn remove_any(&mut self, count: usize) -> Option<Tracked> {
         self.random = self.random.wrapping_mul(0x5851_F42D_4C95_7F2D).wrapping_add(0x1405_7B7E_F767_814F);
         let place = ((self.random >> 33) as usize).checked_rem(count)?;
@@ -64,7 +64,7 @@ impl Shard {
 #[derive(Debug)]
 pub(super) struct Table {
     shards: Box<[Mutex<Shard>]>,
-    /// The number of keys.
+    /// The number of keys in all shards.
     len: AtomicUsize,
     /// The number of pairs of key and reader.
     items: AtomicUsize,
@@ -89,8 +89,9 @@ impl Table {
         &self.shards[slot.index() % SHARDS]
     }
 
-    /// Adds a reader of a key. Returns the key that was evicted for it, and its readers. `tracks` returns
-    /// whether a client still tracks: the others are removed from the entry when the entry is full.
+    /// Adds a reader of a key. Returns the key that was evicted to make room, and its readers. `tracks`
+    /// returns whether a client still tracks: clients that no longer track are removed from the entry when
+    /// the entry is full.
     pub(super) fn add(
         &self,
         slot: SlotId,
@@ -147,8 +148,8 @@ impl Table {
         }
     }
 
-    /// Evicts `count` keys, if there are as many: from each shard, beginning with this one, its share; then
-    /// from any.
+    /// Evicts `count` keys, if there are as many. Each shard, beginning with `first`, first gives up to an
+    /// equal share; then any shard gives the rest.
     fn evict_from(&self, first: usize, count: usize) -> Vec<Tracked> {
         let mut gone = Vec::new();
         for share in [count.div_ceil(SHARDS), count] {

@@ -31,9 +31,9 @@ struct Locked {
 /// A document that a command names.
 #[derive(Clone, Copy)]
 pub struct Named<'a> {
-    /// The name of the database.
+    /// The name of the database, which may not exist.
     pub database: &'a str,
-    /// The ID of the document.
+    /// The ID of the document, which may not exist.
     pub id: &'a str,
 }
 
@@ -60,7 +60,8 @@ impl Databases {
             writer: database.and_then(|it| it.lock()),
         };
         let locked = found.into_iter().map(lock).collect();
-        // This is read after locking: a deletion updates the position before it releases the database.
+        // The position is read after locking: a deletion updates it before the deletion releases the
+        // database.
         let mut databases = Databases { locked, names_lsn: documents.names_lsn() };
         for Named { database, id } in named {
             let Some(locked) = databases.find(database) else { continue };
@@ -79,7 +80,7 @@ impl Databases {
     /// The database with this name, for changes.
     ///
     /// # Errors
-    /// If it does not exist or cannot be read.
+    /// If the database does not exist or cannot be read.
     pub fn writer(&mut self, name: &str) -> Result<&mut Writer, DocError> {
         let locked = self.find(name).ok_or(DocError::NoDatabase)?;
         locked.writer.as_mut().map_err(|error| error.clone())

@@ -13,11 +13,11 @@ pub(super) enum Locked<'k> {
     Many(Box<LockedSlots<'k>>),
 }
 
-/// Slots to lock.
+/// Slots to lock; most units have few.
 pub type Slots = SmallVec<[SlotId; 16]>;
 
 impl<'k> Locked<'k> {
-    /// Locks one more slot, unless another unit holds it. Returns whether it is locked.
+    /// Locks one more slot, unless another unit holds it. Returns whether the slot is locked.
     pub(super) fn try_add(&mut self, keyspace: &'k Keyspace, slot: SlotId) -> bool {
         if self.has(slot) {
             return true;

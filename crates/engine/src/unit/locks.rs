@@ -93,10 +93,10 @@ pub(crate) struct Locks<'k> {
 }
 
 impl<'k> Locks<'k> {
-    /// Locks the slot of the only key. `hash` is its hash, if it is known.
+    /// Locks the slot of the only key. `hash` is the hash of the key, if it is known.
     ///
     /// # Errors
-    /// A long unit holds it. The same error applies to the other constructors with a policy.
+    /// A long unit holds the slot. The same error applies to the other constructors with a policy.
     #[inline]
     pub fn one(
         keyspace: &'k Keyspace,

@@ -34,7 +34,7 @@ pub(crate) struct Scratch {
     pub(crate) invalidations: Invalidations,
     /// The notices of the units.
     pub events: Events,
-    /// Shows the held slots of its units to other threads, on a thread for long units.
+    /// Shows the slots that this worker's units hold to other threads, on a thread for long units.
     pub(crate) held_slots: Option<Arc<HeldSlots>>,
 }
 
@@ -69,7 +69,7 @@ impl Scratch {
 /// The time of a unit, and the effect of its reads.
 pub(crate) struct UnitAccess {
     pub clock: AccessClock,
-    /// See [`Unit::as_of_ms`](crate::Unit::as_of_ms).
+    /// Deadlines up to this time count as expired; see [`Unit::as_of_ms`](crate::Unit::as_of_ms).
     pub as_of_ms: u64,
     pub(crate) touches: bool,
 }

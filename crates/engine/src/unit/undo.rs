@@ -2,10 +2,10 @@
 //! offloaded, before any other client has seen them.
 //!
 //! Before each effect is made, this module notes the effects that undo it. Small values are copied as a
-//! whole; of large values only the elements that the effect names, so that a script that pushes onto a long
-//! list does not copy it. Undos nest: a script that IDEMP runs is undone alone, or with all changes of IDEMP.
-//! Undo is not for effects that other clients may have seen. The slots stay locked from the first effect to
-//! the last one undone, and the record of the unit is truncated to its former length.
+//! whole. Of large values, only the elements that the effect names are copied, so that a script that pushes
+//! onto a long list does not copy it. Undos nest: a script that IDEMP runs is undone alone, or with all
+//! changes of IDEMP. Undo is not for effects that other clients may have seen. The slots stay locked from the
+//! first effect to the last one undone, and the record of the unit is truncated to its former length.
 //!
 //! Invariants
 //! - After undoing, the keyspace is as before, up to access stamps, and so are documents. No event or message
@@ -29,20 +29,20 @@ use crate::stats::Expired;
 /// Values up to this size, in bytes, are copied as a whole.
 const COPIED_BYTES_MAX: usize = 1 << 8;
 
-/// The notes of one undo.
+/// The notes of one undo: effects that take its changes back, and the state before it.
 #[derive(Debug, Default)]
 pub struct Undo {
     /// The encoded effects that undo the changes.
     effects: Vec<u8>,
-    /// The start in `effects` of each change's group. The groups are applied from the last one to the first
-    /// one.
+    /// The start, in `effects`, of each group of effects. One group undoes one change; the groups are applied
+    /// from the last one to the first one.
     steps: Vec<usize>,
     /// Keys that were copied as a whole, or did not exist: later changes of them need no notes, because
     /// undoing runs backwards and ends with the copy.
     whole: Keys,
-    /// An effect that cannot be undone was made.
+    /// Whether an effect that cannot be undone was made.
     is_lost: bool,
-    /// Keys were renamed or moved between databases: notes by name no longer apply to them.
+    /// Whether keys were renamed or moved between databases: notes by name no longer apply to them.
     has_moved: bool,
     flushed_all: bool,
     expired: Expired,
@@ -129,8 +129,8 @@ impl Unit<'_> {
         self.undo = Some(undo);
     }
 
-    /// Whether all changes since the outermost active [`Unit::begin_undo`] can be undone; `false` without
-    /// one.
+    /// Whether all changes since the outermost active [`Unit::begin_undo`] can be undone; `false` if none is
+    /// active.
     pub fn can_undo(&self) -> bool {
         let mut undos = std::iter::successors(self.undo.as_deref(), |undo| undo.outer.as_deref()).peekable();
         undos.peek().is_some() && undos.all(|undo| !undo.is_lost)
@@ -299,8 +299,8 @@ impl Undo {
         }
     }
 
-    /// Notes only the elements of a large value that the operation names; `false`: nothing was noted, all of
-    /// it must be copied.
+    /// Notes only the elements of a large value that the operation names. Returns `false` if nothing was
+    /// noted, so that the whole value must be copied.
     fn note_elements(&mut self, op: &KeyOp<'_>, db: DbId, key: &[u8], entry: EntryRef<'_>) -> bool {
         if let KeyOp::SetExpiry { .. } = op {
             self.add(&KeyOp::SetExpiry { expire_at_ms: entry.expire_at_ms() }.on(db, key));
@@ -340,7 +340,7 @@ impl Undo {
                 if removed.len() > PUT_BACK_MAX || removed.len() == list.len() {
                     return false;
                 }
-                // In ascending order, so that each returns to its index.
+                // The elements are inserted in ascending order, so that each returns to its index.
                 for index in removed {
                     self.add(&KeyOp::ListInsert { index: index as u64, item }.on(db, key));
                 }

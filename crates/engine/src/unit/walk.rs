@@ -1,11 +1,11 @@
 //! Walks over keys that a command does not name.
 //!
 //! Invariants
-//! - A walk locks one slot at a time, or finds all of them locked: a command that names no key but is not
-//!   alone in its unit (SCAN between MULTI and EXEC) has every slot. A unit with some slots would deadlock
-//!   with itself.
-//! - A walk waits for a long unit no longer than other commands do: it is given up, and is retried from where
-//!   it began.
+//! - A walk locks one slot at a time, or finds all slots locked. A command that names no key but is not alone
+//!   in its unit (SCAN between MULTI and EXEC) has every slot locked: with some slots locked, the walk would
+//!   deadlock with its own unit.
+//! - A walk waits for a long unit no longer than other commands do. After that the walk is given up, and is
+//!   retried from where it began.
 
 use keyspace::{DbId, LockedSlots, ScanCursor, SlotGuard, SlotId, ValueType};
 

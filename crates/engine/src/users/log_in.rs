@@ -5,23 +5,23 @@ use std::sync::{Arc, LazyLock};
 use super::{Principal, UserSet};
 use crate::clients::{Client, DEFAULT_USER};
 
-/// No set of users has this generation.
+/// A generation that no set of users has.
 const UNBOUND: u64 = u64::MAX;
 
-/// Shared, because sessions are also made for single commands.
+/// The name of the default user. Shared, because sessions are also made for single commands.
 static DEFAULT_NAME: LazyLock<Arc<[u8]>> = LazyLock::new(|| DEFAULT_USER.as_bytes().into());
 
 /// The user of a session.
 #[derive(Debug, Clone)]
 pub struct LogIn {
     name: Arc<[u8]>,
-    /// See [`LogIn::principal`].
+    /// The user as it was last looked up; see [`LogIn::principal`].
     principal: Option<Arc<Principal>>,
     /// The generation of the users in which the user was looked up.
     generation: u64,
     is_unrestricted: bool,
     /// Whether the client has not logged in since it connected or logged out, and has run no command since
-    /// then with the users known. Unless `is_chosen`, its certificate may still name its user.
+    /// then with the users known. Unless `is_chosen`, the client's certificate may still name its user.
     is_provisional: bool,
     /// Whether a log-in or RESET has determined the user: the certificate no longer counts.
     is_chosen: bool,
@@ -53,18 +53,18 @@ impl LogIn {
         }
     }
 
-    /// The default user, for a client that has asked for it.
+    /// The log-in of a client that has asked for the default user.
     pub(crate) fn chosen_default() -> LogIn {
         LogIn { is_chosen: true, ..LogIn::default() }
     }
 
-    /// The name of the user.
+    /// The name of the user; `default` before a login.
     pub fn name(&self) -> &[u8] {
         &self.name
     }
 
-    /// The user, as it was at the last command or when the client logged in. `None` if it was deleted, and
-    /// from the connect or RESET until the next command, if the client has not logged in.
+    /// The user, as it was at the last command or when the client logged in. `None` if the user was deleted.
+    /// Also `None` from the connect or RESET until the next command, if the client has not logged in.
     pub fn principal(&self) -> Option<&Arc<Principal>> {
         self.principal.as_ref()
     }
@@ -76,7 +76,7 @@ impl LogIn {
         self.is_unrestricted && self.generation == generation && !self.is_provisional
     }
 
-    /// Looks the user up, if these are other users than before.
+    /// Looks the user up in these users, unless the user was looked up in the same generation before.
     pub(crate) fn bind(&mut self, users: &UserSet) {
         if self.generation != users.generation {
             self.principal = users.get(&self.name).cloned();
@@ -96,7 +96,7 @@ impl LogIn {
         self.is_chosen
     }
 
-    /// The users are known: the user is not provisional any more. Returns whether it was.
+    /// Ends the provisional state, because the users are known. Returns whether the user was provisional.
     pub(crate) fn settle(&mut self) -> bool {
         std::mem::take(&mut self.is_provisional)
     }

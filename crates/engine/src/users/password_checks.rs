@@ -1,4 +1,4 @@
-//! Checks of derived passwords: those that run, and the verdicts of the last ones.
+//! Checks of derived passwords: the checks that run, and the verdicts of the last ones.
 //!
 //! ```text
 //! login -> verdict: known -> it counts
@@ -6,14 +6,15 @@
 //!                   running, or too many are -> the caller asks again a little later
 //! ```
 //!
-//! What it is: a bounded table in memory, so that a client that sends its password with every request pays
-//! for one check in [`ACCEPTED_MS`]. What it is not: an admission. The caller respects the waits of the
-//! client's address first (`access::FailedLogins`).
+//! This module has a bounded table in memory, so that a client that sends its password with every request
+//! pays for one check in [`ACCEPTED_MS`]. A verdict is not an admission: the caller first respects the waits
+//! of the client's address (`access::FailedLogins`).
 //!
 //! Invariants
-//! - At most [`RUNNING_MAX`] checks run at a time: they take no more of the machine, however many
-//!   clients log in.
-//! - A verdict belongs to one derived key and one password: a user whose password has changed has none.
+//! - At most [`RUNNING_MAX`] checks run at a time, so checks take a bounded share of the machine, however
+//!   many clients log in.
+//! - A verdict belongs to one derived key and one password: a change of the user's password leaves no verdict
+//!   about the new one.
 
 use std::{collections::HashMap, mem};
 
@@ -29,7 +30,7 @@ pub const ACCEPTED_MS: u64 = 5 * 60_000;
 /// How long a password counts as refused without another check.
 pub const REFUSED_MS: u64 = 10_000;
 
-/// The time after which to ask again.
+/// The time after which the caller asks for the verdict again, in milliseconds.
 pub const PAUSE_MS: u64 = 20;
 
 /// The maximum number of checks that one login waits for: the password of its user may change meanwhile,
@@ -51,11 +52,11 @@ pub struct PasswordCheck {
 /// The verdict about a password, or the way to one.
 #[derive(Debug)]
 pub enum Verdict {
-    /// Whether it is the right password.
+    /// Whether the password is right.
     Known(bool),
-    /// Nothing: run this.
+    /// No verdict is known: this check is to be run.
     Begins(PasswordCheck),
-    /// Nothing yet: ask again.
+    /// No verdict is known yet: ask again after [`PAUSE_MS`].
     Later,
 }
 
@@ -66,7 +67,7 @@ struct State {
     running: Vec<Digest>,
 }
 
-/// The checks of a server.
+/// The checks that run on a server, and their verdicts.
 #[derive(Debug, Default)]
 pub struct PasswordChecks(Mutex<State>);
 
@@ -103,7 +104,8 @@ impl PasswordChecks {
     }
 }
 
-/// The digest of the derived password, followed by that of both together.
+/// The digest of the derived password, followed by the digest of that digest (in hexadecimal) and the given
+/// password.
 fn digest(derived: &DerivedPassword, password: &[u8]) -> Digest {
     let user = PasswordHash::of(derived.to_text().as_bytes());
     let given = PasswordHash::of(&[user.to_hex().as_bytes(), password].concat());

@@ -1,5 +1,5 @@
-//! Closes connections after a change of users: those of deleted users are closed, and so are those
-//! that listen to a channel, or to MONITOR, which their user may no longer use.
+//! Closes connections after a change of users. The connections of deleted users are closed, and so are
+//! connections that listen to a channel, or to MONITOR, which their user may no longer use.
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ pub(super) fn review(before: &UserSet, now: &UserSet, clients: &Clients) {
     }
 }
 
-/// Whether the user `before` was deleted, and another one has its name now.
+/// Whether the user `before` was deleted, and another user has the name now.
 fn is_another(before: Option<&Arc<Principal>>, now: &Principal) -> bool {
     before.is_some_and(|before| before.has_record() && before.user.birth != now.user.birth)
 }

@@ -23,30 +23,30 @@ const RUN_BYTES_MAX: usize = 256 << 10;
 pub enum ReaderEvent {
     /// The client is subscribed; all messages after the position follow.
     Subscribed {
-        /// The client.
+        /// The client that is subscribed.
         reader: ReaderId,
-        /// The channel.
+        /// The name of the channel.
         channel: Box<[u8]>,
         /// The position at which the subscription begins.
         position: Position,
     },
-    /// The subscription was refused.
+    /// The subscription was refused, and has not begun.
     Refused {
-        /// The client.
+        /// The client whose subscription was refused.
         reader: ReaderId,
         /// The complete error text, including the prefix.
         error: String,
     },
     /// Subscriptions have ended by XUNSUBSCRIBE.
     Unsubscribed {
-        /// The client.
+        /// The client whose subscriptions have ended.
         reader: ReaderId,
         /// The channels, in the order of the request.
         channels: Vec<Box<[u8]>>,
     },
     /// The log no longer has the reader's next messages of a channel, so the subscription has ended.
     Lost {
-        /// The client.
+        /// The client whose subscription has ended.
         reader: ReaderId,
         /// The channel whose subscription has ended.
         channel: Box<[u8]>,
@@ -56,7 +56,7 @@ pub enum ReaderEvent {
 }
 
 impl ReaderEvent {
-    /// The reader that the event is for.
+    /// The reader to which the event goes.
     pub fn reader(&self) -> ReaderId {
         match self {
             ReaderEvent::Subscribed { reader, .. }
@@ -82,26 +82,26 @@ enum Entry {
 /// Frames and events for one worker, in order.
 #[derive(Debug, Default)]
 pub struct Feed {
-    /// Frames, encoded for RESP2.
+    /// Frames, encoded for RESP2, one after the other.
     bytes: Vec<u8>,
     /// The start of each frame in `bytes`.
     starts: Vec<usize>,
     entries: Vec<Entry>,
 }
 
-/// A part of a feed.
+/// A part of a feed: messages or an event.
 #[derive(Debug)]
 pub enum Part<'f> {
-    /// Messages.
+    /// A run of messages for the same readers.
     Frames(Run<'f>),
-    /// An event for one reader.
+    /// An event for one reader, such as a confirmation.
     ReaderEvent(&'f ReaderEvent),
 }
 
 /// Frames for the same readers.
 #[derive(Debug)]
 pub struct Run<'f> {
-    /// The receiving readers.
+    /// The readers that receive all frames of the run.
     pub to: &'f [ReaderId],
     bytes: &'f [u8],
     starts: &'f [usize],
@@ -118,12 +118,12 @@ pub enum Encoded {
 }
 
 impl Feed {
-    /// Whether it has no parts.
+    /// Whether the feed has no parts.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
-    /// The parts, in order.
+    /// The parts, in the order in which readers must get them.
     pub fn parts(&self) -> impl Iterator<Item = Part<'_>> {
         self.entries.iter().map(|entry| match entry {
             Entry::ReaderEvent(told) => Part::ReaderEvent(told),
@@ -172,7 +172,7 @@ impl Run<'_> {
         self.bytes.len()
     }
 
-    /// Whether there are no frames.
+    /// Whether the run has no frames.
     pub fn is_empty(&self) -> bool {
         self.bytes.is_empty()
     }

@@ -40,8 +40,8 @@ impl Flow {
         self.taken.load(SeqCst)
     }
 
-    /// Requests one call of `wake` when the total of sent bytes reaches `taken`. Returns `false` if it has
-    /// reached `taken` already, so that no call is needed.
+    /// Requests one call of `wake` when the total of sent bytes reaches `taken`. Returns `false` if the total
+    /// has reached `taken` already, so that no call is needed.
     pub(super) fn want(&self, taken: u64) -> bool {
         self.wanted.store(taken, SeqCst);
         fence(SeqCst);

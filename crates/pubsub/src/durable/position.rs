@@ -5,9 +5,9 @@ use std::fmt;
 
 use lsn::Lsn;
 
-/// The position of a message in the log, or a position between messages. It has the epoch and the reign of
-/// its batch: a log that lost its end and then continued differently has another epoch or reign there. Two
-/// promoted servers may have the same epoch, but not the same reign.
+/// The position of a message in the log, or a position between messages. A position has the epoch and the
+/// reign of its batch: a log that lost its end and then continued differently has another epoch or reign
+/// there. Two promoted servers may have the same epoch, but not the same reign.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Position {
     /// The epoch of the leader that wrote this part of the log.

@@ -40,7 +40,7 @@ const WINDOW_BYTES_MIN: u64 = 128 << 10;
 /// generation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ReaderId {
-    /// The id of the client.
+    /// The id of the client in the list of clients.
     pub client_id: u64,
     /// How often the client has become a reader.
     pub generation: u32,
@@ -142,7 +142,7 @@ impl Readers {
         self.turns.len() + self.waiting.len() + self.early.len()
     }
 
-    /// The number of readers.
+    /// The number of readers, those at the tail included.
     pub fn len(&self) -> usize {
         self.readers.len()
     }
@@ -159,7 +159,7 @@ impl Readers {
         self.messages
     }
 
-    /// Takes the feed of each worker that has one.
+    /// Calls `each` with the feed of each worker that has one, and empties the feeds.
     pub fn take_feeds(&mut self, mut each: impl FnMut(usize, Feed)) {
         for (worker, feed) in self.feeds.iter_mut().enumerate().filter(|(_, feed)| !feed.is_empty()) {
             each(worker, mem::take(feed));
@@ -204,9 +204,9 @@ impl Readers {
             }
             return;
         }
-        // The reader goes back to the start of the new subscription, if that lies before its position. Of its
-        // other channels, it has received all messages up to its present position, so their subscriptions
-        // begin there or later.
+        // The reader goes back to the start of the new subscription, if that lies before the reader's
+        // position. The reader has received all messages of its other channels up to its present position, so
+        // the subscriptions to these channels now begin there or later.
         reader.channels.values_mut().for_each(|after| *after = (*after).max(stands_at));
         reader.channels.insert(channel, position.lsn);
         if reader.behind.is_none() {
@@ -278,8 +278,8 @@ impl Readers {
         self.depart();
     }
 
-    /// Adds a reader that is behind to `turns`, or to `waiting` if its window is full. Returns whether it has
-    /// a turn.
+    /// Adds a reader that is behind to `turns`, or to `waiting` if its window is full. Returns whether the
+    /// reader has a turn.
     fn line_up(&mut self, id: ReaderId) -> bool {
         let window_bytes = self.window_bytes();
         let has_turn = self.readers.get(&id).is_some_and(|reader| !reader.must_wait(window_bytes));
@@ -291,7 +291,8 @@ impl Readers {
         has_turn
     }
 
-    /// Moves a reader to the tail if it has reached the tail's position. It must be the last in `turns`.
+    /// Moves a reader to the tail if it has reached the tail's position. The reader must be the last in
+    /// `turns`.
     fn join_if_there(&mut self, id: ReaderId) {
         if self.may_join(id, self.tail) {
             self.turns.pop_back();

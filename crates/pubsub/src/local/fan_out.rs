@@ -1,13 +1,13 @@
 //! Delivering a batch: from frames to the output of each subscriber.
 //!
-//! - Most subscribers have one subscription. For those of a channel, all messages of the channel in the batch
-//!   are one piece, up to a limit of bytes, even if messages of other channels lie in between.
-//! - For subscribers with several subscriptions, and those of patterns, consecutive messages of one channel
-//!   are a run, which is one piece. So that the order is right for every subscriber, a run ends before a
-//!   message of another channel. A run is a single message if a subscriber gets that message more than once
-//!   (by name and by pattern, or by two patterns), or if the channel has no subscribers by name.
-//! - A subscriber gets all its messages in one of these two ways, so that its order does not depend on the
-//!   other one. Delivering can stop after every piece.
+//! - Most subscribers have one subscription. If that is to a channel, all messages of the channel in the
+//!   batch are one piece, up to a limit of bytes, even if messages of other channels lie in between.
+//! - For subscribers with several subscriptions, and subscribers of patterns, consecutive messages of one
+//!   channel are a run, which is one piece. So that the order is right for every subscriber, a run ends
+//!   before a message of another channel. A run is a single message if a subscriber gets that message more
+//!   than once (by name and by pattern, or by two patterns), or if the channel has no subscribers by name.
+//! - A subscriber gets all its messages in one of these two ways, so the order of its messages does not
+//!   depend on the other way. Delivering can stop after every piece.
 
 use std::{cell::Cell, mem, rc::Rc};
 
@@ -42,13 +42,15 @@ pub(super) struct FanOut {
 #[derive(Debug, Default)]
 pub(super) struct Delivering {
     pub(super) batch: Batch,
-    /// The indexes of its entries, ordered by channel and then by position.
+    /// The indexes of the batch's entries, ordered by channel and then by position.
     by_channel: Vec<u32>,
-    /// For each entry, whether a subscriber with several subscriptions, or one of a pattern, may get it.
+    /// For each entry, whether a subscriber with several subscriptions, or a subscriber of a pattern, may get
+    /// it.
     in_turn: Vec<bool>,
-    /// How many of `by_channel` are delivered to the subscribers whose only subscription is their channel.
+    /// How many entries of `by_channel` are delivered to the subscribers whose only subscription is their
+    /// channel.
     done_by_channel: usize,
-    /// How many entries are delivered to the others.
+    /// How many entries are delivered to the other subscribers.
     done_in_turn: usize,
 }
 
@@ -136,8 +138,8 @@ impl Local {
         true
     }
 
-    /// Keeps the memory of a delivered batch for this worker's messages to itself, unless some of these wait
-    /// in a batch already; keeps the lists for the next delivery.
+    /// Keeps the memory of a delivered batch for later messages of this worker to itself, unless such
+    /// messages wait in a batch already. Keeps the lists for the next delivery.
     pub(super) fn end_delivering(&mut self, mut current: Delivering) {
         current.batch.clear();
         let own = &mut self.outgoing[self.worker];
@@ -148,7 +150,7 @@ impl Local {
     }
 
     /// Delivers the next piece to subscribers whose only subscription is a channel, and marks the messages
-    /// that others may get. Returns `false` if there is none.
+    /// that other subscribers may get. Returns `false` if there is no next piece.
     fn deliver_by_channel(&mut self, current: &mut Delivering) -> bool {
         let Local { audiences, subscribers, due, fan_out, .. } = self;
         let Delivering { batch, by_channel, in_turn, done_by_channel, .. } = current;
@@ -182,7 +184,8 @@ impl Local {
     }
 
     /// Delivers the next run of the messages marked in `in_turn`, in order: to subscribers of their channel
-    /// with several subscriptions, and to subscribers of matching patterns. Returns `false` if there is none.
+    /// with several subscriptions, and to subscribers of matching patterns. Returns `false` if there is no
+    /// next run.
     fn deliver_in_turn(&mut self, current: &mut Delivering) -> bool {
         let Delivering { batch, in_turn, done_in_turn, .. } = &*current;
         let passed = in_turn[*done_in_turn..].iter().take_while(|is_marked| !**is_marked).count();

@@ -311,8 +311,8 @@ fn leaving_can_take_several_steps_and_leaves_nothing() {
 #[test]
 fn a_confirmed_subscription_misses_no_message_while_others_change() {
     let hub = Hub::new(2, 1);
-    // The threads hand over by blocking channels. If they spun and yielded instead, they would wait for whole
-    // time slices on a busy machine.
+    // The threads hand over by blocking channels. Threads that spin and yield instead wait for whole time
+    // slices on a busy machine.
     let (confirm, confirmed) = mpsc::sync_channel(1);
     let (publish, published) = mpsc::sync_channel(1);
     const ROUNDS: u32 = 20_000;
@@ -374,7 +374,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// The id of its connection, its subscriber, and its subscriptions.
+/// A client: the id of its connection, its subscriber, and its subscriptions.
 type Client = (u64, SubscriberId, BTreeSet<(usize, String)>);
 
 /// The messages of each client, by the worker that published them.
@@ -486,8 +486,8 @@ fn with_listeners_in_turn(local: &mut Local, clients: u64) {
     local.flush_mailboxes();
 }
 
-/// Delivers in parts, for clients of which number 7 has disconnected. Returns the numbers of parts and of
-/// messages, and checks the bytes of each part.
+/// Delivers in parts; client number 7 has disconnected. Returns the numbers of parts and of messages, and
+/// checks the bytes of each part.
 fn deliver_in_parts(local: &mut Local) -> (usize, usize) {
     let (mut parts, mut messages) = (0, 0);
     loop {

@@ -6,7 +6,7 @@ use mlua::{Lua, Result, String as LuaString, Table, Value};
 use super::Options;
 use crate::meter::{Meter, Steps};
 
-/// A table under construction.
+/// A table whose elements are still being read.
 enum Open {
     Array(Table),
     /// An object, and the key of its next value.
@@ -29,8 +29,8 @@ pub(super) fn decode(lua: &Lua, text: &[u8], options: &Options, meter: &Meter) -
             // A table begins: its first element comes next.
             None => continue,
         };
-        // A complete value is added to the innermost open table. That may complete the table, which is then
-        // added to the next one.
+        // A complete value is added to the innermost open table. The value may complete the table, which is
+        // then added to the next open table.
         loop {
             match open.pop() {
                 None => {

@@ -10,11 +10,11 @@ use crate::{
     numbers::{append_general, number_of},
 };
 
-/// A table being encoded.
+/// A table of which only a part is written yet.
 enum Open {
     /// The elements up to index `len`; `next` is the index of the next one.
     Array { table: Table, next: i64, len: i64 },
-    /// The remaining pairs.
+    /// The pairs of an object that are not written yet.
     Object(std::vec::IntoIter<(Value, Value)>),
 }
 

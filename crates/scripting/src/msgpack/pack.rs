@@ -64,7 +64,8 @@ fn pack_table(
 }
 
 /// Appends the head of a value of `len` elements. A length below `short[1]` is part of the byte `short[0]`. A
-/// longer one has 1, 2 or 4 bytes after a byte of `long`; a 0 in `long` means that the type has no such form.
+/// longer length takes 1, 2 or 4 bytes after a byte of `long`; a 0 in `long` means that the type has no such
+/// form.
 fn pack_len(len: usize, short: [u8; 2], long: [u8; 3], out: &mut Vec<u8>) {
     match len {
         _ if len < usize::from(short[1]) => out.push(short[0] | len as u8),

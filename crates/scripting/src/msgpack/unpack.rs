@@ -130,8 +130,8 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads an array. The table grows with its elements, so the claimed length reserves no memory. Redis
-    /// grows it in the same way, so the function `pairs` of a script visits the elements in the same order as
-    /// there.
+    /// grows the table in the same way, so `pairs` in a script visits the elements in the same order as in
+    /// Redis.
     fn list(&mut self, len: usize, depth: usize) -> Result<Word<'a>> {
         let table = sequence(self.lua, len, 0, || self.value(depth + 1))?;
         Ok(Either::Right(Value::Table(table)))

@@ -17,7 +17,7 @@ const DEPTH_MAX: u32 = 200;
 pub(super) enum Fault {
     /// The pattern is malformed or too complex.
     Malformed(&'static str),
-    /// The script must stop.
+    /// The script must stop; the error says so to Lua.
     Stopped(mlua::Error),
 }
 

@@ -2,7 +2,7 @@ use proptest::prelude::*;
 
 use crate::testing::TestVm;
 
-/// Returns the result of a script with these functions, and its result with the functions of Lua.
+/// Returns the result of a script with the functions of this crate, and its result with the functions of Lua.
 fn both(subject: &str, pattern: &str) -> (String, String) {
     let lua = mlua::Lua::new();
     let mut vm = TestVm::new();

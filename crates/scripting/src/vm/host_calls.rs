@@ -18,8 +18,8 @@ use crate::{
     reply::{integer, to_lua},
 };
 
-/// Maximum bytes of the strings of one command. Without it, a script could pass one long string thousands of
-/// times.
+/// Maximum bytes of the strings of one command. Without this limit, a script could pass one long string
+/// thousands of times.
 const COMMAND_BYTES_MAX: usize = 512 << 20;
 
 /// The number of commands between two questions to the meter. Commands can take long, and a script can call
@@ -47,7 +47,7 @@ struct Kit {
     meter: Meter,
     words: OwnedArgs,
     reply: Vec<u8>,
-    /// Number of commands called.
+    /// The number of commands called so far.
     calls: u32,
 }
 
@@ -97,7 +97,7 @@ pub(super) fn install(
 /// The result of a command.
 enum Answered {
     Value(Value),
-    /// The reply is an error.
+    /// The reply is an error, as an error table.
     Error(Value),
     /// The command was not run. The host has counted its own refusals.
     Refused {

@@ -6,8 +6,8 @@
 //!      -> run_function(id, name, keys, args, calls), with the globals of scripts except KEYS and ARGV
 //! ```
 //!
-//! The module holds the code of a library and its registered functions in this machine. It does not make
-//! libraries durable or known to other machines.
+//! The module holds the code of a library and its registered functions in this machine. The module does not
+//! make libraries durable or known to other machines.
 //!
 //! Invariants
 //! - A library being loaded can call no command, and has limits of its own: instructions, memory, and a
@@ -27,15 +27,16 @@ use crate::{
     memory::{building, limited},
 };
 
-/// The maximum number of instructions for loading a library. Plain ones take less than a second.
+/// The maximum number of instructions for loading a library. Plain instructions of this number take less than
+/// a second.
 const LOADING_INSTRUCTIONS_MAX: u64 = 10_000_000;
 
-/// The maximum memory that the code of a library takes while it is loaded, in addition to the memory in use
-/// once it is compiled. It is small, so that no single instruction takes long.
+/// The maximum memory that the code of a library takes while it is loaded, in bytes, in addition to the
+/// memory in use after the code is compiled. The limit is small, so that no single instruction takes long.
 const LOADING_BYTES_MAX: usize = 8 << 20;
 
 /// The maximum number of instructions between two checks of the clock while a library is loaded. Even if each
-/// makes a string of maximum length, they take less than a second.
+/// of them makes a string of maximum length, so many instructions take less than a second.
 const INSTRUCTIONS_PER_LOOK: u32 = 64;
 
 /// Maximum number of functions of one library.
@@ -44,8 +45,8 @@ const FUNCTIONS_MAX: usize = 1000;
 /// Maximum bytes of the names and descriptions of one library's functions.
 const REGISTERED_BYTES_MAX: usize = 1 << 20;
 
-/// Maximum number of entries of a table that is passed to `redis.register_function`. It is enough for all
-/// arguments, or all flags, even in several spellings.
+/// Maximum number of entries of a table that is passed to `redis.register_function`. The number is enough for
+/// all arguments, or all flags, even in several spellings.
 const ENTRIES_MAX: usize = 16;
 
 /// The flags of a function.
@@ -55,10 +56,10 @@ const FLAGS: [&str; 5] = ["no-writes", "allow-oom", "allow-stale", "no-cluster",
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct LibraryId(u64);
 
-/// A function registered by a library.
+/// A function that a library has registered while it was loaded.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Registered {
-    /// The name by which it is called.
+    /// The name by which the function is called.
     pub name: Vec<u8>,
     /// The description of the function, if given.
     pub description: Option<Vec<u8>>,
@@ -77,13 +78,13 @@ pub(super) struct LibraryGlobals {
 }
 
 impl LibraryGlobals {
-    /// Exposes one of the tables. It runs no code of a library, so that no library can prevent it.
+    /// Exposes one of the tables. This runs no code of a library, so no library can prevent it.
     fn show(&self, globals: &Table) -> Result<()> {
         self.seen.raw_set("__index", globals)
     }
 }
 
-/// The libraries of a machine.
+/// The libraries that are loaded in a machine.
 #[derive(Debug, Default)]
 pub(super) struct Loaded {
     /// The functions of each library, by name.
@@ -102,7 +103,7 @@ impl Vm {
     /// `deadline_us`. The meter is not [reset](crate::Meter::reset).
     ///
     /// # Errors
-    /// If it cannot be loaded, takes too long or is stopped; the text says why.
+    /// If the library cannot be loaded, takes too long or is stopped; the text says why.
     pub fn load_library(
         &mut self,
         code: &[u8],
@@ -176,8 +177,8 @@ impl Vm {
         self.loaded.libraries.remove(&id);
     }
 
-    /// Runs a function of a library that is [loaded](Vm::has_library). `seed` seeds its random numbers. The
-    /// meter is not [reset](crate::Meter::reset).
+    /// Runs a function of a library that is [loaded](Vm::has_library). `seed` seeds the random numbers of the
+    /// function. The meter is not [reset](crate::Meter::reset).
     pub fn run_function(
         &mut self,
         (id, name): (LibraryId, &[u8]),
@@ -327,7 +328,7 @@ fn text_argument(lua: &Lua, value: &Value, argument: &str) -> Result<Vec<u8>> {
     text(lua, value)?.ok_or_else(no_text)
 }
 
-/// A string, or a number converted to one.
+/// The bytes of a string, or of a number converted to a string; `None` for other values.
 fn text(lua: &Lua, value: &Value) -> Result<Option<Vec<u8>>> {
     Ok(lua.coerce_string(value.clone())?.map(|text| text.as_bytes().to_vec()))
 }

@@ -6,13 +6,13 @@
 //! The time between two questions is bounded by the memory limit of the machine, not by a constant: one
 //! instruction can copy, compare or convert a string of that size, and one call of Lua's own library a string
 //! or table. While a script works on large values, about one such operation lies between two questions. At
-//! worst there are as many as fit into [`INSTRUCTIONS_PER_QUESTION`] instructions: if the script is quick and
-//! small until a question, and makes and uses large values from then on. After the next question it asks more
-//! often.
+//! worst, [`INSTRUCTIONS_PER_QUESTION`] instructions with such operations lie between two questions: if the
+//! script is quick and small until a question, and makes and uses large values from then on. After the next
+//! question the script asks more often.
 //!
 //! Invariant
 //! - A thread of Lua counts its instructions from zero. So a script asks for each coroutine that it creates:
-//!   otherwise short ones could follow each other without a question.
+//!   otherwise short coroutines could follow each other without a question.
 
 use std::{cell::Cell, rc::Rc};
 
@@ -21,24 +21,27 @@ use mlua::{Function, HookTriggers, Lua, Result, VmState};
 use super::RUNNER;
 use crate::{Meter, Stop, meter::INSTRUCTIONS_PER_QUESTION};
 
-/// The maximum number of instructions before the first question. Many scripts have fewer, and never ask.
+/// The maximum number of instructions before the first question. Many scripts execute fewer instructions, and
+/// never ask.
 const INSTRUCTIONS_AT_FIRST: u32 = 32;
 
 /// The maximum number of instructions between two questions of a script with coroutines. It is smaller
-/// because the hook can change the number only for the main thread of a script; a coroutine keeps that of the
-/// thread that created it.
+/// because the hook can change its interval only for the main thread of a script: a coroutine keeps the
+/// interval of the thread that created it.
 const INSTRUCTIONS_PER_QUESTION_OF_COROUTINES: u32 = 256;
 
 /// The time between two questions, in microseconds, that is short enough.
 const SHORT_US: u64 = 100;
 
-/// The maximum product of the number of instructions between two questions and the bytes by which the memory
-/// in use has grown in a run: 4096 instructions up to 512 KiB, 128 with 16 MiB. Without this bound, a script
-/// that has made a large table by quick instructions could execute thousands of slow ones without a question.
+/// The maximum product of two numbers: the instructions between two questions, and the bytes by which the
+/// memory in use has grown in a run. So there are up to 4096 instructions with 512 KiB, and 128 with 16 MiB.
+/// Without this bound, a script that has made a large table by quick instructions could execute thousands of
+/// slow ones without a question.
 const INSTRUCTIONS_TIMES_BYTES_MAX: usize = 1 << 31;
 
-/// The number of instructions until the next question. It doubles when they have taken a short time, becomes
-/// smaller in proportion when they have taken longer, and is small while the run uses much memory.
+/// The number of instructions until the next question. The number doubles if the last instructions took a
+/// short time, and becomes smaller in proportion if they took longer. It is small while the run uses much
+/// memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Pace {
     instructions: u32,
@@ -94,7 +97,7 @@ struct Shared {
 }
 
 impl Questions {
-    /// Installs the hook.
+    /// Installs the hook by which Lua asks.
     pub(super) fn install(lua: &Lua, meter: &Meter) -> Result<Questions> {
         let shared =
             Shared { pace: Cell::new(Pace::new(INSTRUCTIONS_PER_QUESTION)), deadline_us: Cell::new(None) };
@@ -103,7 +106,7 @@ impl Questions {
         Ok(questions)
     }
 
-    /// Prepares a run.
+    /// Prepares a run without a deadline, with the usual bound on instructions.
     pub(super) fn begin(&self, lua: &Lua) -> Result<()> {
         self.begin_with(lua, Pace::new(INSTRUCTIONS_PER_QUESTION), None)
     }

@@ -358,7 +358,7 @@ fn functions_that_take_long_ask_whether_to_go_on() {
         "pcall(cmsgpack.unpack, '\\221\\0\\15\\66\\64' .. ('\\1'):rep(1000000))",
         "return (('x'):rep(10000):find('.-.-.-.-y'))",
         "return (('x'):rep(1000000):gsub('.', ''))",
-        // Nothing is replaced by very much of nothing.
+        // Each empty match is replaced by 100,000 copies of itself, which are empty, too.
         "return (('x'):rep(100):gsub('', ('%0'):rep(100000)))",
         "pcall(struct.size, (' '):rep(1000000))",
         "pcall(struct.size, 'i' .. ('0'):rep(1000000) .. '1')",
@@ -374,7 +374,7 @@ fn functions_that_take_long_ask_whether_to_go_on() {
         &often("cmsgpack.pack(x)"),
         &often("struct.pack('c0', x)"),
         &often("struct.unpack('c10000000', x)"),
-        // Lua's own functions that call others.
+        // Lua's own functions that call other functions.
         "local t = {} for i = 1, 20000 do t[i] = i end table.sort(t, rawequal)",
         "local t = {} for i = 1, 20000 do t[i] = i end for i = 1, 10 do table.foreach(t, redis.debug) end",
         "local t = {} for i = 1, 20000 do t[i] = i end for i = 1, 10 do table.foreachi(t, redis.debug) end",
@@ -432,7 +432,7 @@ fn tables_are_sorted_as_lua_sorts_them() {
     ]);
 }
 
-/// As in the prelude.
+/// The longest table that the prelude sorts with Lua's own sort; the same constant as in the prelude.
 const SORTED_ALONE_MAX: usize = 64;
 
 /// Each look of the script at the clock stands for a call that takes a millisecond.

@@ -15,7 +15,7 @@ use crate::{
 
 /// Keys of a run; each case draws from all of them.
 const KEYS: u64 = 10_000;
-/// The size of every value that a run writes, and so of those that GET reads.
+/// The size in bytes of every value that a run writes, and so of the values that GET reads.
 const VALUE_BYTES: usize = 100;
 /// Keys that one pipeline writes before a case of GET, or removes at the end.
 const AT_ONCE: u64 = 500;
@@ -23,7 +23,7 @@ const AT_ONCE: u64 = 500;
 const SILENCE_MAX: Duration = Duration::from_secs(30);
 const LIMITS: DecodeLimits = DecodeLimits { bytes_max: 1 << 20, ..DecodeLimits::DEFAULT };
 
-/// A kind of load.
+/// A kind of load: a command, and how many clients send it in pipelines of which length.
 #[derive(Debug)]
 pub(super) struct Case {
     pub(super) name: &'static str,
@@ -48,18 +48,19 @@ pub(super) const CASES: &[Case] = &[
     Case::new("GET, 50 clients, pipelines of 16", "GET", 50, 16),
 ];
 
-/// The figures of a case.
+/// The figures of a case, summed over all its clients.
 pub(super) struct Measured {
     pub(super) operations: u64,
     pub(super) us: u64,
-    /// Of each reply or pipeline.
+    /// The latencies of each reply, or of each pipeline.
     pub(super) latencies: Latencies,
 }
 
-/// The properties of the server that it tells before the cases.
+/// The properties of the server, which are asked before the cases.
 pub(super) struct Server {
     pub(super) holds_keys: bool,
-    /// The value of its setting `durability`; `None` if it has none, as Redis, or does not tell it.
+    /// The value of the server's setting `durability`; `None` if the server has no such setting, as Redis, or
+    /// does not tell it.
     pub(super) durability: Option<String>,
 }
 
@@ -180,7 +181,7 @@ struct Connection {
 }
 
 impl Connection {
-    /// Sends pipelines until `end_us`.
+    /// Sends pipelines of the case until `end_us`, and adds the operations and latencies to `figures`.
     async fn load(
         mut self,
         case: &'static Case,

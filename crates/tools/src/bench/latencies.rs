@@ -21,7 +21,7 @@ impl Latencies {
         self.0[bucket(us).min(last)] += 1;
     }
 
-    /// The smallest latency that `percent` of all do not exceed; 0 without any.
+    /// The smallest latency that `percent` per cent of all latencies do not exceed; 0 if there are none.
     pub(super) fn quantile_us(&self, percent: u64) -> u64 {
         let wanted = (self.0.iter().sum::<u64>() * percent).div_ceil(100);
         let mut below = 0;

@@ -1,4 +1,4 @@
-//! A server of its own: this binary, in a new directory, on ports that are free.
+//! A server for the benchmark alone: this binary, in a new directory, on ports that are free.
 
 use std::{
     io::{BufRead, BufReader},
@@ -47,7 +47,7 @@ impl OwnServer {
         &self.address
     }
 
-    /// Ends it, and removes its directory.
+    /// Ends the server, and removes its directory.
     pub(super) fn end(mut self) -> Result<(), BenchError> {
         self.stop();
         match self.dir.exists() {
@@ -60,8 +60,8 @@ impl OwnServer {
     }
 
     fn stop(&mut self) {
-        // The server's data is of no use, so the server need not end in order. If it has ended already, there
-        // is nothing to kill.
+        // The server's data is of no use, so the server need not end in order. A server that has ended
+        // already is not there to be killed.
         let _ = self.child.kill();
         let _ = self.child.wait();
         let _ = self.reader.take().map(JoinHandle::join);
@@ -77,7 +77,7 @@ impl Drop for OwnServer {
     }
 }
 
-/// Removes the directory. [`OwnServer::end`] reports it if the directory stays.
+/// Removes the directory. [`OwnServer::end`] reports an error if the directory stays.
 fn remove(dir: &Path) {
     let _ = std::fs::remove_dir_all(dir);
 }
@@ -100,7 +100,8 @@ fn spawn(dir: &Path) -> std::io::Result<Child> {
         .spawn()
 }
 
-/// Reads the log up to the line that says that the server is ready; returns its port, and the log.
+/// Reads the log up to the line that says that the server is ready. Returns the port in that line, and the
+/// log.
 fn ready(mut log: BufReader<ChildStderr>) -> Result<(u16, BufReader<ChildStderr>), String> {
     let mut line = String::new();
     let mut last = "it has written no log".to_owned();

@@ -24,7 +24,7 @@ pub(crate) fn is_path(host: &str) -> bool {
 }
 
 impl Stream {
-    /// Connects; with `tls`, encrypted.
+    /// Connects to a server, encrypted if `tls` is given.
     ///
     /// # Errors
     /// The reason, in words.
@@ -54,7 +54,7 @@ impl Stream {
         }
     }
 
-    /// Waits for bytes and appends them to `buffer`. Returns their number; 0 at the end of the stream.
+    /// Waits for bytes and appends them to `buffer`. Returns the number of bytes; 0 at the end of the stream.
     pub(super) async fn read_buf(&mut self, buffer: &mut Vec<u8>) -> io::Result<usize> {
         match self {
             Stream::Plain(socket) => socket.read_buf(buffer).await,

@@ -7,13 +7,14 @@ use super::{Finding, State};
 use crate::disk_sync::{rank, shown};
 
 const MIB: u64 = 1 << 20;
-/// Above this, a client that waits for each reply writes less than 100 times a second.
+/// The latency of a durable write, in microseconds, above which a client that waits for each reply writes
+/// less than 100 times a second.
 const SLOW_SYNC_US: u64 = 10_000;
-/// Below this, no disk has answered: flash with a protected cache takes at least 20 µs. The difference is a
-/// margin.
+/// The latency of a durable write, in microseconds, below which no disk can have answered. Flash with a
+/// protected cache takes at least 20 µs; the difference is a margin.
 const IMPLAUSIBLE_SYNC_US: u64 = 8;
 
-/// The limit of open files, which the server raises as far as it may.
+/// Judges the limit of open files, which the server raises as far as it may.
 pub(super) fn open_files(limit: u64, maxclients: u64) -> Finding {
     let needed = ClientsMax::descriptors(maxclients);
     let possible = ClientsMax::within(limit, maxclients);
@@ -32,7 +33,7 @@ pub(super) fn open_files(limit: u64, maxclients: u64) -> Finding {
     Finding::new("open files", State::Change, text)
 }
 
-/// Transparent huge pages: no fork copies them, so they cost memory at most.
+/// Judges transparent huge pages: no fork copies them, so they cost memory at most.
 pub(super) fn huge_pages(policy: Option<&str>) -> Finding {
     let finding = |state, text| Finding::new("huge pages", state, text);
     match policy {
@@ -47,7 +48,7 @@ pub(super) fn huge_pages(policy: Option<&str>) -> Finding {
     }
 }
 
-/// Overcommit matters only where it is forbidden: there is no fork that would need it.
+/// Judges overcommit, which matters only where it is forbidden: no fork needs it.
 pub(super) fn overcommit(mode: Option<u8>) -> Finding {
     let finding = |state, text| Finding::new("overcommit", state, text);
     match mode {
@@ -82,7 +83,7 @@ pub(super) fn memory(maxmemory: u64, total: u64) -> Finding {
     }
 }
 
-/// Whether the clock is synchronised.
+/// Judges whether the clock is synchronised; `None` if the kernel does not say.
 pub(super) fn clock(is_synchronized: Option<bool>) -> Finding {
     let finding = |state, text| Finding::new("clock", state, text);
     match is_synchronized {
@@ -96,7 +97,7 @@ pub(super) fn clock(is_synchronized: Option<bool>) -> Finding {
     }
 }
 
-/// The kind of the file system.
+/// Judges the kind of the file system.
 pub(super) fn file_system(found: FileSystem) -> Finding {
     let name = found.name.unwrap_or("of a kind that is not known here");
     let finding = |state, text: String| Finding::new("file system", state, text);
@@ -119,7 +120,7 @@ pub(super) fn file_system(found: FileSystem) -> Finding {
     }
 }
 
-/// Latencies of small durable writes, in microseconds, in any order.
+/// Judges the latencies of small durable writes, in microseconds and in any order.
 pub(super) fn syncs(mut latencies_us: Vec<u64>, is_in_memory: bool) -> Finding {
     latencies_us.sort_unstable();
     let (Some(p50), Some(p99)) = (rank(&latencies_us, 50), rank(&latencies_us, 99)) else {
@@ -158,9 +159,9 @@ pub(super) struct Growth {
     pub(super) snapshot: u64,
     /// Bytes of files of documents: compaction writes them again.
     pub(super) documents: u64,
-    /// `snapshot-log-bytes`.
+    /// The value of the setting `snapshot-log-bytes`.
     pub(super) snapshot_log: u64,
-    /// `log-segment-bytes`.
+    /// The value of the setting `log-segment-bytes`.
     pub(super) segment: u64,
 }
 
@@ -175,7 +176,7 @@ impl Growth {
     }
 }
 
-/// Free space.
+/// Judges the free space of the disk, in bytes.
 pub(super) fn space(free: u64, growth: Growth) -> Finding {
     let needed = growth.needed();
     let parts = format!(

@@ -51,11 +51,11 @@ pub(super) fn all(options: &Options) -> Vec<Finding> {
 fn with_settings(options: &Options, settings: &Settings) -> Vec<Finding> {
     let dir = options.dir.clone().unwrap_or_else(|| PathBuf::from(settings.text(Key::Dir)));
     let mut findings = vec![directory(&dir, options.config.as_deref(), settings)];
-    // The directory, or the existing one in which a first start creates it.
+    // The directory, or the existing directory in which a first start creates it.
     let place = existing(&dir);
     findings.extend(disk(&place, &dir, settings));
     let maxclients = settings.integer(Key::Maxclients);
-    // As the server does it; only this process is changed.
+    // The limit is raised as the server raises it; only this process is changed.
     let limit = process::raise_open_files_limit(ClientsMax::descriptors(maxclients));
     findings.push(judge::open_files(limit, maxclients));
     findings.push(judge::memory(settings.integer(Key::Maxmemory), process::memory_total_bytes()));
@@ -96,7 +96,7 @@ fn settings(options: &Options) -> Result<(Settings, Finding), Finding> {
     }
 }
 
-/// Variables that are named like a setting and are none.
+/// Judges variables that are named like a setting but set none.
 fn variables() -> Option<Finding> {
     let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
     unknown_variables(names).map(|warning| Finding::new("variables", State::Change, warning))
@@ -181,7 +181,7 @@ fn disk(place: &Path, dir: &Path, settings: &Settings) -> [Finding; 3] {
 
 /// The room that the data and the settings will need.
 fn growth(dir: &Path, settings: &Settings) -> Result<Growth, storage::Error> {
-    // A server that runs here may remove a file of documents meanwhile: it counts as having no bytes.
+    // A server that runs here may remove a file of documents meanwhile: such a file counts as empty.
     let newest = if dir.is_dir() { storage::snapshot::list(&RealDisk, dir)? } else { Vec::new() };
     Ok(Growth {
         snapshot: newest.first().map_or(0, storage::snapshot::SnapshotInfo::file_bytes),

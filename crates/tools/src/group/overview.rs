@@ -24,7 +24,7 @@ pub(super) struct Member {
     pub(super) address: String,
     pub(super) kind: String,
     pub(super) role: String,
-    /// Whether it is the server that was asked.
+    /// Whether the member is the server that was asked.
     pub(super) is_asked: bool,
     pub(super) epoch: Option<i64>,
     pub(super) durable: Option<i64>,

@@ -31,8 +31,8 @@ impl EffectSink for Rehearsal {
     }
 }
 
-/// Collects effects into records and appends them. It also flushes and prepares segments, as the only user of
-/// the log.
+/// Collects effects into records and appends them to the log. The writer is the only user of the log, so it
+/// also flushes the log and prepares segments.
 pub(super) struct LogWriter {
     log: Log,
     appender: Appender,

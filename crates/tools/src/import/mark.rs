@@ -18,7 +18,7 @@ use recovery::unfinished::{self, Work};
 pub(super) enum Before {
     /// No keys: all present keys are from the import.
     Nothing,
-    /// Keys from before the import.
+    /// There were keys before the import.
     Keys,
 }
 
@@ -40,7 +40,7 @@ impl Mark {
         Mark { before, source: Some(format!("{source:?}")) }
     }
 
-    /// The source of the interrupted import, quoted, if it is another one.
+    /// The source of the interrupted import, quoted, if that is not `source`.
     pub(super) fn other_source(&self, source: &str) -> Option<&str> {
         self.source.as_deref().filter(|found| *found != format!("{source:?}"))
     }

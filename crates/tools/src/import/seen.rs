@@ -1,7 +1,8 @@
-//! The keys of a file so far, to notice one that comes twice.
+//! The keys of a file so far, to notice a key that comes twice.
 //!
 //! Invariants
-//! - 20 to 40 bytes a key, whatever its name: a fraction of what the server then needs for it.
+//! - A key takes 20 to 40 bytes, whatever its name: a fraction of the memory that the server then needs for
+//!   the key.
 //! - Names are compared by 128 bits of hashes: even among a quadrillion keys no two are likely to be taken
 //!   for one.
 

@@ -20,17 +20,17 @@ use super::{Existing, ImportError, Imported, log_writer::EffectSink, seen::Seen}
 
 /// The approximate size of the parts in which a collection is written.
 const PART_BYTES: usize = 256 << 10;
-/// Stands in place of a database where the names of libraries are noted.
+/// The number that stands in place of a database when the name of a library is noted.
 const LIBRARIES: u64 = u64::MAX;
-/// The deadline of an incomplete key.
+/// The deadline of an incomplete key, in unix milliseconds: long past.
 const UNFINISHED_MS: u64 = 1;
 
 /// The visitor of an RDB file that writes effects to a sink.
 pub(super) struct Transcript<'k, S> {
     pub(super) sink: S,
-    /// The counts so far.
+    /// The counts of the import so far.
     pub(super) imported: Imported,
-    /// The keys so far; `None` if those that come twice are not looked for.
+    /// The keys so far; `None` if the import does not look for keys that come twice.
     pub(super) seen: Option<Seen>,
     /// The keyspace before the import; `None` if its keys do not matter.
     present: Option<&'k Keyspace>,
@@ -38,9 +38,9 @@ pub(super) struct Transcript<'k, S> {
     now_ms: u64,
     /// The present libraries, including those imported so far.
     libraries: Arc<Libraries>,
-    /// Created for the first library of the file.
+    /// The reader of libraries; created for the first library of the file.
     reader: Option<LibraryReader>,
-    /// The key being imported.
+    /// The database of the key being imported.
     db: DbId,
     key: Vec<u8>,
     kind: Kind,
@@ -59,18 +59,18 @@ pub(super) struct Transcript<'k, S> {
 struct OpenStream {
     group: Vec<u8>,
     consumer: Vec<u8>,
-    /// Bytes of its effects since the last boundary.
+    /// Bytes of the stream's effects since the last boundary.
     bytes: usize,
 }
 
 /// The treatment of the key being imported.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Fate {
-    /// Its elements are skipped.
+    /// The key is left out, and its elements are skipped.
     LeftOut,
-    /// Nothing is written yet. `replaces`: whether an existing key has this name.
+    /// Nothing of the key is written yet. `replaces`: whether an existing key has this name.
     Wanted { replaces: bool },
-    /// A part is written.
+    /// A part of the key is written.
     Begun { replaces: bool },
 }
 
@@ -106,7 +106,7 @@ impl<'k, S: EffectSink> Transcript<'k, S> {
     /// Adds a library of the file to the present ones, replacing one with the same name.
     ///
     /// # Errors
-    /// The reason, if it cannot be added.
+    /// The reason why the library cannot be added.
     fn join(&mut self, library: Library) -> Result<(), String> {
         let library = Arc::new(library);
         let others = self.libraries.iter().filter(|other| other.name != library.name);
@@ -204,7 +204,7 @@ impl<'k, S: EffectSink> Transcript<'k, S> {
         self.sink.boundary()
     }
 
-    /// Makes the stream visible.
+    /// Makes the stream visible: gives its key the deadline that the file has for it, or none.
     fn finish_stream(&mut self) -> Result<(), ImportError> {
         self.stream = OpenStream::default();
         let (db, key, expire_at_ms) = (self.db, self.key.as_slice(), self.expire_at_ms);

@@ -1,4 +1,4 @@
-//! Translates writes that a source sends in a form that the target does not know into commands that it knows.
+//! Translates writes of a source in a form that the target does not take into commands that the target takes.
 //!
 //! ```text
 //! SET key value IFEQ other ...         SET key value ...                          of Valkey 8.1
@@ -7,16 +7,16 @@
 //! HPEXPIREAT h 9223372036854775807 ... HPEXPIREAT h 70368744177663 ...            of Valkey 9.1
 //! ```
 //!
-//! A source sends only writes that it has executed, so their conditions held and are not needed. It sends
-//! `XADD s MAXLEN ~ 7 LIMIT 9` with the exact length that resulted, but keeps the LIMIT, which no client may
-//! give together with an exact length.
+//! A source sends only writes that it has executed, so their conditions held and are not needed. A source
+//! sends `XADD s MAXLEN ~ 7 LIMIT 9` with the exact length that resulted, but keeps the LIMIT, which no
+//! client may give together with an exact length.
 
 use wire::{Args, number::parse_i64};
 
 use super::commands::Commands;
 
-/// The commands that replace one of the source; `None` if it can be forwarded as it is, or nothing replaces
-/// it.
+/// The commands that replace a command of the source; `None` if that command can be forwarded as it is, or if
+/// nothing replaces it.
 pub(super) fn adapted(
     args: Args<'_>,
     is_in_transaction: bool,
@@ -40,7 +40,7 @@ fn is_condition(option: &[u8]) -> bool {
     [&b"nx"[..], b"xx", b"ifeq"].iter().any(|name| option.eq_ignore_ascii_case(name))
 }
 
-/// Options without conditions.
+/// The options of a command, without its conditions.
 fn unconditional<'a>(mut options: Args<'a>) -> Vec<&'a [u8]> {
     let mut kept = Vec::new();
     while let Some(option) = options.get(0) {

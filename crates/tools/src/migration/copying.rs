@@ -19,7 +19,7 @@ use crate::import;
 
 /// The period of reconnection attempts, and of acknowledgements to the source.
 pub(super) const TICK_PERIOD: Duration = Duration::from_secs(1);
-/// The copy fails when the source has broken off this many transfers of its file. One is not enough: the
+/// The number of broken-off transfers of the source's file at which the copy fails. One is not enough: the
 /// source may have been restarted. But a source that cannot create the file breaks off every time.
 const TRANSFERS_MAX: u32 = 5;
 /// Maximum number of batches of commands queued between the file and the target.
@@ -38,7 +38,7 @@ pub(super) struct Copy<'a> {
     keys: u64,
     /// Whether the keys of the source's file are being copied.
     is_loading: bool,
-    /// Number of forwarded commands.
+    /// The number of commands forwarded since all keys were copied.
     pub(super) forwarded: u64,
 }
 
@@ -257,7 +257,7 @@ async fn receive_once(
     Ok((source, position, spool))
 }
 
-/// Verifies the whole file; returns its unsupported data.
+/// Verifies the whole file. Returns the unsupported data in it.
 async fn verify(spool: &Spool, bars: Arc<ProgressBars>) -> Result<LeftOut, MigrationError> {
     let path = spool.path().to_path_buf();
     let verifying = move || import::verify(&path, &|stage, done, total| bars.show(stage, done, total));

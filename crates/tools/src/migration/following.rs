@@ -11,7 +11,7 @@ use super::{
     watch::{PollResults, Watch},
 };
 
-/// Seconds of silence after which the source is considered lost; a master sends something every ten.
+/// Seconds of silence after which the source is considered lost; a master sends something every ten seconds.
 const SILENT_TICKS_MAX: u32 = 60;
 /// Seconds to wait, once the user has ended the copy, for the writes that the source has already made.
 const STOP_TICKS_MAX: u32 = 10;
@@ -19,7 +19,7 @@ const STOP_TICKS_MAX: u32 = 10;
 /// Why following ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum End {
-    /// The user ended it.
+    /// The user ended the copy.
     Stopped {
         /// The target has everything up to this offset.
         offset: u64,
@@ -30,7 +30,7 @@ pub(super) enum End {
     },
     /// The source no longer has the writes after this offset.
     Forgotten {
-        /// The offset.
+        /// The offset up to which the copy has the writes.
         offset: u64,
     },
 }
@@ -38,7 +38,7 @@ pub(super) enum End {
 struct Following {
     stream: Stream,
     watch: Watch,
-    /// The source has requested an acknowledgement.
+    /// Whether the source has requested an acknowledgement.
     is_ack_wanted: bool,
     was_in_sync: bool,
     /// Set once the user has ended the copy: the number of offset queries to the source by then, and the
@@ -57,8 +57,8 @@ impl Following {
     fn has_everything(&self) -> bool {
         let Some((asked, _)) = self.stop else { return false };
         let PollResults { times, offset } = self.watch.seen();
-        // The source may have sent the first reply that arrived after the user's stop before that stop. The
-        // second reply answers a query made after the stop.
+        // The source may have sent the first reply after the user's stop before that stop. The second reply
+        // answers a query made after the stop.
         times >= asked + 2 && offset.is_none_or(|goal| self.stream.boundary() >= goal)
     }
 }

@@ -33,7 +33,7 @@ const BATCH_BYTES: usize = 256 << 10;
 pub(super) struct Batch {
     pub(super) commands: Commands,
     pub(super) position: u64,
-    /// Number of keys that begin in it.
+    /// Number of keys that begin in the batch.
     pub(super) keys: u64,
 }
 
@@ -203,7 +203,7 @@ impl<S: FnMut(Batch) -> Result<(), KeysError>> Visitor for Translation<S> {
     }
 
     fn passed_over(&mut self, _: PassedOver) -> Result<(), KeysError> {
-        // Counted during the verification.
+        // Data that is passed over was counted during the verification.
         Ok(())
     }
 }

@@ -19,8 +19,8 @@ struct Commands {
 }
 
 impl LeftOut {
-    /// Counts `count` omissions of a name. Returns whether they are the first of this name, and it is one of
-    /// the first [`NAMES_MAX`] names.
+    /// Counts `count` omissions of a name. Returns whether this is the first omission of the name, and the
+    /// name is one of the first [`NAMES_MAX`].
     pub(super) fn add(&mut self, name: &str, count: u64, key: &str, why: &str) -> bool {
         if let Some(commands) = self.by_name.get_mut(name) {
             commands.count += count;

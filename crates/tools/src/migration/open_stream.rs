@@ -6,7 +6,7 @@
 //!     for each consumer: XGROUP RESTORECONSUMER key group consumer ... (in parts)
 //! ```
 //!
-//! It remembers names that later parts refer to, and collects the pending entries of a consumer.
+//! The module remembers names that later parts refer to, and collects the pending entries of a consumer.
 //! RESTORECONSUMER is a command of Sheaf: no command of Redis makes an entry pending that is no longer in the
 //! stream.
 
@@ -33,7 +33,7 @@ struct Consumer {
     name: Vec<u8>,
     seen: String,
     active: String,
-    /// Whether a command has made it.
+    /// Whether a command has made the consumer.
     is_made: bool,
 }
 

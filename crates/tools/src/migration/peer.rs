@@ -19,9 +19,9 @@ pub enum PeerError {
     Unreachable {
         /// `source` or `target`.
         role: &'static str,
-        /// Host and port.
+        /// Host and port of the server.
         address: String,
-        /// Why, in words.
+        /// The reason, in words.
         reason: String,
     },
     /// An established connection was lost.
@@ -29,9 +29,9 @@ pub enum PeerError {
     Lost {
         /// `source` or `target`.
         role: &'static str,
-        /// Host and port.
+        /// Host and port of the server.
         address: String,
-        /// Why, in words.
+        /// The reason, in words.
         reason: String,
     },
     /// The server replies with an error.
@@ -39,11 +39,11 @@ pub enum PeerError {
     Refused {
         /// `source` or `target`.
         role: &'static str,
-        /// Host and port.
+        /// Host and port of the server.
         address: String,
-        /// The name of the command.
+        /// The name of the refused command.
         command: String,
-        /// The error reply.
+        /// The error reply of the server.
         text: String,
     },
     /// The source is a Sheaf, whose offsets do not tell how far a copy is.
@@ -51,7 +51,7 @@ pub enum PeerError {
         "the source {address} is a Sheaf: have another follow it (--replica-of), or move with sheaf backup"
     )]
     Sheaf {
-        /// Host and port.
+        /// Host and port of the source.
         address: String,
     },
     /// The reply is not of the Redis protocol.
@@ -59,9 +59,9 @@ pub enum PeerError {
     Foreign {
         /// `source` or `target`.
         role: &'static str,
-        /// Host and port.
+        /// Host and port of the server.
         address: String,
-        /// A description of the error.
+        /// A description of the error, in words.
         reason: String,
     },
 }

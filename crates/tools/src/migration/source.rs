@@ -1,7 +1,7 @@
 //! The server to be copied: a Redis or Valkey of which this process is a replica.
 //!
-//! Replicas usually announce their port. It is omitted here, so that no tool (Sentinel reads it from INFO)
-//! takes this process for a server that could be promoted.
+//! Replicas usually announce their port. The port is omitted here, so that no tool (Sentinel reads it from
+//! INFO) takes this process for a server that could be promoted.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ const VERSION: &str = "9.0.0";
 pub(super) struct Position {
     /// The id of the stream; it changes with the master.
     pub(super) replication_id: String,
-    /// Bytes since the begin of the stream.
+    /// Bytes since the beginning of the stream.
     pub(super) offset: u64,
 }
 
@@ -33,9 +33,9 @@ pub(super) struct Source {
 }
 
 impl Source {
-    /// Connects as a replica without data, or with all data up to `from`. Returns the source's answer: the
-    /// position of an RDB file that follows, or that the writes after `from` follow, perhaps under a new id
-    /// of the stream.
+    /// Connects as a replica without data, or with all data up to `from`. Returns the source's answer: either
+    /// an RDB file of a position follows, or the writes after `from` follow, perhaps under a new id of the
+    /// stream.
     pub(super) async fn open(
         address: &Address,
         from: Option<&Position>,

@@ -28,7 +28,7 @@ impl Spool {
 
 impl Drop for Spool {
     fn drop(&mut self) {
-        // A remaining file has a recognisable name, in a directory meant for such files.
+        // A file that cannot be removed has a recognisable name, in a directory meant for such files.
         let _ = RealDisk.remove(&self.path);
     }
 }

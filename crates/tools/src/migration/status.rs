@@ -19,7 +19,7 @@ pub(super) struct Progress {
     pub(super) offset: u64,
     /// Bytes that the source is ahead, if known.
     pub(super) lag_bytes: Option<u64>,
-    /// Number of forwarded commands.
+    /// The number of forwarded commands.
     pub(super) commands: u64,
 }
 

@@ -1,7 +1,7 @@
 //! The writes that a source sends after the RDB file: which of them are forwarded, and the offset reached.
 //!
-//! A state machine that consumes bytes and classifies each command for the importer. It has no connection,
-//! and its only check of a command is whether the target has that command.
+//! The module is a state machine that consumes bytes and classifies each command for the importer. It has no
+//! connection, and its only check of a command is whether the target has that command.
 //!
 //! Invariants
 //! - The offset counts every consumed byte as the source does: a lost connection is resumed from it.
@@ -21,7 +21,7 @@ const COMMANDS_PER_PASS: usize = 256;
 pub(super) enum Received<'a> {
     /// A command to be forwarded. After it the copy is in the source's state at `offset`.
     Write {
-        /// The command, encoded.
+        /// The encoded bytes of the command.
         bytes: &'a [u8],
         /// The last offset outside of a transaction.
         offset: u64,
@@ -30,9 +30,9 @@ pub(super) enum Received<'a> {
     AckWanted,
     /// The target does not have this command.
     Unsupported {
-        /// Its name.
+        /// The name of the command.
         name: String,
-        /// Its first argument, usually the key.
+        /// The first argument of the command, usually the key.
         key: String,
     },
 }

@@ -18,9 +18,9 @@ use super::{
 };
 use crate::client::plain;
 
-/// Maximum bytes of unanswered commands.
+/// The maximum bytes of unanswered commands; with more, nothing is read from the source.
 const UNANSWERED_BYTES_MAX: usize = 8 << 20;
-/// Maximum number of unanswered commands.
+/// The maximum number of unanswered commands; with more, nothing is read from the source.
 const UNANSWERED_COMMANDS_MAX: usize = 64 << 10;
 /// Answered bytes at the front of the buffer are removed once there are this many.
 const ANSWERED_BYTES_MAX: usize = 2 << 20;
@@ -147,7 +147,7 @@ impl Target {
         Ok(())
     }
 
-    /// To be called once a second: fails if the target has owed replies for too long.
+    /// Fails if the target has owed replies for too long; to be called once a second.
     pub(super) fn look_after(&mut self) -> Result<(), PeerError> {
         self.silent_ticks = if self.is_settled() { 0 } else { self.silent_ticks + 1 };
         if self.silent_ticks > SILENT_TICKS_MAX { Err(self.peer.lost("it does not answer")) } else { Ok(()) }

@@ -6,12 +6,12 @@
 //! "$EOF:<mark of 40 bytes>\r\n", bytes, the mark again      a file sent while it is created
 //! ```
 //!
-//! A state machine that consumes bytes as they arrive and returns the bytes of the file. It does not parse
-//! RDB.
+//! The module is a state machine that consumes bytes as they arrive and returns the bytes of the file. It
+//! does not parse RDB.
 //!
 //! Invariants
 //! - The division of the bytes into reads never changes the result. Bytes after the file are not consumed.
-//! - Between two calls it holds at most the header, or less than a mark.
+//! - Between two calls, a transfer holds at most the header, or less than a mark.
 
 const MARK_BYTES: usize = 40;
 /// Maximum length of a line before the file; it may be an error text.
@@ -20,10 +20,10 @@ const HEADER_BYTES_MAX: usize = 4096;
 /// The source sent something other than a file.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TransferError {
-    /// An error reply.
+    /// The source has answered with this error.
     #[error("the source cannot make a copy of its data: {0}")]
     Refused(String),
-    /// Any other line.
+    /// The source has sent this other line.
     #[error("the source sends no RDB file but \"{0}\"")]
     Unexpected(String),
 }

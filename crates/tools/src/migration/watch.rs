@@ -15,10 +15,10 @@ use super::{address::Address, peer::Peer};
 
 const PERIOD: Duration = Duration::from_secs(1);
 
-/// The results so far.
+/// The results of the queries so far.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct PollResults {
-    /// The number of polls.
+    /// The number of queries that were answered or failed.
     pub(super) times: u64,
     /// The offset returned by the last query, if any.
     pub(super) offset: Option<u64>,
@@ -49,7 +49,7 @@ impl Watch {
         }
     }
 
-    /// Queries at once.
+    /// Has the next query made at once.
     pub(super) fn ask_now(&self) {
         self.wanted.notify_one();
     }

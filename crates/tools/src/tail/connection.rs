@@ -5,7 +5,7 @@ use wire::{DecodeLimits, Value};
 use super::{Options, TailError};
 use crate::client::{Client, is_path};
 
-/// Larger than any message of a server with its frame.
+/// Limits of a value, larger than any message of a server with its frame.
 const LIMITS: DecodeLimits = DecodeLimits { bytes_max: 1 << 30, ..DecodeLimits::DEFAULT };
 /// A PING is sent whenever this many more ticks pass in silence.
 const PING_TICKS: u32 = 10;
@@ -53,7 +53,7 @@ impl Connection {
         value.map_err(|error| TailError::Foreign { address: self.address.clone(), error })
     }
 
-    /// To be called at every tick: sends a PING to a silent server, and fails if it does not reply.
+    /// Sends a PING to a silent server, and fails if the server does not reply; to be called at every tick.
     pub(super) async fn look_after(&mut self) -> Result<(), TailError> {
         self.silent_ticks += 1;
         if self.silent_ticks > SILENT_TICKS_MAX {

@@ -11,7 +11,7 @@ use recovery::unix_time;
 use super::event::Message;
 
 pub(super) struct Screen {
-    /// Lines not written yet.
+    /// Lines of messages that are not written yet.
     lines: String,
     /// Whether standard error is a terminal.
     has_status: bool,
@@ -38,7 +38,7 @@ impl Screen {
         self.rate.messages += 1;
     }
 
-    /// Writes the added lines.
+    /// Writes the added lines to standard output.
     pub(super) async fn flush(&mut self) -> io::Result<()> {
         if self.lines.is_empty() {
             return Ok(());
@@ -70,7 +70,7 @@ impl Screen {
         let _ = writeln!(io::stderr(), "sheaf: {text}");
     }
 
-    /// To be called about once a second: updates the rate.
+    /// Updates the rate; to be called about once a second.
     pub(super) fn tick(&mut self) {
         self.rate.tick(RealClock.monotonic_us());
         if self.has_status {

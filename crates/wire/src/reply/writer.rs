@@ -17,7 +17,7 @@ pub enum Protocol {
 /// The type of a value made of other values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Aggregate {
-    /// Values in order.
+    /// Values of any types, in order.
     Array,
     /// Pairs of key and value; the length of a map is its number of pairs.
     Map,
@@ -83,7 +83,7 @@ impl<'a> ReplyWriter<'a> {
         self.out.extend_from_slice(encoded);
     }
 
-    /// `+OK`.
+    /// The simple string `OK`.
     #[inline]
     pub fn ok(&mut self) {
         self.raw(b"+OK\r\n");
@@ -100,7 +100,7 @@ impl<'a> ReplyWriter<'a> {
         self.one_line(b'-', |out| out.extend_from_slice(text.as_ref()));
     }
 
-    /// An integer.
+    /// A signed integer of 64 bits.
     #[inline]
     pub fn integer(&mut self, value: i64) {
         self.header(b':', value);
@@ -112,7 +112,7 @@ impl<'a> ReplyWriter<'a> {
         self.header(b':', value);
     }
 
-    /// A bulk string.
+    /// A bulk string: any bytes, after their number.
     #[inline]
     pub fn bulk(&mut self, bytes: &[u8]) {
         self.bulk_header(bytes.len());
@@ -133,7 +133,7 @@ impl<'a> ReplyWriter<'a> {
         self.raw(b"\r\n");
     }
 
-    /// A bulk string with an integer.
+    /// A bulk string with the decimal digits of an integer.
     #[inline]
     pub fn bulk_integer(&mut self, value: i64) {
         self.bulk(itoa::Buffer::new().format(value).as_bytes());

@@ -42,7 +42,7 @@ impl<'b> Args<'b> {
         Self { bytes, spans }
     }
 
-    /// Number of arguments.
+    /// The number of arguments, the name included.
     #[inline]
     pub fn len(self) -> usize {
         self.spans.len()
@@ -83,7 +83,7 @@ impl<'b> Args<'b> {
         Args { bytes: self.bytes, spans: self.spans.get(..count).unwrap_or(self.spans) }
     }
 
-    /// The arguments in order.
+    /// The arguments in order, from the name on.
     #[inline]
     pub fn iter(self) -> ArgsIter<'b> {
         ArgsIter { bytes: self.bytes, spans: self.spans.iter() }
@@ -130,7 +130,7 @@ impl fmt::Debug for Args<'_> {
     }
 }
 
-/// Iterator over [`Args`].
+/// An iterator over the arguments of [`Args`], in order.
 #[derive(Clone)]
 pub struct ArgsIter<'b> {
     bytes: &'b [u8],

@@ -1,5 +1,4 @@
-//! The complete commands in one buffer. They are stored in flat vectors, whose memory is used again for the
-//! next read.
+//! The complete commands in one buffer, stored in flat vectors whose memory is used again for the next read.
 
 use super::args::{Args, Span};
 
@@ -25,7 +24,7 @@ pub struct RequestBatch {
 
 #[derive(Clone, Copy, Debug)]
 struct Command {
-    /// The end of the command's arguments in `args`. They begin where the arguments of the previous command
+    /// The end of the command's arguments in `args`. The arguments begin where those of the previous command
     /// end.
     args_end: u32,
     /// The end of the command's bytes in the buffer.
@@ -46,7 +45,7 @@ impl RequestBatch {
         self.commands.len()
     }
 
-    /// Whether it has no commands.
+    /// Whether the batch has no commands.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.commands.is_empty()

@@ -16,7 +16,8 @@ const WINDOW_BYTES_MAX: usize = u32::MAX as usize;
 const ARGS_CEILING: i64 = i32::MAX as i64;
 
 /// The maximum number of arguments of an incomplete command that are always copied between parser and batch.
-/// If there are more, and the batch has no complete commands, the two exchange their vectors instead.
+/// If there are more, and the batch has no complete commands, parser and batch exchange their vectors
+/// instead.
 const ARGS_COPIED_MAX: usize = 64;
 
 /// The maximum number of argument slots that an idle parser keeps allocated (128 bytes).
@@ -104,7 +105,7 @@ impl RequestParser {
     }
 
     /// The number of missing bytes of the bulk string being received, including its line end; 0 if none is
-    /// being received. It is at most the limit of a bulk string plus 2.
+    /// being received. The number is at most the limit of a bulk string plus 2.
     pub fn bytes_missing(&self) -> usize {
         self.progress.missing as usize
     }

@@ -8,7 +8,8 @@ use keyspace::{ConsumerView, DbId, GroupView, KeyOp, Listed, StreamBlock, Stream
 
 use super::Undo;
 
-/// Notes how to undo the operation; `false`: nothing was noted, all of the stream must be copied.
+/// Notes how to undo the operation. Returns `false` if nothing was noted, so that the whole stream must be
+/// copied.
 pub(super) fn note(undo: &mut Undo, op: &KeyOp<'_>, db: DbId, key: &[u8], stream: StreamView<'_>) -> bool {
     let head: StreamHead = stream.head();
     let set_head = KeyOp::StreamSetHead { head }.on(db, key);

@@ -20,7 +20,7 @@ impl Audience {
         self.by_worker.clear();
     }
 
-    /// Returns whether the audience is now empty.
+    /// Removes a member. Returns whether the audience is now empty.
     pub(super) fn remove(&mut self, id: ReaderId) -> bool {
         self.members.retain(|member| *member != id);
         self.by_worker.clear();

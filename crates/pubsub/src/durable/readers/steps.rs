@@ -13,13 +13,13 @@ use crate::durable::{DurableMessage, Position, ReaderEvent};
 pub enum Read {
     /// The log was read up to here, a batch boundary.
     UpTo(Lsn),
-    /// There is nothing to read yet.
+    /// There is nothing to read at the position yet.
     Nothing,
     /// The log no longer has the requested position; this is the oldest position that it has.
     Forgotten(Position),
 }
 
-/// Reads messages of the log.
+/// Reads messages of the log for the readers of durable channels.
 pub trait LogSource {
     /// Calls `each` for the messages of a piece of the log that begins at `from`, in order. Messages passed
     /// to `each` before [`Read::Forgotten`] is returned count as read.
@@ -27,10 +27,10 @@ pub trait LogSource {
 }
 
 impl Readers {
-    /// Passes a piece of the log to the readers at the tail, another one to each reader that waits for the
-    /// tail or the log to move, and another one to the reader whose turn it is. Returns whether there may be
-    /// more to do; if not, the next call is due when the log has grown or a [`Flow`](crate::durable::Flow)
-    /// has woken the thread.
+    /// Passes one piece of the log to the readers at the tail, one to each reader that waits for the tail or
+    /// the log to move, and one to the reader whose turn it is. Returns whether there may be more to do. If
+    /// not, the next call is due when the log has grown or a [`Flow`](crate::durable::Flow) has woken the
+    /// thread.
     pub fn step(&mut self, log: &mut impl LogSource) -> bool {
         let mut moved = self.tail.is_some_and(|tail| self.step_tail(tail, log));
         for id in mem::take(&mut self.early) {
