@@ -127,7 +127,7 @@ pub fn os(doing: &'static str, path: &Path) -> impl FnOnce(io::Error) -> BackupE
     move |source| BackupError::Os { doing, path, source }
 }
 
-/// The user if none is given: the user of `requirepass`.
+/// The user name if none is given. The setting `requirepass` is the password of this user.
 pub const DEFAULT_USER: &str = "default";
 
 /// Shows progress: the stage, bytes done and bytes in total. An error ends the copy, which can be resumed
@@ -148,9 +148,9 @@ pub enum Onto {
 pub enum Notice<'n> {
     /// The data of an interrupted copy is of no use any more.
     StartsOver,
-    /// A file of the backup being brought up to date is damaged.
+    /// A file of the backup being brought up to date is damaged, and is copied again.
     CopiedAgain(&'n str),
-    /// The server has been silent since it was asked: it has to take a snapshot first.
+    /// The server does not answer yet, because it has to take a snapshot first.
     AwaitsSnapshot,
 }
 
@@ -172,9 +172,9 @@ impl fmt::Display for Notice<'_> {
 
 /// A source of copies: a server.
 pub trait Origin {
-    /// Begins a session, which replaces an earlier one of the same name. It offers the snapshot that begins
-    /// at `resume`, if the server still has that snapshot. Calls `is_silent` whenever the server has said
-    /// nothing for long.
+    /// Begins a session, which replaces an earlier session of the same name. The offer has the snapshot that
+    /// begins at `resume`, if the server still has that snapshot. Calls `is_silent` whenever the server has
+    /// said nothing for long.
     fn begin(&self, session: &str, resume: Option<u64>, is_silent: &dyn Fn()) -> Result<Offer, RemoteError>;
 
     /// Reads a range of a file of the offer.

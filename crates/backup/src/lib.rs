@@ -9,7 +9,7 @@
 //!   verify every byte, write backup.json
 //! ```
 //!
-//! An increment is the same into a directory that is a backup:
+//! An increment does the same into a directory that already holds a backup:
 //!
 //! ```text
 //! mark -> same log? -> read DEST again, check its checksums
@@ -33,8 +33,8 @@
 //! - An increment changes no byte of the backup, and removes none before it is published: at any time the
 //!   directory is the earlier or the later backup. Readers see only the files named by `backup.json`
 //!   ([`view()`]).
-//! - A backup holds one history: the server's log continues at its end. This is proved by the chain value at
-//!   its end (`storage`, `log/footer.rs`), not by its position.
+//! - A backup holds one history: an increment continues the log of the backup. The chain value at the end of
+//!   the backup's log proves this (`storage`, `log/footer.rs`); the position of the end does not.
 //! - A backup is neither served nor imported into: changed data would no longer be the verified data.
 //! - The client chooses the name of its session and keeps it: a new session replaces an earlier one of the
 //!   same name.
@@ -62,7 +62,7 @@ pub fn chain_digits(chain: u64) -> String {
 pub const LOG_ONLY: &str = "part=log";
 
 /// The parameter of `POST /_backup` of a server that will follow this one. The copy may end with records that
-/// are not committed yet: as a follower it learns later whether they are, or cuts them.
+/// are not committed yet: the follower later learns that these records are committed, or cuts them off.
 pub const FOR_FOLLOWER: &str = "for=follower";
 
 /// The offer of a session: the reply to `POST /_backup`.

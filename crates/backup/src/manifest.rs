@@ -1,8 +1,8 @@
 //! `backup.json`, the manifest of a complete backup; and `backup-unfinished`, the marker of one that is being
 //! made or brought up to date.
 //!
-//! Bytes: JSON. Format 1 had no increments: every file is stored under its name. Both formats are read, 2 is
-//! written.
+//! Both files are JSON. The manifest is written in format 2; formats 1 and 2 are read. Format 1 had no
+//! increments, so every file is stored under its name.
 //!
 //! Invariants
 //! - The backup is exactly the data named by the manifest: of each file the first `bytes`, stored as
@@ -77,8 +77,8 @@ pub struct ManifestFile {
 /// The content of the marker of an unfinished backup.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Unfinished {
-    /// The name of the session. It is chosen and on disk before the server is asked for a session: an often
-    /// interrupted copy has only one session, because a new one replaces the old one of the same name.
+    /// The name of the session, which is on disk before the server is asked for a session. So a copy that is
+    /// often interrupted has only one session: a new session replaces the old one of the same name.
     pub(super) session: String,
     /// The increment in progress; 0 during a full copy.
     #[serde(default)]

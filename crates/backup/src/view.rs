@@ -1,12 +1,12 @@
 //! `BackupView`: the directory of a backup as described by its `backup.json`, for all readers.
 //!
-//! It is a [`Disk`] on which the three directories of the backup hold exactly the files of the manifest, each
-//! with its length in the manifest, wherever it is stored. All other paths are passed to the disk below. It
-//! verifies nothing: its users do.
+//! A `BackupView` is a [`Disk`] on which the three directories of the backup hold exactly the files of the
+//! manifest, each with its length in the manifest, wherever it is stored. All other paths are passed to the
+//! disk below. A view verifies nothing: its users do.
 //!
 //! Invariants
 //! - Data appended or added by an unfinished increment is invisible.
-//! - The backup cannot be changed through it.
+//! - The backup cannot be changed through its view.
 
 use std::{
     collections::BTreeMap,

@@ -1,6 +1,7 @@
 //! Attachments as requests send them (`_attachments`) and as replies show them.
 //!
-//! This module reads and writes that member. It does not store the bytes: [`Attachment`] refers to them.
+//! This module reads and writes the member `_attachments`. It does not store the bytes of attachments:
+//! [`Attachment`] refers to them.
 
 use std::borrow::Cow;
 
@@ -39,7 +40,7 @@ pub enum NewContent {
     Inline {
         /// The bytes, decoded.
         bytes: Vec<u8>,
-        /// Their digest.
+        /// The digest of the bytes.
         digest: Digest,
     },
     /// In an earlier revision, under the same name.
@@ -51,7 +52,7 @@ pub enum NewContent {
     Follows {
         /// The announced number of bytes.
         length: u64,
-        /// Their digest, if given and readable.
+        /// The digest of the bytes, if given and readable.
         digest: Option<Digest>,
     },
 }
@@ -161,7 +162,7 @@ impl<'a> AttachmentView<'a> {
 /// The form in which an [`AttachmentView`] shows the bytes.
 #[derive(Debug, Clone, Copy)]
 pub enum ContentView<'a> {
-    /// Not at all: `"stub":true`.
+    /// The bytes are not shown: `"stub":true`.
     Stub,
     /// In a later part of the same reply: `"follows":true`.
     Follows,

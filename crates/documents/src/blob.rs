@@ -4,18 +4,18 @@
 //! blobs that they have in common. This module does not read files; the [`State`](crate::state::State) does.
 //!
 //! Invariants
-//! - Bytes in memory have a note of the pointer under which a checkpoint has first stored them, so that
-//!   revisions and checkpoints that share them do not store them again. The pointer is valid only in one file
-//!   (compaction makes another), and only until a checkpoint fails, because the blobs of a failed checkpoint
-//!   do not exist.
+//! - A blob in memory notes the pointer under which a checkpoint first stored its bytes. So revisions and
+//!   checkpoints that share the blob do not store it again. The pointer is valid only in one file (compaction
+//!   makes another), and only until a checkpoint fails, because the blobs of a failed checkpoint do not
+//!   exist.
 
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use tree::{Pointer, TreeError};
 
-/// The time in which the noted pointer of a blob is valid. It ends when a checkpoint of the file fails, and
-/// when the blob's database gets another file.
+/// The time in which the noted pointer of a blob is valid. An era ends when a checkpoint of the file fails,
+/// and when the blob's database gets another file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Era {
     /// The random id of a tree file.
@@ -54,7 +54,8 @@ impl Blob {
         }
     }
 
-    /// The pointer to the bytes in the file of `era`; stores them with `put` if they are not there.
+    /// The pointer to the bytes in the file of `era`. If that file does not have the bytes yet, stores them
+    /// with `put`.
     pub(crate) fn saved(
         &self,
         era: Era,
@@ -67,7 +68,7 @@ impl Blob {
                 _ => {
                     let pointer = put(&unsaved.bytes)?;
                     // A pointer of an earlier era is not replaced, so each later checkpoint with this blob
-                    // stores it again.
+                    // stores the bytes again.
                     let _ = unsaved.place.set((era, pointer));
                     Ok(pointer)
                 }

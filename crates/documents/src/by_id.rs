@@ -4,8 +4,8 @@
 //! few comparisons need to read memory outside the node. A hidden document has an entry, too.
 //!
 //! Invariants
-//! - Entries are in the order of whole ids. If the first [`PREFIX_BYTES`] bytes of two ids, padded with
-//!   zeros, differ, they decide the order.
+//! - Entries are in the order of whole ids. If two ids differ in their first [`PREFIX_BYTES`] bytes (padded
+//!   with zeros), these bytes alone decide the order.
 
 use std::cmp::Ordering;
 use std::ops::Bound;
@@ -19,7 +19,7 @@ use crate::id::DocId;
 
 const PREFIX_BYTES: usize = 16;
 
-/// The map; cloning it is cheap.
+/// A map from ids to documents. Clones share nodes, so that cloning is cheap.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ById {
     entries: OrdSet<Entry>,
@@ -39,7 +39,7 @@ struct Entry {
 /// The first bytes of an id, as two numbers that are ordered as the bytes are.
 type Prefix = [u64; 2];
 
-/// An id to look up.
+/// The key of a lookup: an id, with its first bytes as numbers.
 struct Sought<'i> {
     prefix: Prefix,
     id: &'i str,
@@ -61,7 +61,7 @@ impl ById {
         self.put(Arc::new(DocInfo { id, seq: 0, revs: Default::default() }));
     }
 
-    /// All entries in order.
+    /// All entries in the order of ids, including those that hide documents.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&DocId, Known<'_>)> {
         self.entries.iter().map(Entry::parts)
     }
@@ -74,7 +74,7 @@ impl ById {
         self.entries.range((from.map(Sought::new), to.map(Sought::new))).map(Entry::parts)
     }
 
-    /// All documents in order.
+    /// All documents in the order of ids, without hidden ones.
     pub(crate) fn documents(&self) -> impl Iterator<Item = &Arc<DocInfo>> {
         self.entries.iter().filter_map(Entry::known)
     }

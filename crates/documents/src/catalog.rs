@@ -3,11 +3,22 @@
 //! This module defines the bytes of that file and their meaning; `files` and `store` define when it is
 //! written.
 //!
-//! Bytes: `SHEAFDOC`, version (u32, little endian), names position, deleted position, saved position (u64,
-//! little endian), count (number), and for each database its id (u64, little endian), its name (text), and 0,
-//! or 1 and the checkpoint of its file: generation (number), position of the checkpoint (u64, little endian),
-//! end of the checkpoint in the file (number); at the end the CRC-32C of everything before (u32, little
-//! endian). Numbers and texts are encoded as in `codec`.
+//! ```text
+//! 8 bytes  magic "SHEAFDOC"
+//! u32      version
+//! u64      names_lsn
+//! u64      deleted_lsn
+//! u64      saved_lsn
+//! number   count of databases, and for each database:
+//!   u64      id
+//!   text     name
+//!   u8       0: no file is needed; 1: a checkpoint of the file follows:
+//!     number   generation of the file
+//!     u64      position up to which the checkpoint has all changes
+//!     number   end of the checkpoint in the file
+//! u32      CRC-32C of everything before
+//! ```
+//! Integers of fixed size are little-endian; numbers and texts are encoded as in `codec`.
 //!
 //! Invariants
 //! - The catalog reflects every creation and deletion up to `names_lsn`; `deleted_lsn` is the position of the
@@ -56,9 +67,9 @@ pub(crate) struct Entry {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Vouched {
     pub(crate) generation: u32,
-    /// The position up to which it has all changes.
+    /// The position up to which the checkpoint has all changes.
     pub(crate) lsn: Lsn,
-    /// The offset of its end in the file.
+    /// The offset of the checkpoint's end in the file.
     pub(crate) file_end: u64,
 }
 
@@ -74,14 +85,14 @@ pub(crate) fn tree_name(db: DbId, generation: u32) -> String {
     format!("{db}-{generation}.tree")
 }
 
-/// Parses a name that [`tree_name`] made.
+/// Parses a name that [`tree_name`] made; `None` for other names.
 pub(crate) fn parse_tree_name(name: &str) -> Option<(DbId, u32)> {
     let (db, generation) = name.strip_suffix(".tree")?.split_once('-')?;
     Some((db.parse().ok()?, generation.parse().ok()?))
 }
 
 impl Catalog {
-    /// Reads the catalog of a directory; `None` if it has none yet.
+    /// Reads the catalog of a directory; `None` if the directory has no catalog yet.
     pub(crate) fn read(disk: &dyn Disk, dir: &Path) -> Result<Option<Catalog>, StoreError> {
         let path = catalog_path(dir);
         let file = match disk.open(&path, Access::Read) {
@@ -111,7 +122,7 @@ impl Catalog {
         crashsafe::write_atomically(disk, &path, &self.encode()).map_err(StoreError::io("write", &path))
     }
 
-    /// Its encoding; see the module documentation.
+    /// The bytes of the file; the module documentation has their layout.
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut out = MAGIC.to_vec();
         out.extend_from_slice(&VERSION.to_le_bytes());

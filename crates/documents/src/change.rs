@@ -1,8 +1,8 @@
 //! `Change`: the content of a log record about one database, or about the list of databases.
 //!
 //! Documents change in no other way. A change is made under the lock of its database or of the catalog, after
-//! the request has been validated. It has the same effect live, in recovery and on replicas. Once it is in
-//! the log, applying it fails only if files or the log are damaged, or a file cannot be read.
+//! the request has been validated. The same change has the same effect live, in recovery and on replicas. A
+//! change in the log can always be applied, unless files or the log are damaged, or a file cannot be read.
 //!
 //! Invariants
 //! - Decoding arbitrary bytes never panics, and allocates no more than the size of the input justifies. Every
@@ -31,10 +31,14 @@
 //! | 0x16 | Chunk | upload number, bytes |
 //! | 0x17 | Discard | first number of a range of uploads, first number after it |
 //!
-//! A path is the number of the newest revision, a count (at least 1), and that many hashes, newest first. An
-//! attachment is its name text, type text, revpos number, digest (16 bytes), length number, and a source: 0
-//! and its bytes; 1 and a number n: the attachment of the same name of the revision n steps before the newest
-//! one of the path; 2 and the number of an upload.
+//! ```text
+//! path        number of the newest revision, count (at least 1), that many hashes, newest first
+//! attachment  name text, type text, revpos number, digest (16 bytes), length number, source
+//! source      0, bytes    the bytes of the attachment
+//!             1, number   n: the attachment has the bytes of the attachment of the same name in the revision
+//!                         that is n steps before the newest one of the path
+//!             2, number   of the upload that brought the bytes
+//! ```
 
 use std::sync::Arc;
 
@@ -135,7 +139,7 @@ pub enum Operation {
     SetRevsLimit(u32),
     /// Adds bytes to an attachment that is uploaded in chunks; a later edit refers to it.
     Chunk {
-        /// The upload; an unknown id begins a new one.
+        /// The id of the upload; an unknown id begins a new upload.
         upload: UploadId,
         /// The next bytes; empty if the operation only begins the upload.
         bytes: Bytes,

@@ -132,7 +132,7 @@ fn check_database(disk: &dyn Disk, dir: &Path, entry: &Entry, told: &mut dyn FnM
     found
 }
 
-/// Whether a row is well-formed and, if it is a document, the feed has its row. Reads all blobs that it
+/// Whether a row is well-formed and, if it is a document, the feed has its row. Reads all blobs that the row
 /// refers to.
 fn check_row(
     tree: &TreeSnapshot,

@@ -13,9 +13,9 @@
 //!   crash.
 //! - Writers continue while a layer is written; readers see the layer until the file has it.
 //! - After an error, the layer stays in memory, and its changes in the log. After a failed write, the page
-//!   cache of the file is dropped, the file is opened again at its previous checkpoint, and all bytes after
-//!   that checkpoint are cut off, which frees space on a full disk. Until this has succeeded, nothing is
-//!   written to the file.
+//!   cache of the file is dropped, and the file is opened again at its previous checkpoint. All bytes after
+//!   that checkpoint are cut off, which frees space on a full disk. Nothing else is written to the file
+//!   before these steps have succeeded.
 
 use std::sync::Arc;
 
@@ -63,7 +63,7 @@ impl Database {
     ) -> Result<(Option<Vouched>, Lsn), StoreError> {
         let mut file = self.file.lock();
         // A writer whose change has a position up to `due.upto` holds the gate until the change is visible,
-        // so this waits for the gate.
+        // so this thread waits for the gate before it reads the state.
         drop(self.gate());
         let state = self.state();
         if !state.is_dirty() {

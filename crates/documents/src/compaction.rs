@@ -5,18 +5,19 @@
 //!   -> block checkpoints: the rest; rename; the database switches to the new file -> the next catalog has it
 //! ```
 //!
-//! A compaction runs in steps, so that the caller can yield or stop between them; if it is dropped before its
-//! last step, it has no effect. A step ends at a limit of rows or bytes. Only the last step, which blocks
-//! checkpoints, copies all that the new file lacks: it begins when that is little. A compaction has no
-//! thread, and does not decide when to run: see [`Database::wants_compaction`].
+//! A compaction runs in steps, so that the caller can yield or stop between them. A compaction that is
+//! dropped before its last step has no effect. A step ends at a limit of rows or bytes. The last step has no
+//! such limit: it blocks checkpoints and copies everything that the new file still lacks, so it begins only
+//! when little is missing. A compaction has no thread, and does not decide when to run: see
+//! [`Database::wants_compaction`].
 //!
 //! Invariants
 //! - The old file stays until the catalog names the new one. Until then, recovery after a crash uses the old
 //!   file, so the log after its checkpoint is kept.
 //! - Snapshots that were taken before the switch keep the old file open.
 //! - The pointers of blobs change for the tree and for the fresh layer at the same time. The new pointers for
-//!   the fresh layer are found in rows: for each of its blobs that is in the old file, the old tree has a row
-//!   with this blob, and the new tree has the same row with its blobs in the same order.
+//!   the fresh layer are found in rows. For each blob of the layer that is in the old file, the old tree has
+//!   a row with this blob, and the new tree has the same row with the same blobs in the same order.
 
 use std::collections::HashMap;
 use std::ops::Bound;
@@ -44,8 +45,8 @@ pub const COMPACTION_FILE_BYTES_MIN: u64 = 16 << 20;
 /// A step other than the last ends once it has written this many bytes, or [`STEP_ROWS`] rows.
 const STEP_BYTES: usize = if cfg!(test) { 32 << 10 } else { 1 << 20 };
 const STEP_ROWS: usize = 1024;
-/// The last step blocks checkpoints. It begins only if checkpoints have appended at most this many bytes to
-/// the old file (documents, their bodies, nodes of trees) since the state that the new file has.
+/// The last step, which blocks checkpoints, begins only if checkpoints have appended at most this many bytes
+/// to the old file (documents, their bodies, nodes of trees) since the state that the new file has.
 const LAST_BYTES_MAX: u64 = if cfg!(test) { 64 << 10 } else { 4 << 20 };
 
 /// A compaction in progress.

@@ -24,8 +24,8 @@ use crate::snapshot::Snapshot;
 use crate::state::State;
 use crate::store_error::StoreError;
 
-/// A change in memory. It must not become visible to clients before the log has committed the record of the
-/// change.
+/// A change in memory, which must not become visible to clients before the log has committed the record of
+/// the change.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Notice {
     /// A database was created.
@@ -117,8 +117,8 @@ impl Database {
         Snapshot::new(self.state())
     }
 
-    /// Applies a record that ends at `lsn`; does nothing if the file already has it. `_gate` must be the gate
-    /// of this database.
+    /// Applies a record that ends at `lsn`; does nothing if the file already has the changes of this record.
+    /// `_gate` must be the gate of this database.
     pub(crate) fn apply(
         &self,
         _gate: &mut ArcMutexGuard<RawMutex, Gate>,

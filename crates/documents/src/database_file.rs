@@ -171,7 +171,7 @@ fn feed_rows(layer: &Layer) -> Rows {
     hidden.chain(shown).collect()
 }
 
-/// Applies rows to a tree.
+/// Inserts and removes rows of a tree within a checkpoint.
 pub(crate) fn modify(
     checkpoint: &mut tree::Checkpoint<'_>,
     tree: TreeId,

@@ -4,12 +4,18 @@
 //! all others, and those of the replicator, are the body, kept as text without white space, in the order
 //! given. [`crate::Writer`] checks whether the edit's parent exists; `view` renders documents.
 //!
-//! The hash of an edit is the first half of the BLAKE3 of: one byte, which is 1 if the edit deletes the
-//! document; the parent as in `revision` (20 bytes, zeros if it has none); the BLAKE3 of the body (32 bytes);
-//! and for each attachment, in the order of names: the length of its name (u32, little endian) and the name,
-//! the length of its type (likewise) and the type, and its digest (16 bytes). So the same edit makes the same
-//! revision on every node. (CouchDB uses MD5, which is slower, over other bytes, so its
-//! revisions differ.)
+//! The hash of an edit is the first half (16 bytes) of the BLAKE3 of:
+//! ```text
+//! 1 byte    1 if the edit deletes the document, else 0
+//! 20 bytes  the parent, encoded as in `revision`; zeros if there is none
+//! 32 bytes  the BLAKE3 of the body
+//! for each attachment, in the order of names:
+//!   u32, text  the length of its name, little-endian, and the name
+//!   u32, text  the length of its type, little-endian, and the type
+//!   16 bytes   the digest of its bytes
+//! ```
+//! So the same edit makes the same revision on every node. (CouchDB uses MD5, which is slower, over other
+//! bytes, so its revisions differ.)
 
 use std::borrow::Cow;
 use std::fmt;
@@ -72,7 +78,7 @@ impl fmt::Display for DocRev {
 pub struct NewDocument {
     /// Its `_id`, if it has one.
     pub id: Option<DocId>,
-    /// Its `_rev`, or the newest of `_revisions` if it has those.
+    /// Its `_rev`, or the newest revision of `_revisions` if the document has that member.
     pub rev: Option<DocRev>,
     /// Its `_revisions`.
     pub revisions: Option<RevPath>,
@@ -93,7 +99,7 @@ pub struct RefusedDocument {
     pub id: Option<String>,
     /// The JSON text of the `_rev` as it was sent, if it is a string.
     pub rev: Option<String>,
-    /// The rule.
+    /// The error that names the broken rule.
     pub error: DocError,
 }
 

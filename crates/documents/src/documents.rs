@@ -158,7 +158,7 @@ impl Documents {
         Ok(())
     }
 
-    /// The caller must hold the lock of the catalog.
+    /// Adds a new database to the list. The caller must hold the lock of the catalog.
     fn create(&self, name: Arc<str>, lsn: Lsn) {
         let db = DbId::new(lsn);
         let state = State::new(db);
@@ -171,7 +171,7 @@ impl Documents {
         (self.listener)(Notice::Created { db, name, lsn });
     }
 
-    /// The caller must hold the lock of the catalog.
+    /// Removes a database from the list. The caller must hold the lock of the catalog.
     fn delete(&self, database: &Arc<Database>, mut gate: ArcMutexGuard<RawMutex, Gate>, lsn: Lsn) {
         gate.is_deleted = true;
         let before = self.names.load_full();

@@ -50,7 +50,7 @@ pub struct AttachmentRequest {
 }
 
 impl AttachmentRequest {
-    /// The upload that brought its bytes, if one did.
+    /// The upload that brought the bytes; `None` if the bytes come from elsewhere.
     pub(crate) fn upload(&self) -> Option<UploadId> {
         match self.source {
             AttachmentSource::Upload { upload, .. } => Some(upload),

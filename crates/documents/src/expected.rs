@@ -45,8 +45,9 @@ impl Expected {
         Expected { next }
     }
 
-    /// Takes the entry of the document that is edited now; `None` if the document was not looked up. If the
-    /// next entry is of another document, drops all entries and returns `None`.
+    /// Takes the entry of the document that is edited now: `Some(None)` if the document does not exist,
+    /// `None` if it was not looked up. If the next entry is of another document, drops all entries and
+    /// returns `None`.
     pub(crate) fn take(&mut self, id: &str) -> Option<Option<Arc<DocInfo>>> {
         match self.next.pop_front() {
             Some((next, looked)) if *next == *id => match looked {
@@ -60,7 +61,7 @@ impl Expected {
         }
     }
 
-    /// Drops all entries.
+    /// Drops all entries, so that the caller looks up the next documents one by one.
     pub(crate) fn forget(&mut self) {
         self.next.clear();
     }

@@ -162,7 +162,7 @@ impl Documents {
     }
 
     /// Saves the databases that are due, one after the other, then the catalog. `committed` waits until the
-    /// log has committed a position, and returns false if it has not when the wait ends. Calls must not
+    /// log has committed a position, and returns false if the wait has ended without that. Calls must not
     /// overlap.
     ///
     /// # Errors

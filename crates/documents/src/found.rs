@@ -64,8 +64,9 @@ impl Found {
         self.others(true)
     }
 
-    /// The number of the newest revision of this leaf's path that is in `known`, or 0. A client with the
-    /// revisions in `known` has the attachments up to that revision.
+    /// The number (the N of `N-hash`) of the newest revision on this leaf's path that is in `known`; 0 if no
+    /// revision of the path is. A client with the revisions in `known` has the attachments up to that
+    /// revision.
     pub fn known_number(&self, known: &[Rev]) -> u32 {
         self.path().revs().find(|rev| known.contains(rev)).map_or(0, Rev::number)
     }

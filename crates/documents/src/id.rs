@@ -5,7 +5,7 @@
 //!
 //! Invariants
 //! - A [`DbId`] is the LSN of the record that created the database, so no other database of the same log has
-//!   it.
+//!   the same id.
 //! - An [`UploadId`] is never reused in its database.
 
 use std::fmt;

@@ -4,9 +4,9 @@
 //! Numbers, strings and the order of members stay as given; the module also writes strings. It builds no tree
 //! of values ([`crate::mango::Value`] is one) and does not parse settings (`serde_json` does).
 //!
-//! Values that some peers cannot hold are refused: a number beyond the range of a double becomes `null` in
-//! PouchDB, under the same revision, and a surrogate without its partner is no text in CouchDB. Documents
-//! that an earlier version stored with such numbers are read with [`Reader::of_stored`].
+//! Values that some peers cannot hold are refused. In PouchDB, a number beyond the range of a double becomes
+//! `null`, although the revision stays the same. In CouchDB, a surrogate without its partner is no text.
+//! Documents that an earlier version stored with such numbers are read with [`Reader::of_stored`].
 //!
 //! Invariants
 //! - Text that was read or copied without an error is JSON by RFC 8259, in UTF-8, with escaped surrogates in

@@ -50,7 +50,7 @@ pub(crate) struct Layer {
     pub(crate) chunks: OrdMap<ChunkKey, Option<Blob>>,
     /// The update sequence before the first change of the layer.
     pub(crate) base_seq: u64,
-    /// An estimate of its memory, in bytes.
+    /// An estimate of the layer's memory, in bytes.
     pub(crate) bytes: u64,
 }
 

@@ -7,7 +7,7 @@ use lsn::Lsn;
 use crate::database::Database;
 use crate::id::DbId;
 
-/// The list of databases.
+/// All document databases, by name and by id.
 #[derive(Clone, Default)]
 pub(crate) struct Names {
     pub(crate) by_name: imbl::OrdMap<Arc<str>, Arc<Database>>,

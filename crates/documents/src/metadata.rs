@@ -1,9 +1,18 @@
 //! The metadata of a database's tree file: the part of a state that is not in the trees.
 //!
 //! # Encoding
-//! Numbers and bytes as in [`crate::codec`]: version (1), id of the database (u64, little endian), update
-//! sequence, purge sequence, the four sums of [`DocSums`], limit of revisions, next upload, security bytes,
-//! count of uploads, and for each its id, chunks and bytes.
+//! Numbers and bytes are encoded as in [`crate::codec`].
+//! ```text
+//! number     version, 1
+//! u64        id of the database, little-endian
+//! 2 numbers  update sequence, purge sequence
+//! 4 numbers  the sums, in the order of the fields of `DocSums`
+//! number     limit of revisions
+//! number     id of the next upload
+//! bytes      security object
+//! number     count of unfinished uploads, and for each:
+//!   3 numbers  id, number of chunks, number of bytes
+//! ```
 
 use bytes::Bytes;
 use lsn::Lsn;

@@ -4,7 +4,7 @@ use smallvec::{SmallVec, smallvec};
 
 use crate::{Rev, RevError, revision};
 
-/// A revision and its known ancestors, as `_revisions` lists them. It is never empty, and its numbers are
+/// A revision and its known ancestors, as `_revisions` lists them. A path is never empty, and its numbers are
 /// consecutive.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RevPath {

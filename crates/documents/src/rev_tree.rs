@@ -13,14 +13,20 @@
 //! - Branches are ordered, the winner first: not deleted before deleted, then the larger number, then the
 //!   larger hash.
 //! - Merging the same paths in any order gives equal trees with equal bytes, and merging a path twice changes
-//!   nothing, because the hash of a revision determines its parent. If forged paths contradict that, the tree
-//!   keeps the known parent and ignores the rest of the path. Stemming loses information: paths that are
-//!   merged after it may become separate branches.
+//!   nothing, because the hash of a revision determines its parent. If a forged path gives a known revision
+//!   another parent, the tree keeps the known parent and ignores the rest of the path. Stemming loses
+//!   information: paths that are merged afterwards may become separate branches.
 //! - A branch joins only an earlier branch, even after decoding arbitrary bytes, so there are no cycles.
 //!
-//! Bytes: number of branches, then for each: number of its oldest revision, number of revisions it owns, 0
-//! (for none) or 1 plus the number of the branch that it joins, the hashes (16 bytes each) from the oldest to
-//! the newest, and the leaf as encoded by `L`. Numbers are encoded as in `codec`.
+//! ```text
+//! number   count of branches, and for each branch:
+//!   number   the N of its oldest revision
+//!   number   count of the revisions that it owns
+//!   number   0, or 1 + the index of the branch that it joins
+//!   hashes   16 bytes each, from the oldest revision to the newest
+//!   leaf     as encoded by `L`
+//! ```
+//! Numbers are encoded as in `codec`.
 
 use std::collections::{BTreeMap, HashMap};
 

@@ -14,9 +14,11 @@
 //! | 2, local | `d`, id of a `_local` document | revision number; 0 and body bytes, or 1 and a pointer |
 //! | 2, local | `u`, upload (u64), number of the chunk (u32), both big endian | pointer |
 //!
-//! Revisions are encoded as in `rev_tree`, with leaves of: deleted (0 or 1); update sequence; pointer to the
-//! body; count of attachments; for each of them name text, type text, revpos, digest (16 bytes), length,
-//! count of chunks, pointers.
+//! Revisions are encoded as in `rev_tree`, with these leaves:
+//! ```text
+//! deleted (0 or 1), update sequence, pointer to the body, count of attachments, and for each attachment:
+//!   name text, type text, revpos, digest (16 bytes), length, count of chunks, pointers to the chunks
+//! ```
 //!
 //! A file keeps four sums for each tree. Over tree 0 they are the fields of [`DocSums`], in order. Over tree
 //! 1 the first sum counts rows; over tree 2 the third sum counts bytes of blobs.
@@ -49,7 +51,7 @@ pub(crate) const TREES: u8 = 3;
 const LOCAL_DOC: u8 = b'd';
 /// The first byte of keys of chunks.
 const CHUNK: u8 = b'u';
-/// Where the chunks begin in the tree `LOCAL`, which ends with them.
+/// The lower bound of the chunks in the tree `LOCAL`. All rows from here to the end of the tree are chunks.
 pub(crate) const FROM_FIRST_CHUNK: Bound<&[u8]> = Bound::Included(&[CHUNK]);
 
 /// The largest body of a `_local` document that is stored in its row, in bytes.

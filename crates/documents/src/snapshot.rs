@@ -1,9 +1,9 @@
 //! `Snapshot`: the state of a database at one moment, for readers.
 //!
-//! All reads use a snapshot: reads of a document with any of its revisions, of the feed, of all documents in
-//! order, of bodies and attachments; and the comparison with the revisions of a replicating client. A
-//! snapshot is cheap to clone, and never blocks writers, however long it is held. Its state is perhaps
-//! not committed yet: see [`Snapshot::last_lsn`].
+//! All reads use a snapshot: reads of documents and their revisions, of bodies and attachments, of the feed,
+//! and of all documents in order. The comparison with the revisions of a replicating client uses one, too. A
+//! snapshot is cheap to clone, and never blocks writers, however long it is held. The state of a snapshot may
+//! not be committed yet: see [`Snapshot::last_lsn`].
 
 use std::ops::Range;
 use std::sync::Arc;

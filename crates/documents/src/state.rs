@@ -31,7 +31,7 @@ use crate::store_error::StoreError;
 /// The default of the number of revisions that a branch keeps.
 pub const REVS_LIMIT: u32 = 1000;
 
-/// The state of a database.
+/// The state of a database: up to two layers of changes over a tree file.
 #[derive(Clone, Debug)]
 pub(crate) struct State {
     pub(crate) db: DbId,

@@ -1,7 +1,7 @@
 //! `DocumentView`: renders a document for a reply.
 //!
-//! This module defines the names and the order of the special members around the body. A view borrows its
-//! parts, which its maker has read from the database.
+//! This module defines the names and the order of the special members around the body. A view borrows all
+//! parts of the document; the caller has read them from the database.
 
 use std::io::Write as _;
 

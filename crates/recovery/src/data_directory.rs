@@ -11,7 +11,8 @@ use storage::Control;
 
 /// The settings set by clients, a file of the crate `settings`.
 const SETTINGS_FILE: &str = "settings.toml";
-/// Names in a data directory that has no control file yet, or has lost it: then the start reports the loss.
+/// The names that a data directory may have without a control file. Such a directory is either new, or has
+/// lost the control file, which the start then reports.
 const OWN: [&str; 15] = [
     DirLock::NAME,
     "control",
@@ -29,7 +30,7 @@ const OWN: [&str; 15] = [
     "backup-unfinished",
     "recovery-report.json",
 ];
-/// Prefixes and suffixes of further such names.
+/// Prefixes and suffixes of further names like [`OWN`].
 const OWN_AFFIXES: [(&str, &str); 6] = [
     ("log-", ".seg"),
     ("torn-", ".bin"),

@@ -61,7 +61,7 @@ pub enum RecoverError {
         end: Lsn,
     },
     /// A value was moved to a slot captured before the move, from a slot captured after it: the snapshot has
-    /// it in neither.
+    /// the value in neither slot.
     #[error(
         "the record at lsn {lsn} moves a value that the snapshot has in neither place: the snapshot is not one of this \
          log. Restore both from a backup or a replica"

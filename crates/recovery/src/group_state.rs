@@ -72,10 +72,10 @@ pub struct GroupState {
     /// stopped in order; no later change of the members lies before it.
     #[serde(default)]
     pub in_force_at: u64,
-    /// The group has removed this member.
+    /// Whether the group has removed this member.
     #[serde(default)]
     pub is_removed: bool,
-    /// This member keeps the log and no data.
+    /// Whether this member is a witness, which keeps the log and no data.
     #[serde(default)]
     pub is_witness: bool,
     /// The newest list of the members that is in force, for a witness, as the data has it; else empty.
@@ -252,8 +252,8 @@ pub fn leave(disk: &dyn Disk, dir: &Path) -> io::Result<()> {
     }
 }
 
-/// Refuses the directory of a member whose file is lost: alone, it would take writes that its group does not
-/// have. `group` is the setting, which may say that the directory belongs to none.
+/// Refuses the directory of a member whose file is lost: alone, the server would take writes that its group
+/// does not have. `group` is the setting, which may say that the directory belongs to no group.
 ///
 /// # Errors
 /// I/O errors; `InvalidData` if the file is lost or damaged.

@@ -1,11 +1,13 @@
-//! How long the oldest of some operations has been under way: of the writes that say which part a server
-//! plays (`replication.json`, `group.json`, the epochs of its log) and of its file of settings; of the pieces
-//! that a snapshot captures.
+//! `InFlight`: measures how long the oldest operation of one kind has been under way.
 //!
-//! A disk that does not answer, or a lock that somebody holds, keeps such an operation waiting, and with it
-//! whatever follows. No write of the log need be in flight then, so nothing else notices.
+//! Two kinds of operations are measured: writes of small files (`replication.json`, `group.json`, the epochs
+//! of the log, the file of settings), and the captures of a snapshot's chunks.
 //!
-//! What it is not: a lock, or an order of these operations.
+//! A disk that does not answer, or a lock that another thread holds, can block such an operation and all work
+//! after it. No write of the log need be in flight meanwhile, so the watch over the log's writes does not
+//! notice the block.
+//!
+//! An `InFlight` is not a lock, and does not order the operations.
 
 use std::sync::Arc;
 
@@ -15,12 +17,13 @@ use parking_lot::Mutex;
 /// The operations of one kind that are under way; see the module documentation.
 pub struct InFlight {
     clock: Arc<dyn Clock>,
-    /// When they began, in microseconds of the monotonic clock: as many as there are threads that do them.
+    /// The start of each operation under way, in microseconds of the monotonic clock. There are at most as
+    /// many as threads that carry out such operations.
     begun_us: Mutex<Vec<u64>>,
 }
 
 impl InFlight {
-    /// None is under way.
+    /// No operation is under way.
     pub fn new(clock: Arc<dyn Clock>) -> InFlight {
         InFlight { clock, begun_us: Mutex::default() }
     }

@@ -5,8 +5,8 @@
 //! salvage: the same, skipping damage      snapshot_task: writes the next snapshot from memory
 //! ```
 //!
-//! It is not a server: it owns no socket, and no thread outlives a call. `server` decides when a snapshot is
-//! taken.
+//! This crate is not a server: it owns no socket, and no thread outlives a call. `server` decides when a
+//! snapshot is taken.
 //!
 //! Invariants
 //! - Damage is reported and refused, never skipped; only `salvage` skips it, and reports every loss.

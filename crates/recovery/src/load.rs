@@ -9,8 +9,9 @@
 //!
 //! Invariants
 //! - Memory in flight is bounded: per thread one chunk as stored and one decompressed.
-//! - The LSNs in [`Loaded`] do not change during the replay. A slot's own LSN does: after the first effect of
-//!   a record, it would make a second effect on the same slot look as if the snapshot included it.
+//! - The replay compares records with the LSNs in [`Loaded`], which do not change. The LSN of the slot itself
+//!   changes with each effect: after the first effect of a record, a second effect of the same record on the
+//!   same slot would look as if the snapshot included it.
 
 use std::{
     panic::resume_unwind,

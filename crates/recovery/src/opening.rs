@@ -17,7 +17,7 @@ use crate::error::RecoverError;
 /// Memory for cached tree nodes of all databases together.
 const CACHE_BYTES: u64 = 64 << 20;
 
-/// The directory of Mango index files. They are built from the databases, and rebuilt if missing.
+/// The directory of Mango index files, which are built from the databases, and rebuilt if missing.
 pub fn indexes_directory(dir: &Path) -> PathBuf {
     directory(dir).join("indexes")
 }

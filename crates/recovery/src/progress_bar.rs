@@ -2,8 +2,8 @@
 //!
 //! Invariants
 //! - A bar with a percentage shows 0 % until the total is known, so never 100 % of nothing.
-//! - It is redrawn every [`DRAW_PERIOD`] even without progress, so that slow work is distinguishable from a
-//!   hung process.
+//! - A bar is redrawn every [`DRAW_PERIOD`] even without progress, so that slow work is distinguishable from
+//!   a hung process.
 
 use std::{
     io::{self, IsTerminal},

@@ -13,10 +13,10 @@
 //! - If the setting `none` makes a fenced leader lead again, it leads in an epoch above the one that fenced
 //!   it.
 //! - `seen_epoch` is the highest epoch of the leaders that were followed, without the server's own epochs as
-//!   a leader. It is on disk before anything in that epoch is acknowledged.
-//! - `is_unconfirmed` is set from when this server, as a leader, begins to follow or is fenced, until another
-//!   leader has committed everything in the log here: its last writes may exist nowhere else. Files of
-//!   earlier versions lack the field, which means false.
+//!   a leader. A new value is on disk before anything in that epoch is acknowledged.
+//! - `is_unconfirmed` is set when this server, as a leader, begins to follow or is fenced: its last writes
+//!   may exist nowhere else. The field is cleared when another leader has committed everything in the log
+//!   here. Files of earlier versions lack the field, which means false.
 //! - `is_member` is set while the directory belongs to a member of a group: such a directory does not start
 //!   alone because `group.json` is lost ([`refuse_lost`](crate::group_state::refuse_lost)). A backup has
 //!   neither file.
@@ -63,10 +63,10 @@ pub struct ReplicationState {
     seen_epoch: u32,
     /// The epoch of another leader that fenced this server; 0 if it is not fenced.
     fenced_by: u32,
-    /// The log here may hold more than any leader has committed.
+    /// Whether the log here may hold more than any leader has committed.
     #[serde(default)]
     is_unconfirmed: bool,
-    /// The directory belongs to a member of a group.
+    /// Whether the directory belongs to a member of a group.
     #[serde(default)]
     is_member: bool,
 }
@@ -102,7 +102,7 @@ impl ReplicationState {
                 let mut remembered = state.remembered();
                 let leader = parse_address(setting);
                 if leader.is_none() && remembered.fenced_by > 0 {
-                    // This comes before the state forgets that another server leads in this epoch.
+                    // The epoch is outbid before the state forgets that another server leads in this epoch.
                     outbid_epoch(disk, dir, remembered.fenced_by).map_err(io::Error::other)?;
                 }
                 remembered.set_leader(leader);

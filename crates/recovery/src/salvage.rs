@@ -8,15 +8,16 @@
 //!          -> report renamed -> writes
 //! ```
 //!
-//! It is a recovery on one thread that continues where an ordinary one refuses, and reports every omission.
-//! It neither repairs files nor guesses their contents. Without damage it is an ordinary recovery.
+//! A salvage is a recovery on one thread that continues where an ordinary recovery refuses, and reports every
+//! omission. A salvage neither repairs files nor guesses their contents. Without damage it is an ordinary
+//! recovery.
 //!
 //! Invariants
 //! - If data is lost, nothing on disk changes before the operator has confirmed, except that the report is
 //!   written and leftovers of interrupted writes are removed. A crash before the control file is replaced
-//!   leaves a directory that an ordinary start refuses: as before, or because the snapshot of memory is of
-//!   another log. So the snapshot comes before the documents: saving them may remove the reason of the
-//!   refusal.
+//!   leaves a directory that an ordinary start refuses: for the same reason as before, or because the
+//!   snapshot of memory belongs to another log. Therefore the snapshot is written before the documents:
+//!   saving the documents may remove the first reason.
 //! - A damaged chunk of a snapshot loses all keys of the slots in its run. The log's effects on these keys
 //!   are applied only to keys that the log creates again, not to those whose earlier state is lost.
 //! - A confirmed recovery begins a new log. Messages of durable channels are in the old one alone, so all of
@@ -116,7 +117,7 @@ pub fn salvage(
     losses.keys = keyspace::DbId::all().map(|db| keyspace.len(db)).sum();
     (losses.rows, losses.records) = (progress.rows(), progress.records());
     if !losses.is_empty() {
-        // The replay has not read the log before the snapshot.
+        // The messages are counted in a pass of their own, because the replay began at the snapshot.
         losses.messages = Messages::count(&source);
     }
     Ok((recovery, losses))
@@ -162,7 +163,7 @@ fn choose(
     Ok(base)
 }
 
-/// The slots during the recovery.
+/// The memory that a salvage fills, and which slots have lost their state.
 struct Slots<'k> {
     keyspace: &'k Keyspace,
     documents: Option<&'k Documents>,
@@ -321,7 +322,7 @@ fn is_applicable(effect: &Effect<'_>, is_there: bool, is_lost: bool) -> bool {
     }
 }
 
-/// Advances the slot's position, never back: for an emptied slot it may be beyond this record.
+/// Advances the slot's position to `lsn`, but never back: the position of an emptied slot may be greater.
 fn reach(slot: &mut SlotGuard<'_>, lsn: Lsn) {
     let lsn = lsn.max(slot.last_lsn());
     slot.set_last_lsn(lsn);

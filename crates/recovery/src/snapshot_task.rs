@@ -5,8 +5,8 @@
 //! SnapshotTask::begin -> PartTask (one per thread): step*, finish -> SnapshotTask::publish
 //! ```
 //!
-//! It knows neither threads nor pace, nor the reason for a snapshot. A simulation runs its steps in any
-//! order.
+//! This module knows neither threads nor pace, nor the reason for a snapshot. A simulation runs the steps of
+//! the parts in any order.
 //!
 //! Invariants
 //! - There is one snapshot at a time, and no [`PartTask`] outlives its [`SnapshotTask`]: the keyspace records
@@ -151,7 +151,7 @@ impl PartTask<'_> {
         self.capture().map(|chunk| self.write(chunk)).transpose()
     }
 
-    /// Captures one chunk; `None` when the part is complete. Waits while others have keys of it locked.
+    /// Captures one chunk; `None` when the part is complete. Waits while others hold the locks of its slots.
     pub fn capture(&mut self) -> Option<CapturedChunk> {
         let captured = self.capture.fill(&mut self.chunk, self.chunk_bytes_aim, CHUNK_RAW_BYTES_MAX);
         captured.map(CapturedChunk)

@@ -1,8 +1,8 @@
 //! Marker files that exist in a directory from the first byte written by an import or a restore until
 //! everything is durable.
 //!
-//! Because of them, a directory with a part of the data is never served as if it were complete. They are not
-//! a journal: interrupted work starts over.
+//! Because of its marker, a directory with a part of the data is never served as if it were complete. A
+//! marker is not a journal: interrupted work starts over.
 
 use std::{
     io,

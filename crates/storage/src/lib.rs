@@ -1,9 +1,10 @@
 //! Storage: the durable, totally ordered log, the control file that names it, and snapshots.
 //!
 //! This crate stores framed bytes under an [`Lsn`](lsn::Lsn), makes them durable in merged batches, and reads
-//! them back, distinguishing the kinds of damage. It does not know commands, keys or documents (a payload is
-//! opaque bytes), owns no thread (the server calls [`Log::flush`] and [`Log::prepare_segment`] in loops of
-//! its own), and never calls the operating system itself (files come from [`env::Disk`]).
+//! them back, distinguishing the kinds of damage. The crate
+//! - does not know commands, keys or documents: a payload is opaque bytes;
+//! - owns no thread: the server calls [`Log::flush`] and [`Log::prepare_segment`] in loops of its own;
+//! - never calls the operating system itself: files come from [`env::Disk`].
 //!
 //! Invariants
 //! - Bytes before `durable_lsn` survive a crash. `durable_lsn` never moves back, and never runs ahead of a
@@ -12,8 +13,8 @@
 //! - After a failed write or sync the log is poisoned: nothing is written, synced or acknowledged again.
 //! - Recovery either yields exactly the durable prefix (plus batches that were written but not yet durable)
 //!   or reports which bytes of which file are damaged. Recovery skips damage only on request
-//!   ([`Recovery::salvage`]). Then it reports everything that it has skipped, and nothing is written to the
-//!   log before the operator agrees.
+//!   ([`Recovery::salvage`]). A salvage reports all skipped bytes, and nothing is written to the log before
+//!   the operator agrees.
 
 mod error;
 mod log;

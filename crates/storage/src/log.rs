@@ -170,13 +170,13 @@ struct LogState {
     segments: Mutex<SegmentQueue>,
     /// Held while a segment is created.
     preparing: Mutex<()>,
-    /// Locked before `control`.
+    /// The pinned positions. A thread that locks both this and `control` locks this first.
     pins: Mutex<Pins>,
-    /// Locked while the control file is written.
+    /// The contents of the control file. Stays locked while the file is written.
     control: Mutex<Control>,
-    /// Its id, which never changes.
+    /// The id of the log, which never changes: a copy of the id in `control` that needs no lock.
     id: [u8; 16],
-    /// A copy of its start.
+    /// A copy of `control.log_start` that needs no lock.
     start: AtomicU64,
     flusher: Mutex<Flusher>,
     ending: Ending,
@@ -233,7 +233,7 @@ impl Log {
         self.shared.reign.load(Ordering::SeqCst)
     }
 
-    /// A number for this position in this reign (a lease token). It is greater than the tokens of all earlier
+    /// The lease token of a position in this reign: a number that is greater than the tokens of all earlier
     /// positions, and differs from the token of the same position in another reign.
     pub fn token(&self, position: Lsn) -> u64 {
         position.get().saturating_add(self.reign())
@@ -342,7 +342,7 @@ impl Log {
     }
 
     /// Sets the function that wakes the thread which calls [`Log::flush`], for records that were appended
-    /// while another thread flushed. It must not block.
+    /// while another thread flushed. The function must not block.
     ///
     /// # Panics
     /// If called twice.
@@ -395,7 +395,7 @@ impl Log {
         self.shared.truncate_before(boundary, false).map(|()| true)
     }
 
-    /// Forgets the log before `begin_lsn`, the beginning of the oldest snapshot that is kept: from now on,
+    /// Forgets the log before `begin_lsn`, the beginning of the oldest snapshot that is kept. From now on,
     /// recovery starts at this snapshot or a newer one, and refuses a directory that has neither. The log
     /// after the lowest pinned position is kept.
     ///

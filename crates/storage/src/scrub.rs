@@ -25,8 +25,8 @@ const TRIES: usize = 3;
 /// A file that cannot be read back.
 #[derive(Debug)]
 pub enum Finding {
-    /// The control file is damaged or missing, or cannot be read. The log still has its contents in memory:
-    /// [`Log::restore_control`] writes it again.
+    /// The control file is damaged or missing, or cannot be read. The log still has the contents in memory:
+    /// [`Log::restore_control`] writes the file again.
     Control(Error),
     /// The log is damaged or cannot be read; a new snapshot makes that part dispensable. Or the directory of
     /// the snapshots cannot be listed.

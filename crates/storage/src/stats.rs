@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Buckets of a [`Histogram`]: upper bounds 1, 2, 4, ... 2^(N-2), then infinity.
 const BUCKET_COUNT: usize = 28;
 
-/// A histogram with power-of-two buckets. It is cheap enough to be always on, and exact enough to show
-/// changes of a disk's speed.
+/// A histogram with power-of-two buckets: cheap enough to be always on, and exact enough to show changes of a
+/// disk's speed.
 #[derive(Debug)]
 pub struct Histogram {
     buckets: [AtomicU64; BUCKET_COUNT],

@@ -23,7 +23,7 @@ pub struct NodeCache {
 }
 
 /// The number of a file, unique within this cache, and the whole pointer. The offset alone is not enough:
-/// after an abandoned checkpoint the next one puts another node at the same offset.
+/// after an abandoned checkpoint, the next checkpoint puts another node at the same offset.
 type NodeKey = (u64, Pointer);
 
 #[derive(Clone)]

@@ -23,8 +23,8 @@ pub struct Checkpoint<'a> {
     /// True while a tree is being changed, and after a change that failed: `roots` then may not reflect the
     /// operations of the caller.
     unfinished_batch: bool,
-    /// True while nodes are read and written, and after a failure there, which poisons the file. Rejected
-    /// arguments do not set it.
+    /// True while nodes are read and written, and after a failure there, which poisons the file. An operation
+    /// that is rejected for its arguments leaves this flag unset.
     failed_batch: bool,
 }
 
@@ -42,8 +42,8 @@ impl<'a> Checkpoint<'a> {
         }
     }
 
-    /// Appends a blob. It can be read through the snapshot that [`Checkpoint::finish`] returns, and through
-    /// all later ones.
+    /// Appends a blob. The blob can be read through the snapshot that [`Checkpoint::finish`] returns, and
+    /// through all later snapshots.
     ///
     /// # Errors
     /// If the file cannot be written; [`TreeError::TooLarge`].
@@ -111,8 +111,8 @@ impl<'a> Checkpoint<'a> {
     /// state, which contains all changes up to `applied_lsn`.
     ///
     /// # Errors
-    /// If the file cannot be written; it then takes no more checkpoints, and the next open may or may not
-    /// find this checkpoint. [`TreeError::TooLarge`] for metadata.
+    /// If the file cannot be written. The file then takes no more checkpoints, and the next open may or may
+    /// not find this checkpoint. [`TreeError::TooLarge`] for metadata.
     ///
     /// # Panics
     /// If an earlier change of a tree in this checkpoint has failed.

@@ -6,7 +6,7 @@
 //!
 //! Invariants
 //! - Each side is a stack of the parts that are still to be compared, the first part at the end: subtrees,
-//!   and at most one leaf that is begun. So its memory is that of a path from the root to a leaf.
+//!   and at most one leaf that is begun. So a side takes as much memory as a path from the root to a leaf.
 
 use std::{cmp::Ordering, sync::Arc};
 
@@ -16,11 +16,11 @@ use crate::{
     reader::Leaves,
 };
 
-/// A key with its new value; without one, the key is gone.
+/// A key with its new value; `None` if the new state does not have the key.
 pub type Changed = (Vec<u8>, Option<Vec<u8>>);
 
-/// Iterator over the keys, in ascending order, that have another value in the new state than in the old one,
-/// each with its value in the new state. It ends after an error.
+/// Iterator over the keys whose values in the old and the new state differ, in ascending order, each with its
+/// value in the new state. The iterator ends after an error.
 pub struct Difference {
     tree: TreeId,
     old: Side,
@@ -81,7 +81,7 @@ impl Side {
         }
     }
 
-    /// Goes past the first entry.
+    /// Removes the first entry from the rest.
     fn pass(&mut self) {
         if let Some(Part::Leaf { leaf, next }) = self.rest.last_mut() {
             *next += 1;
@@ -91,7 +91,7 @@ impl Side {
         }
     }
 
-    /// Reads the node of the first subtree.
+    /// Replaces the first subtree by its parts: the children of its node, or the entries of its leaf.
     fn open(&mut self, tree: TreeId) -> Result<(), TreeError> {
         let Some((level, pointer)) = self.subtree() else { return Ok(()) };
         let node = self.snapshot.reader.node(tree, level, &pointer, Leaves::Passing)?;
@@ -165,8 +165,8 @@ impl Difference {
 }
 
 /// The side to open: the only one with a subtree, or the one whose subtree has the higher level. At equal
-/// levels, the subtree with the higher offset is opened, because it is newer: the older subtree may still
-/// come on that side, and is then skipped on both sides.
+/// levels, the subtree with the higher offset is opened, because it is the newer one. The older subtree may
+/// still come later on the side that is opened, and is then skipped on both sides.
 fn turn(old: Option<(u8, Pointer)>, new: Option<(u8, Pointer)>) -> Turn {
     let rank = |(level, pointer): (u8, Pointer)| (level, pointer.offset());
     if old.map(rank) > new.map(rank) { Turn::Old } else { Turn::New }

@@ -1,7 +1,7 @@
 //! `TreeFile`: exclusive write access to a tree file.
 //!
-//! A `TreeFile` opens, creates and replaces the file, and only its owner can make checkpoints. Readers do not
-//! need it: snapshots outlive it.
+//! A `TreeFile` opens, creates and replaces the file, and only its owner can make checkpoints. Readers need
+//! only snapshots, which may outlive the `TreeFile`.
 //!
 //! Invariants
 //! - Opening writes nothing. Bytes after the opened checkpoint are cut off, durably, before a new checkpoint

@@ -21,10 +21,10 @@
 //!   its own checksum. So all bytes that are read are the bytes that were written.
 //! - A node lies in the file after everything that it points to, and is one level above its children, so
 //!   every walk ends.
-//! - After a crash, the file opens with the last checkpoint of which every byte has reached the disk; once
-//!   the sync of a checkpoint has returned, all its bytes have. It never opens with an intermediate
-//!   checkpoint ([`Checkpoint::finish_in_between`]). The bytes after the opened checkpoint are cut off before
-//!   the next one is written.
+//! - After a crash, the file opens with the last checkpoint of which every byte has reached the disk. Once
+//!   the sync of a checkpoint has returned, all bytes of the checkpoint are on disk. The file never opens
+//!   with an intermediate checkpoint ([`Checkpoint::finish_in_between`]). The bytes after the opened
+//!   checkpoint are cut off before the next checkpoint is written.
 //! - After a failed write or sync nothing more is written until the file is opened again.
 //!   [`TreeFile::open`] reads from the disk, not from the page cache.
 

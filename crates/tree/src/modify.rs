@@ -1,6 +1,6 @@
 //! Changing a tree by a sorted batch: one walk from the root that writes every changed node once.
 //!
-//! On the way down the operations are split over the children of each node; on the way up, nodes that have
+//! On the way down, the operations are split over the children of each node. On the way up, nodes that have
 //! become too large are split, nodes that have become too small are joined with a neighbour, and finished
 //! nodes are appended to the file. Existing nodes are never changed: where nothing changed, the new tree
 //! refers to the old nodes.
@@ -261,9 +261,9 @@ fn packing_behind(last: Option<&NewNode>) -> Packing {
     if last.is_some_and(|last| last.grows) { Packing::Full } else { Packing::Even }
 }
 
-/// Whether the child at `index` is to be joined with the child before or after it: if it is new, too small
-/// and not expected to grow, and the neighbour is no larger than `target`. Returns the index of the left one
-/// of the two.
+/// The index of the left one of two children to be joined: the child at `index`, and the child before or
+/// after it. `None` unless the child at `index` is new, too small and not expected to grow, and one of these
+/// neighbours is no larger than `target`.
 fn pair_to_join(node: &Node, slots: &[Slot], index: usize, target: usize) -> Option<usize> {
     let Some(Slot::New(new)) = slots.get(index) else { return None };
     if new.grows || new.bytes.len() >= target / SMALL_SHARE {

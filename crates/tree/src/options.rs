@@ -7,8 +7,8 @@ use crate::{Measure, NodeCache, TREES_MAX, TreeId, Written, encode::Shape};
 /// The default size of leaves. Leaves are small, because a leaf is rewritten as a whole, often for one
 /// changed entry.
 const LEAF_BYTES: usize = 2 << 10;
-/// The default size of inner nodes. They are larger than leaves, because one rewrite serves many changes
-/// below, and large inner nodes make the tree less deep.
+/// The default size of inner nodes. Inner nodes are larger than leaves, because one rewrite serves many
+/// changes below, and large inner nodes make the tree less deep.
 const INNER_BYTES: usize = 4 << 10;
 
 /// Options of a tree file. Only `trees` and the results of `measure` are part of the stored data.
@@ -25,8 +25,8 @@ pub struct Options {
     /// About the size in bytes above which a leaf of more than one entry is split. A beginning that all its
     /// keys share does not count if it takes half of this size or more.
     pub leaf_bytes: usize,
-    /// About the size in bytes above which an inner node is split. It is larger for a node with long keys, so
-    /// that a node has room for several children.
+    /// About the size in bytes above which an inner node is split. The limit is larger for a node with long
+    /// keys, so that a node has room for several children.
     pub inner_bytes: usize,
 }
 

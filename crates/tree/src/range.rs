@@ -24,7 +24,7 @@ pub enum Direction {
     Backward,
 }
 
-/// Iterator over the entries between two keys. It ends after an error.
+/// Iterator over the entries between two keys. The iterator ends after an error.
 pub struct Range {
     snapshot: TreeSnapshot,
     tree: TreeId,

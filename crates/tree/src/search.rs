@@ -57,7 +57,7 @@ pub(crate) fn find(file: &dyn File, path: &Path, wanted: Wanted) -> Result<Searc
     })
 }
 
-/// Verifies the bytes that were appended to a file since the checkpoint that ended at `from`: the file must
+/// Verifies the bytes that were appended to a file since the checkpoint that ended at `from`. The file must
 /// end with a header, and every byte from `from` on must be covered by the hash of a header. Bytes before
 /// `from` are not verified, except for the first header.
 ///

@@ -1,8 +1,8 @@
 //! `TreeSnapshot`: all trees of a file as of one checkpoint, and the walks from a root to an entry.
 //!
-//! A snapshot is a few words, cheap to clone and to send to another thread. It stays valid during writes, and
-//! even after a compaction has replaced the file, because it keeps the old file open. It only reads; it is
-//! not a transaction.
+//! A snapshot is a few words, cheap to clone and to send to another thread. A snapshot stays valid during
+//! writes, and even after a compaction has replaced the file, because it keeps the old file open. It is only
+//! for reading, and not a transaction.
 
 use std::{ops::Bound, path::Path, sync::Arc};
 

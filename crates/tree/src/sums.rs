@@ -8,8 +8,8 @@ use crate::TreeId;
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Sums(pub [u64; 4]);
 
-/// Computes the contribution of one entry. It must be a pure function that never changes, because its results
-/// are stored.
+/// Computes the contribution of one entry to the sums. A measure must be a pure function that never changes,
+/// because its results are stored.
 pub type Measure = fn(tree: TreeId, key: &[u8], value: &[u8]) -> Sums;
 
 impl Add for Sums {

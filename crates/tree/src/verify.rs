@@ -1,8 +1,8 @@
 //! `verify`: a full walk over a snapshot, for `sheaf check`.
 //!
-//! The walk reads every node, bypassing the node cache, and checks the properties that no single node can
-//! show: keys lie within the bounds of their parents, and sums match the entries below. It reports damage,
-//! and continues with the next node.
+//! The walk reads every node, bypassing the node cache, and checks what no single node can show: keys lie
+//! within the bounds of their parents, and sums match the entries below. The walk reports damage, and
+//! continues with the next node.
 
 use crate::{Sums, TreeError, TreeId, TreeSnapshot, node::Node, pointer::Child};
 

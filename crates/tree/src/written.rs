@@ -1,6 +1,6 @@
 //! `Written`: counts the bytes appended to files, and the writes that append them.
 //!
-//! Any number of files can share one `Written`. It is for statistics only, and nothing of it is stored on
+//! Any number of files can share one `Written`. The counts are for statistics only, and are not stored on
 //! disk.
 
 use std::sync::{

@@ -1,12 +1,15 @@
 //! The steps of a backup, on any disk and from any [`Origin`]: see the documentation of [`backup`](crate).
 //!
-//! The only knowledge of formats here is that the last bytes of each file seal it. A segment ends with the
-//! footer of a batch, which continues the chain of all batches before it; a part of a snapshot with the page
-//! that holds the checksum of its index, and with it those of all chunks; a file of a database with the
-//! header that leads to everything else. Two files with the same [`SEAL_BYTES`] before the same sealed
-//! position are equal up to there. The end of an interrupted copy is not sealed: the bytes before it are
-//! verified with the rest of the file, once that is complete. For the log as a whole, the chain value at its
-//! end proves equality as well, and is compared once the copy is complete.
+//! This module knows only one thing about formats: the last bytes of each file seal the file.
+//! - A segment ends with the footer of a batch, which continues the chain of all batches before it.
+//! - A part of a snapshot ends with the page that has the checksum of its index. The index has the checksums
+//!   of all chunks.
+//! - A file of a database ends with the header that leads to everything else.
+//!
+//! Two files with the same [`SEAL_BYTES`] before the same sealed position are equal up to there. The end of
+//! an interrupted copy is not sealed: its bytes are verified with the rest of the file, once the file is
+//! complete. For the log as a whole, the chain value at its end proves equality as well, and is compared once
+//! the copy is complete.
 
 mod names;
 mod verify;
@@ -89,7 +92,8 @@ impl Copying<'_> {
         let mut offer = self.offered(&mark, goes_on, before.as_ref())?;
         let mut intact = Vec::new();
         if let Some(before) = &before {
-            // The check can take long, and meanwhile the server would have to keep the offered files.
+            // The session ends before the check, which can take long: the server would have to keep the
+            // offered files meanwhile.
             self.origin.end(&offer);
             intact = self.intact(before)?;
             offer = self.offered(&mark, goes_on, Some(before))?;
@@ -105,7 +109,8 @@ impl Copying<'_> {
         let steps = self.plan(before.as_ref(), &intact, &offer, mark.increment)?;
         let mut copied = self.copy(&offer, &steps)?;
         copied.manifest.increments = mark.increment;
-        // The server would otherwise keep the files of the session until the session times out.
+        // The session ends before the verification. Otherwise the server would keep the files of the session
+        // until the session times out.
         self.origin.end(&offer);
         self.verify(&offer, &steps, &copied.manifest, before.as_ref())?;
         // From here on, this manifest is the backup: files that only the earlier one names can be removed.

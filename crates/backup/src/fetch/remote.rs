@@ -1,8 +1,8 @@
 //! The server to be backed up, through its HTTP port.
 //!
 //! Invariants
-//! - A server that is silent for [`SILENCE_MAX`] is given up; only the request for a session, for which
-//!   the server may have to take a snapshot, is made up to [`BEGIN_TRIES`] times. A [`Breaker`] ends the wait
+//! - A server that is silent for [`SILENCE_MAX`] is given up. Only the request for a session is made up to
+//!   [`BEGIN_TRIES`] times, because the server may have to take a snapshot first. A [`Breaker`] ends the wait
 //!   at once.
 
 use std::{
@@ -125,7 +125,7 @@ impl Remote {
         }
     }
 
-    /// Uses these files for connections over TLS, which it makes if its URL begins with `https`.
+    /// Uses these files for connections over TLS. Connections use TLS if the URL begins with `https`.
     ///
     /// # Errors
     /// If the files cannot be used.
@@ -279,7 +279,7 @@ mod tests {
         for answer in ["-ERR unknown command\r\n", "HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n"] {
             assert!(begun(answer).has_no_session(), "{answer}");
         }
-        // Its answer is broken, but it may be a Sheaf server.
+        // The answer is broken, but the server may be a Sheaf server.
         assert!(!begun("HTTP/1.1 200 OK\r\ncontent-length: 1\r\n\r\n{").has_no_session());
     }
 }

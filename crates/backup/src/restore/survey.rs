@@ -14,9 +14,8 @@ use super::{RestoreError, Target};
 /// The restorable range of a source, both ends included.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Range {
-    /// The first position: the end of the oldest snapshot if the log needs one; else the end of the FLUSHALL
-    /// because of which the log has forgotten its beginning, or the start of a log that has forgotten
-    /// nothing.
+    /// The first position. If the log needs a snapshot, this is the end of the oldest one. If a FLUSHALL has
+    /// let the log forget its beginning, this is the end of that FLUSHALL. Else it is the start of the log.
     pub first_lsn: Lsn,
     /// The first time known to be at or after that position.
     pub first_ms: u64,

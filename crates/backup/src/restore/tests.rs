@@ -142,7 +142,7 @@ fn boundary_behind(lsn: Lsn) -> Lsn {
 fn every_position_and_every_time_of_a_log_can_be_restored() {
     for snapshots_after in [&[][..], &[50], &[30, 90]] {
         let history = History::with_snapshots(snapshots_after);
-        // With two snapshots, earlier records than the first are gone.
+        // With two snapshots, the records before the first snapshot are gone.
         let first = if snapshots_after.len() > 1 { snapshots_after[0] + 1 } else { 0 };
         for (number, step) in history.steps[..119].iter().enumerate().skip(first).step_by(7) {
             let Step { lsn, closed_at_ms, digest } = *step;

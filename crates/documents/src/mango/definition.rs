@@ -16,8 +16,8 @@ use crate::names::DESIGN_PREFIX;
 /// The allowed members of a request that creates an index; `w`, for clusters, is checked and ignored.
 const KEYS: [&str; 6] = ["index", "type", "name", "ddoc", "w", "partitioned"];
 
-/// The version of the meaning of selectors. If it changes in a new version of Sheaf, partial indexes are
-/// built again.
+/// The version of the meaning of selectors. If a new version of Sheaf has another value here, partial indexes
+/// are built again.
 const SELECTOR_RULES: &[u8] = b"2";
 
 /// The entry of the list of indexes that every database has: all documents by id.
@@ -115,7 +115,7 @@ impl IndexDefinition {
             return Err(QueryError::InvalidIndex(map.to_json()));
         }
         let columns = match map.get("fields").ok_or(QueryError::MissingKey("fields"))? {
-            // The format of design documents.
+            // In a design document, the fields are the members of an object.
             Value::Object(fields) => {
                 let each = fields.iter().map(|field| Value::Object(vec![field.clone()]));
                 Sort::parse(&Value::Array(each.collect()))?
@@ -152,8 +152,8 @@ impl IndexDefinition {
         Digest::of(&json).0
     }
 
-    /// The new body of the design document: its current one, `body`, with this index, which replaces an index
-    /// of the same name. `None` if `body` already has the index.
+    /// Adds this index to `body`, the current body of the design document; returns the new body. The index
+    /// replaces an index of the same name. Returns `None` if `body` already has this index.
     pub fn put_into(&self, body: Option<&Value<'_>>) -> Result<Option<Vec<u8>>, QueryError> {
         let mut document = match body {
             None => object([("language", Value::string("query"))]),

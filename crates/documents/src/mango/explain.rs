@@ -1,7 +1,7 @@
 //! The reply of `_explain`: how a query would be answered, and why other indexes are not used.
 //!
 //! The reply has the members of CouchDB's reply, and CouchDB's reasons and ranks for the indexes that are not
-//! used, with one exception: this server always reads the documents, so no index covers a query.
+//! used. One thing differs: this server always reads the documents, so no index covers a query.
 
 use super::plan::{all_docs_is_usable, bounded_prefix, is_considered, merit, unusable_because};
 use super::range::{FieldRange, bounded_fields};
@@ -101,7 +101,7 @@ fn options(request: &FindRequest) -> Value<'static> {
     ])
 }
 
-/// An index that is not used.
+/// An index that the query does not use, with the reason.
 struct Candidate<'a> {
     /// `None`: all documents by id.
     index: Option<&'a IndexDefinition>,

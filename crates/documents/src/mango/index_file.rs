@@ -4,12 +4,16 @@
 //! indexing continues from there. A file that is damaged or unreadable, or belongs to another index, is
 //! rebuilt, with a line in the server's log. The durable log has no records of index files.
 //!
-//! Tree 0 has the entries: the key of a row is the index key of the values (see `key`) followed by the id;
-//! its value is the length of that index key, a number as in `codec`. Tree 1 has the indexed values of each
-//! document: the key of a row is the id; its value is the index key of the values. The metadata: format (1
-//! byte), database (u64, little endian), digest of the definition (16 bytes), update sequence (a number). The
-//! position of the tree is the position of the newest change of the database that the entries can reflect;
-//! earlier versions wrote 0.
+//! ```text
+//! tree 0, entries    key: index key of the document's values (see `key`), then the id of the document
+//!                    value: length of that index key (number)
+//! tree 1, documents  key: id of the document
+//!                    value: index key of its values
+//! metadata           format (1 byte), database (u64, little-endian), digest of the definition (16 bytes),
+//!                    update sequence (number)
+//! ```
+//! Numbers are encoded as in `codec`. The applied LSN of the file is the position of the newest change of the
+//! database that the entries can reflect; earlier versions wrote 0.
 //!
 //! Changes are collected in memory, up to about [`BATCH_BYTES`], and written in one checkpoint. When most of
 //! a file is not in use any more, its entries are copied to a new file, in steps.
@@ -90,7 +94,7 @@ pub struct IndexSnapshot {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct IndexEntry {
-    /// Its key, as stored in bookmarks.
+    /// The key of the entry, as stored in bookmarks.
     pub(crate) key: Vec<u8>,
     /// The id of the document.
     pub(crate) id: String,

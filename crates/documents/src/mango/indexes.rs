@@ -46,8 +46,8 @@ type IndexId = (DbId, [u8; 16]);
 struct OpenIndex {
     /// `None` if the next use must open the file.
     file: Mutex<Option<IndexFile>>,
-    /// The progress after a step that more steps must follow; shown until the [`IndexUpdate`] of that step is
-    /// dropped.
+    /// The progress after a step that was not the last one of its update. It is shown until the
+    /// [`IndexUpdate`] of that step is dropped.
     progress: Mutex<Option<(IndexProgress, Weak<()>)>>,
 }
 
@@ -90,9 +90,9 @@ pub enum Indexing {
 
 impl Indexes {
     /// Opens the indexes in a directory. `databases` are all databases, each with the position of its last
-    /// change. Files of other databases are removed, and files with changes after that position: a crash may
-    /// have removed changes from the log that were not durable, and other changes may get their update
-    /// sequences.
+    /// change. Removes the files of other databases, and files with changes after the last change of their
+    /// database. A crash may have removed these changes from the log before they were durable, and later
+    /// changes may get the same update sequences.
     pub fn open(
         disk: Arc<dyn Disk>,
         entropy: Arc<dyn Entropy>,
@@ -117,8 +117,8 @@ impl Indexes {
         Ok(indexes)
     }
 
-    /// Removes all index files of a directory that is not open, for callers that replace the databases or set
-    /// them back: an index of another history may look like an index of these databases.
+    /// Removes all index files of a directory that is not open. Callers that replace the databases or set
+    /// them back need this, because an index of another history may look like an index of these databases.
     pub fn remove_all(disk: &dyn Disk, dir: &Path) -> Result<(), DocError> {
         let names = match disk.list(dir) {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),

@@ -1,11 +1,15 @@
 //! Index keys: byte strings that sort like the values they encode.
 //!
-//! Each value begins with a tag: 1 null, 2 false, 3 true, 4 a number, 5 a string, 6 an array, 7 an object.
-//! - A number: 8 bytes of its float, big endian, with the sign bit inverted, or with all bits inverted if it
-//!   is negative.
-//! - A string: its bytes, with 255 inserted after each 0, then 0 0.
-//! - An array: its values, then 0. An object: each key as a string without tag, preceded by 1, and its value;
-//!   then 0.
+//! ```text
+//! null     1
+//! false    2
+//! true     3
+//! number   4, 8 bytes: the bits of the float, big-endian; the sign bit is inverted, all bits if it is set
+//! string   5, text
+//! array    6, the values, 0
+//! object   7, for each member: 1, the key as text, the value; 0
+//! text     the bytes, with 255 inserted after each 0; 0, 0
+//! ```
 //!
 //! So no key is a prefix of another, and the key of several values is the concatenation of their keys. A key
 //! is truncated to [`INDEX_KEY_BYTES_MAX`] bytes, so values that differ only after that have equal keys.

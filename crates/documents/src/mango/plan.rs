@@ -1,14 +1,20 @@
 //! `Plan`: the index that answers a query, and the range of its entries to read.
 //!
-//! The choice is CouchDB's. An index is usable if it has every matching document that has the fields of the
-//! sort, in the requested order. If the request names usable indexes, the choice is among them. The best
-//! index is the one with the longest prefix of columns that the selector bounds; then the one with the fewest
-//! columns; then the first by name. Without a usable index, all documents are scanned, or the request is
-//! refused if it wants another order than that of ids. If `allow_fallback` is false, a request is also
-//! refused if its `use_index` names no usable index, or if it has no `use_index` and there is only one way to
-//! answer it: one usable index, or the scan. `explain` gives the reason why each of the other indexes was not
-//! chosen. A plan does not read documents. The document of every entry in the range must still be compared
-//! with the selector, because some may not match.
+//! The choice is CouchDB's:
+//! - An index is usable if it has every matching document that has the fields of the sort, in the requested
+//!   order.
+//! - If the request names usable indexes, the choice is among these.
+//! - The best index has the longest prefix of columns that the selector bounds. Of several such indexes, the
+//!   one with the fewest columns is chosen, then the first by design document and name.
+//! - Without a usable index, all documents are scanned. If the request wants another order than that of ids,
+//!   it is refused.
+//! - If `allow_fallback` is false, two more kinds of requests are refused: those whose `use_index` names no
+//!   usable index, and those without `use_index` that can be answered in only one way (by one usable index,
+//!   or by the scan).
+//!
+//! `explain` gives the reason why each of the other indexes was not chosen. A plan does not read documents.
+//! The document of every entry in the range must still be compared with the selector, because some may not
+//! match.
 
 use std::borrow::Cow;
 use std::cmp::Reverse;
@@ -89,7 +95,7 @@ impl Plan {
                 keys.to = Some(end);
             }
         } else {
-            // The smallest greater key.
+            // The smallest key that is greater than the key of the bookmark.
             let behind = [&bookmark.key[..], &[0]].concat();
             keys.from = std::mem::take(&mut keys.from).max(behind);
         }
@@ -133,7 +139,7 @@ pub(super) fn all_docs_is_usable(request: &FindRequest) -> bool {
     }
 }
 
-/// The best of several usable indexes.
+/// The best of several usable indexes, by [`merit`]; `None` if there is none.
 fn best<'a>(
     indexes: impl Iterator<Item = &'a IndexDefinition>,
     request: &FindRequest,

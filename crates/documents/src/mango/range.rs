@@ -109,7 +109,7 @@ impl<'s> FieldRange<'s> {
 fn end_of_texts(prefix: &str) -> (Value<'static>, bool) {
     let mut end = prefix.to_owned();
     while let Some(last) = end.pop() {
-        // Surrogates are no characters.
+        // The code points between U+D7FF and U+E000 are surrogates, not characters.
         let next = if last == '\u{d7ff}' { Some('\u{e000}') } else { char::from_u32(u32::from(last) + 1) };
         if let Some(next) = next {
             end.push(next);

@@ -36,7 +36,7 @@ pub enum Selector {
     And(Vec<Selector>),
     /// At least one of these must match, if there is any.
     Or(Vec<Selector>),
-    /// This must not match. Only inside conditions on elements.
+    /// This selector must not match. Occurs only inside conditions on elements.
     Not(Box<Selector>),
     /// A field must meet a condition.
     Field(FieldPath, Condition),

@@ -269,7 +269,7 @@ impl<'a> Value<'a> {
     }
 }
 
-/// A member of an object.
+/// A member of an object: its key and its value.
 type Member<'a> = (Cow<'a, str>, Value<'a>);
 
 /// The number of members up to which comparing each with each is cheap.

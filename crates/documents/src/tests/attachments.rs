@@ -150,7 +150,7 @@ fn unfinished_uploads_are_removed() {
 fn lasting(db: &Arc<Database>, uploads: &[UploadId]) -> usize {
     let goes_on = |upload: &&UploadId| {
         let mut writer = db.lock().expect("there");
-        // Not committed.
+        // The writer is dropped without a commit, so the chunk is not stored.
         writer.put_chunk(**upload, Bytes::from_static(b"y")).is_ok()
     };
     uploads.iter().filter(goes_on).count()
@@ -173,7 +173,7 @@ fn uploads_that_end_without_a_commit_are_removed_with_the_next_one() {
     let mut writer = db.lock().expect("there");
     writer.edit(EditRequest { attachments, ..put("a", "{}") }).expect("accepted");
     writer.discard_upload(discarded).expect("accepted");
-    // As after a file that could not be read: nothing of it is committed.
+    // The writer is dropped without a commit, as if a file could not be read.
     drop(writer);
     assert_eq!(lasting(&db, &uploads), 3);
     begun();

@@ -135,8 +135,8 @@ fn a_compaction_that_is_given_up_leaves_nothing() {
     assert!(kit.documents.database("a").is_err());
 }
 
-/// However much was written while the file was built: every step copies a bounded part, also of local
-/// documents and of purges, and the last one, which blocks checkpoints, only what is left.
+/// Every step copies a bounded part, however much was written while the file was built. This also holds for
+/// local documents and purges. The last step, which blocks checkpoints, copies only a small rest.
 #[test]
 fn no_step_writes_more_than_its_limit() {
     let disk = disk();
@@ -195,8 +195,8 @@ fn log_of(kit: &Kit) -> Vec<(lsn::Lsn, Vec<u8>)> {
     kit.log.lock().expect("whole").clone()
 }
 
-/// The file of a compaction that failed after it was put in place is removed. Until then, another compaction
-/// would replace it under the name that is about to be removed.
+/// A compaction that fails after its file was put in place leaves a file that will be removed. The next
+/// compaction must use another name: otherwise its new file would be removed under the old name.
 #[test]
 fn a_failed_compaction_keeps_its_name_to_itself() {
     let whole = disk();

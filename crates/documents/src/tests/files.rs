@@ -223,7 +223,8 @@ fn no_file_is_removed_that_a_catalog_names_whose_write_failed() {
             disk.set_fault_plan(FaultPlan { fail_io: Some((at, FaultKind::Eio)), ..FaultPlan::default() });
             let _ = kit.save();
             kit.delete("short").expect("there");
-            // Nothing else is due, so the catalog is as the last one that was written without an error.
+            // Nothing else is due, so the new catalog equals the last one that was written without an
+            // error. It must be written nevertheless if the failed write may have reached the disk.
             let due = Due { now_ms: 0, upto: kit.end(), everything: false };
             kit.documents.checkpoint(&due, &mut |_| true).expect("the disk works again");
             let log = kit.log.lock().expect("whole").clone();

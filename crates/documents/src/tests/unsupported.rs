@@ -20,7 +20,7 @@ fn users_and_replications_are_not_stored_and_can_be_removed() {
         assert!(is_refused(kit.edit(&db, replicated("org.couchdb.user:bob", &with_rev(document)))), "{name}");
         let deleted = r#"{"_deleted":true,"password":"secret"}"#;
         assert!(is_refused(kit.edit(&db, put("org.couchdb.user:bob", deleted))), "{name}");
-        // Documents stored by an earlier version can be removed like this, but users only by what knows them.
+        // Documents stored by an earlier version can be removed like this, but users only by `edit_user`.
         let removal = format!(r#"{{"_rev":"2-{}","_deleted":true}}"#, hex(2));
         let removed = kit.edit(&db, replicated("org.couchdb.user:bob", &removal));
         assert_eq!(is_refused(removed), name == USERS_DATABASE, "{name}");
@@ -43,7 +43,7 @@ fn a_user_that_passed_the_rules_is_stored_and_its_change_is_noted() {
     assert_eq!(changed(&writer), [("org.couchdb.user:bob".to_owned(), false)]);
     writer.undo();
     assert_eq!(changed(&writer), []);
-    // It is deleted, and made again.
+    // In one change, the user is deleted and created again.
     let rev = writer.edit_user(put("org.couchdb.user:bob", r#"{"name":"bob"}"#)).expect("it is stored");
     writer.edit_user(delete("org.couchdb.user:bob", rev)).expect("it is deleted");
     writer.edit_user(put("org.couchdb.user:bob", r#"{"name":"bob"}"#)).expect("it is stored");

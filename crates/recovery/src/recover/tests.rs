@@ -93,7 +93,7 @@ fn moves_keep_their_order_with_any_number_of_appliers() {
     }
 }
 
-/// As in a log that was forged, or does not belong to its snapshot.
+/// Only a log that was forged, or does not belong to its snapshot, has such an effect.
 #[test]
 fn an_effect_on_a_value_of_another_type_is_refused_with_any_number_of_appliers() {
     let disk = SimDisk::new(SimDiskOptions { seed: 1, ..SimDiskOptions::default() });
@@ -156,7 +156,7 @@ fn take_snapshots_between(effects: u64, effects_per_record: u32, is_replica: boo
                     early += u32::from(!live.may_move(from, to));
                     slots.capture_before_moves(&[(from, to)]);
                 }
-                // As RENAME does; otherwise it would copy the value.
+                // RENAME moves a value only if it may; otherwise it copies the value.
                 if live.may_move(from, to) {
                     slots.apply(effect, now, &mut Freed::new());
                     effect.encode_into(&mut record);

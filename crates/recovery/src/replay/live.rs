@@ -4,8 +4,8 @@
 //! chunk of the local log, and the allowed position --> Replayer --> records up to there, in order
 //! ```
 //!
-//! One thread suffices: consecutive records that are one effect on one key each are applied in groups, whose
-//! memory is prefetched together, so a leader with all its other work does not outrun it. With more threads,
+//! One thread suffices. Consecutive records of one effect on one key are applied in groups, whose memory is
+//! prefetched together, so this thread keeps up with a leader, which also has other work. With more threads,
 //! readers would see parts of atomic units.
 //!
 //! Invariants
@@ -65,9 +65,9 @@ impl Replayer {
         self.applied
     }
 
-    /// A position at or before [`Replayer::applied`]. The log must be kept from the last batch boundary at or
-    /// before this position, and a snapshot taken now must begin there: later records may continue a chain
-    /// that begins at this position.
+    /// A position at or before [`Replayer::applied`] from which the log is still needed: later records may
+    /// continue a chain that begins there. The log must be kept from the last batch boundary at or before
+    /// this position, and a snapshot taken now must begin at that boundary.
     pub fn needed_from(&self) -> Lsn {
         self.chains.first_open().unwrap_or(self.applied)
     }
@@ -192,7 +192,7 @@ impl<'k, 'c, O: Observer> Pass<'k, 'c, '_, O> {
             Scope::Two(from, to) => Some((slot_of(from), slot_of(to))),
             _ => None,
         });
-        // This comes before any effect, because a slot is captured as of the end of a record.
+        // The captures come before any effect, because a slot is captured as of the end of a record.
         slots.capture_before_moves(&moves.collect::<Vec<_>>());
         for (effect, hash) in &effects {
             let applied = match hash {

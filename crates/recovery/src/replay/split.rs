@@ -18,9 +18,10 @@
 //!   for a replica [`LockedSlots::capture_before_moves`](keyspace::LockedSlots::capture_before_moves)).
 //! - An effect that meets a value of another type fails the replay. The applier that meets it applies nothing
 //!   more, but empties its queue, so that the reader never waits for it in vain.
-//! - Memory in flight is bounded: for each applier [`CHUNKS_QUEUED`] chunks and the one that is applied, and
-//!   of all appliers together [`BYTES_IN_FLIGHT_MAX`], or one larger effect; besides, the chunks that are
-//!   filled, each below [`CHUNK_BYTES`], and at most one larger chunk, which waits for room.
+//! - Memory in flight is bounded. An applier has at most [`CHUNKS_QUEUED`] queued chunks, and one that it
+//!   applies. These chunks of all appliers together have at most [`BYTES_IN_FLIGHT_MAX`] bytes, or are one
+//!   larger effect. In addition, each queue has a chunk that is being filled, below [`CHUNK_BYTES`]; at most
+//!   one of these is larger, and waits for room.
 
 use std::{
     convert::Infallible,
@@ -50,7 +51,7 @@ const BYTES_IN_FLIGHT_MAX: usize = 128 << 20;
 /// Bytes before each effect in a chunk: its LSN and its length.
 const PREFIX_BYTES: usize = 12;
 
-/// The destination of a replay.
+/// The memory into which a replay applies records, with the state loaded from a snapshot.
 #[derive(Clone, Copy)]
 pub(crate) struct Target<'k> {
     pub(crate) keyspace: &'k Keyspace,
@@ -218,7 +219,8 @@ impl Splitter<'_> {
 enum Work {
     /// Effects, each with its prefix.
     Chunk(Vec<u8>, Room),
-    /// The applier drops it once everything before it is applied, or an error was met.
+    /// A mark, which the applier drops once everything queued before the mark is applied, or an error was
+    /// met.
     Mark(Sender<Infallible>),
 }
 
@@ -400,7 +402,7 @@ mod tests {
             assert!(*in_flight.bytes.lock() <= in_flight.bytes_max);
             received.push((chunk, room));
             if received.len() == 2 {
-                // There is no third one before room is given back.
+                // No third chunk is sent before room is given back.
                 assert!(receiver.try_recv().is_err());
                 received.clear();
             }

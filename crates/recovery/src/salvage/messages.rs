@@ -1,5 +1,5 @@
-//! The messages of durable channels in a salvaged log. They are in no snapshot, so all of them are lost with
-//! the log, damaged or not, once the loss is accepted.
+//! The messages of durable channels in a salvaged log. No snapshot has such messages, so all of them, damaged
+//! or not, are lost with the log once the loss is accepted.
 //!
 //! ```text
 //! damaged log -> count -> report
@@ -7,8 +7,8 @@
 //! ```
 //!
 //! Invariants
-//! - Every reader that asks for a position of the old log, or for the oldest position, learns of the loss:
-//!   the position of the loss is in the data, which snapshots and replicas carry.
+//! - Every reader that asks for a position of the old log, or for the oldest position, learns of the loss.
+//!   The position of the loss is in the data, which snapshots and replicas carry.
 
 use std::collections::BTreeMap;
 
@@ -43,7 +43,7 @@ pub(super) struct Messages {
     pub(super) by_channel: BTreeMap<Box<[u8]>, OfChannel>,
     /// Messages of channels that are not in `by_channel`.
     pub(super) of_other_channels: u64,
-    /// The log has damaged parts, in which there may be more messages.
+    /// Whether the log has damaged parts, in which there may be more messages.
     pub(super) has_holes: bool,
     /// Why the messages could not be counted to the end.
     pub(super) failed: Option<String>,
@@ -98,7 +98,7 @@ pub(crate) fn note(keyspace: &Keyspace, losses: &Losses, log: &Log) {
     let position = log.start_lsn().to_string();
     let effect = Effect::Setting { name: LOST_BEFORE.as_bytes(), value: Some(position.as_bytes()) };
     slot.apply(&effect, AccessClock::default(), &mut Freed::new());
-    // This publishes the setting; the position stays the same.
+    // Setting the slot's position, even to the same value, publishes the setting.
     let last = slot.last_lsn();
     slot.set_last_lsn(last);
 }

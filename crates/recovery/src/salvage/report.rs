@@ -1,7 +1,7 @@
 //! `recovery-report.json`: the omissions of a forced recovery, and the next steps for the operator.
 //!
-//! It is written for people: it explains everything in words and names every file. Programs can read the same
-//! fields.
+//! The report is written for people: it explains everything in words and names every file. Programs can read
+//! the same fields.
 
 use std::{
     fmt::Display,

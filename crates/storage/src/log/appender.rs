@@ -99,8 +99,8 @@ impl Appender {
         payload: &'a [u8],
         is_marked: bool,
     ) -> Result<Pending<'a>, Error> {
-        // The change of an appender that is refused here is in memory, but not in the log. No later change of
-        // the same slot reaches the log either: its appender locks the slot afterwards, and sees the flag.
+        // An appender that is refused here has changed memory, but its record is missing from the log. Later
+        // changes of the same slot are refused as well: their appenders lock the slot later and see the flag.
         if self.shared.poisoned.load(Ordering::Relaxed) {
             return Err(self.poisoned());
         }
@@ -245,22 +245,23 @@ impl Appender {
         Durability::from_byte(self.shared.durability.load(Ordering::Relaxed))
     }
 
-    /// The durability that replies wait for, which replicas can strengthen.
+    /// The durability that replies wait for. It is stronger than the log's own durability if commits require
+    /// acknowledgements of replicas.
     #[inline]
     pub fn reply_durability(&self) -> Durability {
         match self.durability() {
             durability if !self.awaits_acks() => durability,
             // Replies wait for replicas even if they need not wait for this disk.
             Durability::None | Durability::Interval => Durability::Commit,
-            // A change that another leader would not have is not shown to anybody.
+            // No client may read a change that the next leader might lack.
             Durability::Commit | Durability::Strict => Durability::Strict,
         }
     }
 
-    /// Sets the listener. The log calls it for the last request of [`Appender::wait_for`],
-    /// [`Appender::wait_for_movement`] and [`Appender::wait_for_room`]. The log also calls it, without a
-    /// request, when the log gains or lacks room or is poisoned. The listener runs on the thread that has
-    /// caused the change, so it must not block.
+    /// Sets the listener: the function that the log calls for the last request of [`Appender::wait_for`],
+    /// [`Appender::wait_for_movement`] or [`Appender::wait_for_room`]. The log also calls the listener,
+    /// without a request, when the log gains or lacks room or is poisoned. The listener runs on the thread
+    /// that has caused the change, so the listener must not block.
     ///
     /// # Panics
     /// If called twice.

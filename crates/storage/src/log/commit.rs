@@ -1,11 +1,11 @@
 //! The committed position: records before it are safe in as many places as configured, so replies may show
 //! them.
 //!
-//! It is the smaller of two positions, one for this disk and one for the replicas. The position for this disk
-//! is the durable position, or the written position if the durability does not sync every batch. By default
-//! no replica is required, and only the position for this disk counts. With `durability = none` a sync may be
-//! minutes away, and nothing waits for it. Replicas are counted elsewhere: [`Log::set_acked`] sets the
-//! position that enough of them have.
+//! The committed position is the smaller of two positions, one for this disk and one for the replicas. The
+//! position for this disk is the durable position, or the written position if the durability does not sync
+//! every batch. By default no replica is required, and only the position for this disk counts. With
+//! `durability = none`, a sync may be minutes away, and no reply waits for the sync. Replicas are counted
+//! elsewhere: [`Log::set_acked`] sets the position that enough replicas have.
 //!
 //! Invariants
 //! - Both positions are stored before waiters are woken, and waiters check both after registering: no wake-up
@@ -71,8 +71,8 @@ impl LogState {
 
     #[inline]
     pub(super) fn committed(&self) -> u64 {
-        // In this order: the log may begin to await acknowledgements in between, and a position that became
-        // durable afterwards was never committed.
+        // `shippable` must be loaded before `acked`. The log may begin to await acknowledgements between the
+        // two loads. A position that becomes durable after that is not committed before replicas have it.
         let shippable = self.shippable_lsn().get();
         self.acked.load(Ordering::SeqCst).min(shippable)
     }

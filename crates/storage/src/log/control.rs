@@ -3,7 +3,7 @@
 //! ```text
 //!  0  8 bytes  magic "SHEAFCTL"
 //!  8  u32      format version, 4 (1: no snapshots, zeros at 56; 2: a 0 or 1 at 56; 3: the file ended at 64)
-//! 12  u32      epoch: the highest one that was noted, at most 2^31 - 2 (EPOCH_MAX). When none is
+//! 12  u32      epoch: the highest one that was noted, at most 2^31 - 2 (EPOCH_MAX). When no epoch is
 //!              left, the log is not opened for writing: the state must be restored into a new directory
 //! 16  16 bytes log id, random
 //! 32  u64      segment_bytes
@@ -43,7 +43,7 @@ const HAS_DOCUMENTS: u32 = 1;
 const HAS_SETTINGS: u32 = 1 << 1;
 /// The `mirrored_epoch` of a log whose batches still come from another server.
 pub(crate) const MIRRORING: u32 = NEEDS_SNAPSHOT - 1;
-/// The last epoch.
+/// The largest possible epoch.
 pub const EPOCH_MAX: u32 = MIRRORING - 1;
 
 /// The contents of the control file.

@@ -1,4 +1,4 @@
-//! The files of a copy of a running server's directory: a snapshot, the log from the beginning of the
+//! Plans a copy of a running server's directory. The copy has a snapshot, the log from the beginning of the
 //! snapshot up to a durable position, and a control file that vouches for exactly these. A server that keeps
 //! no state copies the log alone.
 //!
@@ -87,7 +87,7 @@ impl Log {
     pub fn plan_copy_of_log(&self) -> Result<CopyPlan, Error> {
         loop {
             let begin_lsn = self.start_lsn();
-            // Without a pin, this start was forgotten meanwhile, and the loop tries the new one.
+            // Without a pin, this start was forgotten meanwhile: the loop tries again from the new start.
             if let Some(pin) = self.pin(begin_lsn) {
                 return self.plan_from(begin_lsn, Vec::new(), |control| control, pin);
             }

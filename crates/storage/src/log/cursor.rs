@@ -120,8 +120,8 @@ impl Chunk {
 }
 
 /// The batches in `bytes`, in order. `bytes` consists of whole batches, of which the first starts at `start`.
-/// They are found backwards by their footers; nothing else is verified. Empty if the footers do not lead back
-/// to `start`.
+/// The batches are found backwards by their footers; nothing else is verified. Empty if the footers do not
+/// lead back to `start`.
 pub fn batches_in(start: Lsn, bytes: &[u8]) -> Vec<BatchInfo> {
     let mut batches: Vec<BatchInfo> = batches_backwards(start, bytes).collect();
     batches.reverse();
@@ -246,8 +246,9 @@ impl Log {
         Ok(None)
     }
 
-    /// The last batches that may leave the server, in order: the batches that end after `from` and the batch
-    /// before these, but at most `count_max` batches, and none that ends before the start of the log.
+    /// The last batches that may leave the server, in order: the batches that end after `from`, and the batch
+    /// before these. The result has at most `count_max` batches, and none that ends before the start of the
+    /// log.
     ///
     /// # Errors
     /// If the log cannot be read.

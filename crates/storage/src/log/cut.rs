@@ -1,15 +1,15 @@
-//! Before a log is recovered: cuts off its end, if it has diverged there from the log that it mirrors.
+//! Cuts off the end of a log that has diverged from the log that it mirrors. Called before recovery.
 //!
 //! The caller has found the point of divergence by comparing with the other log.
 //!
-//! The steps have this order, and each is durable before the next. So a crash anywhere leaves a log that
-//! recovers up to `at` or up to one of the batches after it, and repeating the cut completes it:
+//! The steps have this order, and each is durable before the next. After a crash anywhere, the log recovers
+//! up to `at` or up to a later batch, and the same call, repeated, completes the cut:
 //! 1. the log after `at` is copied to `diverged-<at>.bin`, at most [`KEPT_BYTES_MAX`] of it; if an earlier
 //!    cut at this position has kept another log there, to `diverged-<at>-2.bin`, and so on;
 //! 2. snapshots that contain any of the log after `at` are set aside;
 //! 3. the clean end is removed from the control file;
-//! 4. the footers after `at` are overwritten with zeros, from the last to the first: what remains is always a
-//!    log with a torn tail, and no later footer vouches for the tail;
+//! 4. the footers after `at` are overwritten with zeros, from the last to the first. So there is always a log
+//!    with a torn tail on disk, and no later footer vouches for the tail;
 //! 5. the rest after `at` is overwritten with zeros.
 
 use std::{
@@ -37,17 +37,17 @@ const PIECE_BYTES: u64 = 1 << 20;
 pub enum Cut {
     /// The log now ends at `at`. The bytes cut off are in this file.
     Done(PathBuf),
-    /// `at` lies before the start of the log; or the log needs a snapshot, and no usable one ends at or
-    /// before `at`; or nothing would remain of a log that is kept without snapshots. Nothing was changed; a
-    /// full sync is needed.
+    /// Nothing was changed; a full sync is needed. Either `at` lies before the start of the log, or no usable
+    /// snapshot ends at or before `at` although the log needs one, or nothing would remain of a log that is
+    /// kept without snapshots.
     NoBase,
 }
 
 /// Cuts the log in `dir` at the batch boundary `at`. The directory must not be in use.
 ///
 /// # Errors
-/// I/O errors, after which the call can be repeated; [`Error::Inconsistent`] if there is no log; a control
-/// file, a segment or a manifest of a snapshot that is damaged or of another version.
+/// I/O errors, after which the call can be repeated; [`Error::Inconsistent`] if there is no log; an error if
+/// a control file, a segment or a manifest of a snapshot is damaged or of another version.
 pub fn cut_log(disk: &dyn Disk, dir: &Path, at: Lsn) -> Result<Cut, Error> {
     let control = load_control(disk, dir)?;
     let snapshots = snapshot::list(disk, dir)?.into_iter().filter(|info| info.log_id == control.log_id);
@@ -191,8 +191,8 @@ fn read_tail(segments: &[Segment], at: Lsn) -> Result<Vec<u8>, Error> {
     Ok(tail)
 }
 
-/// Whether `tail` equals `kept` except for blocks overwritten with zeros: then an interrupted cut has already
-/// kept it.
+/// Whether `tail` equals `kept` except for blocks overwritten with zeros. If so, an interrupted cut has
+/// already written the kept file.
 fn is_rest_of(tail: &[u8], kept: &[u8]) -> bool {
     let blocks = tail.chunks(BLOCK_BYTES as usize).zip(kept.chunks(BLOCK_BYTES as usize));
     let is_blank = |block: &[u8]| block.iter().all(|&byte| byte == 0);

@@ -24,7 +24,7 @@ pub struct FlushTime {
     pub end: Lsn,
     /// When the write began, monotonic microseconds by the log's clock.
     pub began_us: u64,
-    /// When the batch was written and, if the durability demands it, synced.
+    /// When the batch was written and, if the durability demands it, synced; on the same clock.
     pub ended_us: u64,
 }
 
@@ -59,7 +59,7 @@ impl FlushTimes {
 }
 
 impl Log {
-    /// From now on [`Log::flush_time`] knows the batches that are written.
+    /// Begins to keep the times of flushes, for [`Log::flush_time`].
     pub fn keep_flush_times(&self) {
         self.shared.flush_times.is_wanted.store(true, Ordering::Relaxed);
     }

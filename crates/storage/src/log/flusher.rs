@@ -28,8 +28,9 @@ use crate::{Error, LogStats, sync::Ordering};
 
 /// The interval of syncs with `durability = interval`.
 const SYNC_INTERVAL_US: u64 = 1_000_000;
-/// After this time without writes, a log that is durable and ends with records writes an empty batch, whose
-/// footer vouches for them: later damage to them is then recognised as corruption, not as a torn tail.
+/// After this time without writes, a log that is durable and ends with records writes an empty batch. The
+/// footer of this batch vouches for the records before it, so that damage to them is recognised as corruption
+/// and not taken for a torn tail.
 const SEAL_AFTER_US: u64 = 1_000_000;
 /// The maximum number of files that are written and not synced. If there are as many when another file is
 /// begun, as happens with `durability = none`, the oldest is synced first. This bounds the final sync.
@@ -58,9 +59,9 @@ pub(super) struct Flusher {
     closed: Option<(Lsn, Lsn)>,
     /// The predecessor of the next batch.
     before: Predecessor,
-    /// Written files that are not synced, oldest first. Each has the batch boundary that is durable once it
-    /// and the files before it are synced: a batch that continues in the next file becomes durable only with
-    /// that file.
+    /// Written files that are not synced, oldest first. Each file has a batch boundary, which is durable once
+    /// this file and the older ones are synced. A batch that continues in the next file becomes durable only
+    /// with the next file.
     unsynced: Vec<(Arc<dyn File>, Lsn)>,
     last_sync_us: u64,
     last_write_us: u64,
@@ -76,7 +77,7 @@ pub(super) struct Flusher {
 }
 
 impl Flusher {
-    /// Continues in `active`, if given, with a batch that continues `before`.
+    /// A flusher that writes to the segment `active`, if given. Its first batch continues `before`.
     pub(super) fn new(active: Option<Segment>, before: Predecessor, now_us: u64) -> Self {
         Flusher {
             active,
@@ -139,8 +140,8 @@ impl LogState {
             }
             flusher.closed = match self.mirroring.load(Ordering::SeqCst) {
                 false => Some(self.close_batch(flusher)),
-                // The server that wrote mirrored batches first has closed them. The result is `None` while
-                // the first batch is still being copied.
+                // Mirrored batches were closed by their source, so whole batches are in the ring. `None`
+                // while the first of these batches is still being copied into the ring.
                 true => Some(Lsn::new(self.sequencer.published()))
                     .filter(|end| end.get() > written)
                     .map(|end| (Lsn::new(written), end)),
@@ -207,8 +208,8 @@ impl LogState {
             self.sync(flusher)?;
         }
         if self.mirror_vouched.load(Ordering::Relaxed) > self.durable.load(Ordering::Relaxed) {
-            // A footer in this batch may call earlier bytes durable that only the server that closed the
-            // batch has synced. They are synced here before the footer is written.
+            // A footer in this batch may call bytes durable that the source has synced and this disk has
+            // not. This disk syncs these bytes before the footer is written.
             self.sync(flusher)?;
         }
         let mut position = start;
@@ -304,10 +305,10 @@ impl LogState {
         Ok(())
     }
 
-    /// Syncs all written files.
+    /// Syncs all files that were written without a sync, the oldest first.
     fn sync(&self, flusher: &mut Flusher) -> Result<(), Error> {
         let started_us = self.clock.monotonic_us();
-        // A write may be in flight, which syncs earlier ones first.
+        // The sync may be a part of a write in flight. The start time of that write is restored below.
         let in_flight_us = self.flush_started_us.swap(started_us, Ordering::Relaxed);
         for (file, boundary) in std::mem::take(&mut flusher.unsynced) {
             LogStats::add(&self.stats.syncs, 1);
@@ -382,9 +383,9 @@ impl LogState {
     }
 
     /// Makes everything written durable and ends the log with an empty batch that vouches for everything
-    /// before it, unless the log ends with such a batch already, or the disk has no room. A mirror is only
-    /// synced. Nothing may append meanwhile. Returns the durable end; a server that has the log up to there
-    /// has all of it.
+    /// before it. No such batch is added if the log already ends with one, or if the disk has no room. A
+    /// mirror is only synced. Nothing may append meanwhile. Returns the durable end; a server that has the
+    /// log up to this end has all of the log.
     pub(super) fn seal(&self, flusher: &mut Flusher) -> Result<Lsn, Error> {
         if self.mirroring.load(Ordering::SeqCst) {
             self.sync_written(flusher)?;

@@ -32,10 +32,10 @@
 //!   interrupted write. A footer occupies the last bytes of a block, so that batches after a damaged place
 //!   can be found.
 //! - The time at which a batch was closed never decreases along the log, even if the machine's clock is set
-//!   back, so that "up to this time" is a prefix of the log.
-//! - A reign is one leader's time from its start or promotion on. Its number is greater than that of the
-//!   previous reign by a random step (at most [`REIGN_STEP_MAX`]), so two leaders that begin at the same
-//!   position almost certainly have different reigns, even if their epochs are equal.
+//!   back. So all batches up to a given time are a prefix of the log.
+//! - A reign is one leader's time from its start or promotion on. The number of a reign is greater than that
+//!   of the previous reign by a random step (at most [`REIGN_STEP_MAX`]). So two leaders that begin at the
+//!   same position almost certainly have different reigns, even if their epochs are equal.
 //!
 //! Batches of the earlier format can be read. Their chain values cover only their footers, and later batches
 //! are chained to these values.
@@ -54,7 +54,7 @@ pub(crate) const FOOTER_BYTES: usize = 80;
 pub(crate) const REIGN_STEP_MAX: u64 = 1 << 36;
 
 const MAGIC: u32 = u32::from_le_bytes(*b"SEN2");
-/// Size of the magic and the checksum.
+/// Size of the magic and the checksum, with which every footer ends.
 const SEAL_BYTES: usize = 8;
 const EARLIER_FOOTER_BYTES: usize = 56;
 const EARLIER_MAGIC: u32 = u32::from_le_bytes(*b"SEND");
@@ -189,8 +189,8 @@ pub(crate) struct Predecessor {
     pub(crate) chain: Option<u64>,
     /// The number of the following batch; `None` if unknown.
     pub(crate) next_batch_number: Option<u64>,
-    /// When the batch was closed; if only the snapshot that begins after the batch is known, when that
-    /// snapshot was begun; 0 if unknown.
+    /// When the batch was closed, in milliseconds since 1970; 0 if unknown. If only the snapshot that begins
+    /// after the batch is known, the time at which that snapshot was begun.
     pub(crate) closed_at_ms: u64,
 }
 

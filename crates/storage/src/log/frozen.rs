@@ -1,5 +1,5 @@
-//! Frozen logs: new logs for directories of which a forced recovery has left out damaged data. They take
-//! writes only after the operator's confirmation.
+//! Frozen logs: new logs for directories of which a forced recovery has left out damaged data. A frozen log
+//! takes writes only after the operator's confirmation.
 //!
 //! ```text
 //! Recovery::salvage -> freeze -> [a snapshot of the memory is published, documents are saved]
@@ -31,9 +31,9 @@ use super::{
 use crate::{Error, snapshot::SnapshotInfo, sync::Ordering};
 
 impl Recovery {
-    /// Opens a new log in place of this one: it has an id of its own, begins after the end of the old log and
-    /// after `reached`, and takes no writes until it is [adopted](Log::adopt) and [thawed](Log::thaw).
-    /// Changes nothing on disk, where the old log remains.
+    /// Opens a new log in place of this one. The new log has an id of its own, and begins after the end of
+    /// the old log and after `reached`. It takes no writes until it is [adopted](Log::adopt) and
+    /// [thawed](Log::thaw). Changes nothing on disk, where the old log remains.
     ///
     /// `reached` is the last position of the log that any other file of the directory includes. If the new
     /// log wrote a record at an earlier position, that file would be taken to include the record.
@@ -57,7 +57,7 @@ impl Recovery {
             needs_snapshot: true,
             start: Start { reign: self.reign(), ..new.start },
             has_settings: old.has_settings,
-            // The note of documents is made when they are saved: perhaps none are left.
+            // `has_documents` is set only when documents are saved, because none may be left.
             ..new
         };
         let end = control.log_start;

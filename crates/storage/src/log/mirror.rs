@@ -20,8 +20,8 @@
 //!   part of the same, interrupted write as the footer. So a footer of a mirrored epoch vouches only for
 //!   positions that are at least [`RUN_BYTES_MAX`] before its end (`Footer::vouches_for`). If this server
 //!   does not sync every write, it syncs before it writes footers that vouch for more than it has synced.
-//! - The epoch of a promoted mirror is durable before the first append. It is higher than every epoch that
-//!   the mirror has seen. Unless the votes of a group give the epoch, it is also higher than every epoch that
+//! - The epoch of a promoted mirror is durable before the first append, and higher than every epoch that the
+//!   mirror has seen. An epoch that is not given by the votes of a group is also higher than every epoch that
 //!   the source can reach by restarting: a promotion takes a large step ([`PROMOTION_STEP`]), a start a small
 //!   one. Two mirrors promoted from the same source can get the same epoch: their reigns and chains
 //!   distinguish them.
@@ -291,7 +291,7 @@ impl Log {
     }
 
     /// Notes in the control file, durably, that the next start of this server is to lead although another
-    /// server has begun `epoch`: it will use the epoch that a promotion after `epoch` would begin.
+    /// server has begun `epoch`. That start will use the epoch that a promotion after `epoch` would begin.
     ///
     /// # Errors
     /// As [`Log::note_epoch`].

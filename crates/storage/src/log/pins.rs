@@ -7,7 +7,7 @@
 //! Pins and the floor are not saved: a restart forgets them.
 //!
 //! Invariants
-//! - When the log is forgotten or old snapshots are removed, pinned files are left: the lock of the pins is
+//! - When the log is forgotten or old snapshots are removed, pinned files are kept: the lock of the pins is
 //!   held from the check to the removal.
 
 use std::sync::Arc;

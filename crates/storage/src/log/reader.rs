@@ -41,7 +41,7 @@ const READ_BYTES: usize = if cfg!(miri) { 8 << 10 } else { 4 << 20 };
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Tail {
     /// The end of the last batch that was read; if there was none, the position at which reading began.
-    /// Complete batches may follow behind a missing one: they are no part of the log.
+    /// Complete batches after a missing batch are not part of the log.
     pub end: Lsn,
     /// Later batches, or pieces of them, extend up to this position; `None` if there are none.
     pub torn_end: Option<Lsn>,
@@ -200,7 +200,8 @@ impl LogReader {
         Ok(())
     }
 
-    /// The footer of the batch that ends at `position`, if one does and its segment is still kept.
+    /// The footer of the batch that ends at `position`; `None` if no batch ends there, or if its segment is
+    /// no longer kept.
     pub(crate) fn footer_before(&self, position: Lsn) -> Result<Option<Footer>, Error> {
         let mut footer = [0; FOOTER_BYTES];
         let footer_start = Lsn::new(position.get().saturating_sub(FOOTER_BYTES as u64));
@@ -310,8 +311,8 @@ impl LogReader {
         Ok(true)
     }
 
-    /// The file that holds `position`, and the offset of `position` in that file. If no file does, the file
-    /// that should, and the offset of its first log byte.
+    /// The file that holds `position`, and the offset of `position` in that file. If no file holds it, the
+    /// path that this file would have, and the offset of the file's first log byte.
     pub(crate) fn place(&self, position: Lsn) -> (PathBuf, u64) {
         match self.segments.iter().find(|it| it.start <= position && position < it.end) {
             Some(segment) => (segment.path.clone(), segment.offset(position)),
@@ -433,7 +434,7 @@ fn vouched_elsewhere(disk: &dyn Disk, dir: &Path, control: &Control) -> Result<L
             Ok(info) if info.log_id == control.log_id => vouched = vouched.max(info.end_lsn),
             Err(error @ Error::Io { .. }) => return Err(error),
             // The snapshot belongs to another log or is unreadable, so it proves nothing about this log.
-            // Loading or checking the snapshot reports that.
+            // The fault is reported when the snapshot is loaded or checked.
             _ => {}
         }
     }

@@ -1,9 +1,9 @@
 //! The bytes of the log: records. Together with [`footer`](super::footer) this is the only description of the
 //! format.
 //!
-//! The log is one stream of records, each starting at a multiple of 8 bytes. A *batch* is what the server
-//! that closed it wrote at once: records, then one batch-end record that pads to a multiple of 4096 bytes.
-//! Little-endian throughout.
+//! The log is one stream of records, each starting at a multiple of 8 bytes. A *batch* is one write of the
+//! server that closed it: records, then one batch-end record that pads the batch to a multiple of 4096 bytes.
+//! All numbers are little-endian.
 //!
 //! ```text
 //! record
@@ -19,7 +19,7 @@
 //!
 //! The payload of a batch-end record is zeros, then a footer: see [`footer`](super::footer).
 //!
-//! - The checksum covers the record from byte 8 to its end, padding included, in whole words of 8 bytes: most
+//! - The checksum covers the record from byte 8 to its end, padding included, in whole words of 8 bytes. Most
 //!   records are short, and a checksum over part of a word would take longer than one over the whole word.
 //! - The mark belongs to the writer: a marked payload is relevant for certain readers, which can skip
 //!   unmarked records without decoding them. All parts of a chain have the mark of the whole record. A
@@ -28,12 +28,13 @@
 //! - `lsn` binds a record to its position: stale bytes in a recycled segment are never taken for new records.
 //! - Epochs never decrease along the log: each start as a leader begins a higher epoch, so stale parts of an
 //!   unfinished batch of an earlier run cannot continue the log of a newer run.
-//! - A payload larger than [`PAYLOAD_BYTES_MAX`] or a quarter of the ring is split: `Part` records, each
-//!   starting with the u64 chain id, and one `Last` record (chain id, rest), whose LSN is the LSN of the
-//!   whole record. The chain id is
-//!   the position at which the first part starts. Other records may lie between the parts. A chain without
-//!   its `Last` is ignored. The last piece has the full length, because the position of the n-th message of a
-//!   durable channel in a split record is the start of the last piece plus n, and must lie within the record.
+//! - A payload larger than [`PAYLOAD_BYTES_MAX`] or a quarter of the ring is split into pieces: `Part`
+//!   records, and one `Last` record, whose LSN is the LSN of the whole record. The payload of each of these
+//!   is the chain id (u64), then a piece. The chain id is the position at which the first part starts. Other
+//!   records may lie between the parts. A chain without its `Last` is ignored.
+//! - The first piece of a split payload has the remainder of the length, and all others, also the last one,
+//!   have the full length. The reason: the n-th message of a durable channel in a split record has the
+//!   position `start of the last piece + n`, which must lie within the record.
 
 use lsn::Lsn;
 
@@ -48,8 +49,8 @@ pub(crate) const RECORD_ALIGNMENT: u64 = 8;
 pub(crate) const BLOCK_BYTES: u64 = 4096;
 /// Size of the smallest batch-end record.
 pub(crate) const BATCH_END_BYTES_MIN: u64 = (RECORD_HEADER_BYTES + FOOTER_BYTES) as u64;
-/// The largest payload of one record; larger ones are split into a chain of parts. 1 MiB, so that one part of
-/// a huge value delays its batch by at most about a millisecond of disk time.
+/// The largest payload of one record, 1 MiB; larger payloads are split into a chain of parts. With this size,
+/// one part of a huge value delays its batch by at most about a millisecond of disk time.
 pub(crate) const PAYLOAD_BYTES_MAX: usize = 1 << 20;
 /// Bytes of the chain id that starts the payload of `Part` and `Last`.
 pub(crate) const CHAIN_ID_BYTES: usize = 8;
@@ -181,7 +182,7 @@ impl Record<'_> {
 /// Why bytes are not a valid record at their position.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Invalid {
-    /// More bytes are needed to decide: this many in all.
+    /// More bytes are needed to decide: this many, counted from the start of the record.
     Short(usize),
     /// Only zeros: nothing was ever written here.
     Blank,

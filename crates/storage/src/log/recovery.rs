@@ -10,9 +10,8 @@
 //! [`Recovery::create_behind`].
 //!
 //! An existing log does not change on disk before [`Recovery::finish`], so a server that fails to start does
-//! no harm.
-//! The steps of `finish` have this order, and each of the first three is durable before the next, so that
-//! recovery gives the same result after a crash anywhere:
+//! no harm. The steps of `finish` have this order, and each of the first three is durable before the next, so
+//! that recovery gives the same result after a crash anywhere:
 //! 1. the torn tail, if any, is copied to `torn-<lsn>.bin` and overwritten with zeros, up to
 //!    [`TORN_BYTES_MAX`];
 //! 2. segments that a file system has truncated are extended to their full length;
@@ -225,13 +224,13 @@ impl Recovery {
     /// call, and applies a record to a slot only if the record is newer than the slot's state in the
     /// snapshot. Must be called before the first batch is read.
     ///
-    /// A split record whose first part lies before the beginning of the snapshot is skipped: its writer held
+    /// A split record whose first part lies before the beginning of the snapshot is skipped. Its writer held
     /// the locks of its slots while it wrote all parts, so the capture of each slot includes the record.
     ///
     /// # Errors
-    /// [`Error::Inconsistent`] if the snapshot belongs to another log or begins before the log does; without
-    /// salvage also if the log ends before the end of the snapshot, or no batch of the log ends at its
-    /// beginning. Damage of the log in between is detected only when it is read.
+    /// [`Error::Inconsistent`] if the snapshot belongs to another log or begins before the log does. Without
+    /// salvage, also if the log's files end before the end of the snapshot, or if no batch of the log ends at
+    /// the beginning of the snapshot. Damage of the log in between is detected only when it is read.
     pub fn start_at(&mut self, snapshot: &SnapshotInfo) -> Result<(), Error> {
         let SnapshotInfo { begin_lsn, end_lsn, .. } = *snapshot;
         let (log_start, segments_end) = (self.start(), self.reader.segments_end());
@@ -241,7 +240,7 @@ impl Recovery {
         } else if begin_lsn < log_start {
             Some(format!("needs the log from there on, which starts at lsn {log_start}; it cannot be used"))
         } else if self.reader.salvage.is_some() {
-            // Missing parts are reported as holes.
+            // A salvage reports missing parts of the log as holes.
             None
         } else if end_lsn > segments_end {
             Some(format!(
@@ -381,8 +380,8 @@ impl Recovery {
         self.reader.control().has_documents
     }
 
-    /// The approximate end of the log, for progress reports. It is too high in a salvage, and if segments
-    /// were recycled.
+    /// The approximate end of the log, for progress reports; too high in a salvage, and if segments were
+    /// recycled.
     pub fn end_estimate(&self) -> Lsn {
         self.end_estimate
     }

@@ -30,8 +30,8 @@ pub fn retain_snapshots(disk: &dyn Disk, dir: &Path, log: &Log, generations: usi
         return Ok(());
     }
     let pins = log.pins();
-    // These include damaged snapshots and snapshots of other logs: this log does not reach back to any of
-    // them.
+    // This log cannot be replayed from a snapshot that begins before its start. Damaged snapshots, and
+    // those of other logs, are removed here as well.
     let void = list_begins(disk, dir)?.into_iter().filter(|&begin_lsn| begin_lsn < log.start_lsn());
     void.into_iter().filter(|&it| !pins.contains(it)).try_for_each(|it| remove(disk, dir, it))?;
     let snapshots = list(disk, dir)?.into_iter().filter(|info| info.log_id == log.id());

@@ -81,8 +81,9 @@ impl Hole {
 #[derive(Default)]
 pub(super) struct Salvage {
     pub(super) holes: Vec<Hole>,
-    /// The footers after the beginning of the first hole, without those tried already. After a hole, reading
-    /// continues at the first of their batches that is intact. `None` before the first hole.
+    /// The footers after the beginning of the first hole that were not tried yet, in the order of the log.
+    /// After a hole, reading continues at the first intact batch of these footers. `None` before the first
+    /// hole.
     footers: Option<VecDeque<Footer>>,
 }
 
@@ -201,9 +202,9 @@ impl LogReader {
     }
 }
 
-/// Reconstructs the control file from segments and snapshots. If these belong to several logs, because a
-/// confirmed or interrupted salvage has begun another log, the log of the newest readable snapshot is taken;
-/// without such a snapshot, the log of the last segment.
+/// Reconstructs the control file from segments and snapshots. These may belong to several logs, because a
+/// confirmed or interrupted salvage has begun another log. The log of the newest readable snapshot is then
+/// taken; without such a snapshot, the log of the last segment.
 fn control_without_file(disk: &dyn Disk, dir: &Path, starts: &[Lsn]) -> Result<Control, Error> {
     let mut identities: Vec<(Lsn, Identity)> = Vec::new();
     for &start in starts {

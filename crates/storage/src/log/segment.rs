@@ -36,9 +36,9 @@ const HEADER_USED_BYTES: usize = 48;
 pub(crate) const SEGMENT_HEADER_BYTES: u64 = BLOCK_BYTES;
 /// The size of the smallest ring. A log is opened only with segments of at least 4 times this.
 pub(crate) const SEGMENT_BYTES_MIN: u64 = 64 * 1024;
-/// Zeros are written durably in pieces of this size. They bypass the page cache, because a copy into it would
-/// cost more CPU time than the log itself. The pieces are small, so that a flush of the log never waits for
-/// tens of megabytes.
+/// Zeros are written durably in pieces of this size. The pieces bypass the page cache, because copying them
+/// into the cache would cost more CPU time than the log itself. The pieces are small, so that a flush of the
+/// log never waits for tens of megabytes.
 const FILL_BYTES: usize = 1 << 20;
 /// The bytes of the disk that new segments leave free, so that small files, like the control file or a
 /// member's vote, can still be replaced when the log has filled the disk.

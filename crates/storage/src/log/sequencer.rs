@@ -1,7 +1,7 @@
 //! Ownership of the bytes of the ring: reservation, publication and the hand-over to the flusher.
 //!
-//! This is the lock-free part of the log. It handles only positions, no bytes and no I/O, so that a model
-//! checker can try every interleaving.
+//! This module is the lock-free part of the log. It handles only positions, no bytes and no I/O, so that a
+//! model checker can try every interleaving.
 //!
 //! ```text
 //!   released        closed             published            tail
@@ -24,8 +24,8 @@
 //! - Bytes below `published()` are filled and visible to its caller.
 //! - An appender can never take the last [`FLUSHER_RESERVE_BYTES`] of the ring (except with
 //!   `reserve_closed`), so the flusher can always close the open batch.
-//! - No bytes stay unflushed while all threads sleep: an appender either sees an active flusher, which checks
-//!   the tail again after it has marked itself inactive, or must wake a flusher (`needs_wake`).
+//! - No bytes stay unflushed while all threads sleep. An appender that sees no active flusher must wake one
+//!   (`needs_wake`). An active flusher checks the tail again after it has marked itself inactive.
 
 use crate::sync::{AtomicBool, AtomicU64, Ordering, Padded, fence, spin_loop, yield_now};
 

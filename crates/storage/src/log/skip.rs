@@ -1,4 +1,4 @@
-//! Skipping damage: for cursors of the log that prefer missing a part of it to missing everything after it.
+//! Skips damage, for cursors that would rather lose a damaged part of the log than all records after it.
 //!
 //! This module finds the beginning of the next readable batch. It restores nothing.
 
@@ -23,8 +23,8 @@ impl Log {
                 segment = self.shared.open_segment(footer_start).ok().flatten();
             }
             let Some(file) = &segment else {
-                // The whole segment cannot be opened: the next footer is in the following one at the
-                // earliest.
+                // The segment cannot be opened, so the next readable footer is in the following segment or
+                // later.
                 end = footer_start.align_up(self.segment_bytes()).advance(BLOCK_BYTES);
                 continue;
             };

@@ -25,7 +25,7 @@ pub enum Prepare {
 /// Why a segment could not be made.
 pub(super) struct NoRoom {
     pub(super) kind: ErrorKind,
-    /// For the operator.
+    /// The reason as text for the operator.
     pub(super) text: String,
 }
 
@@ -104,8 +104,9 @@ impl LogState {
         }
     }
 
-    /// Keeps a file that could not be made the segment that begins at `start`: on a full disk, only this file
-    /// can become the next one. If only the last step failed, the file has its new name.
+    /// Keeps the old file `old`, which could not be turned into the segment that begins at `start`, for the
+    /// next attempt: a full disk has no room for a new file. If only the last step of the recycling failed,
+    /// the file already has its new name.
     fn keep_recyclable(&self, old: PathBuf, start: Lsn) {
         let mut names = [old, self.dir.join(segment::file_name(start))].into_iter();
         let kept = names.find(|path| self.disk.open(path, Access::Read).is_ok());

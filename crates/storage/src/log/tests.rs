@@ -122,7 +122,7 @@ fn the_log_crosses_segments_and_recycles_forgotten_ones() {
 #[test]
 fn a_segment_whose_recycling_fails_is_recycled_later() {
     use env::sim::{FaultKind, FaultPlan};
-    // Each I/O of the recycling in turn.
+    // Lets each I/O of the recycling fail in turn.
     for offset in 0.. {
         let disk = disk();
         let (_, log) = recover(&disk).unwrap();

@@ -29,8 +29,8 @@ impl Waiters {
         Waiters { waiters: (0..count).map(|_| waiter()).collect() }
     }
 
-    /// Sets the listener of `index`. It must not block, because it runs on the thread that has caused the
-    /// change of the log.
+    /// Sets the listener of `index`. The listener must not block, because it runs on the thread that has
+    /// caused the change of the log.
     ///
     /// # Panics
     /// If the listener was set before.
@@ -38,7 +38,7 @@ impl Waiters {
         assert!(self.waiters[index].listener.set(listener).is_ok(), "a waiter has one listener");
     }
 
-    /// Whether `index` has a listener.
+    /// Whether `index` has a listener. Such an index is never given to another appender.
     pub(crate) fn is_listening(&self, index: usize) -> bool {
         self.waiters[index].listener.get().is_some()
     }
@@ -63,8 +63,8 @@ impl Waiters {
         fence(Ordering::SeqCst);
     }
 
-    /// Calls each listener whose gate is at or before `position`, once for each request. Before this, the
-    /// caller must store what has moved the position (SeqCst).
+    /// Calls each listener whose gate is at or before `position`, once for each request. The caller must
+    /// have stored the new position (with SeqCst) before this call.
     pub(crate) fn wake(&self, position: Lsn) {
         fence(Ordering::SeqCst);
         for waiter in &self.waiters {

@@ -9,8 +9,8 @@ use super::{
     record::{self, BLOCK_BYTES, Invalid, RecordKind},
 };
 
-/// The largest batch that is accepted. It is far larger than a server's ring, which bounds the batches that
-/// the server writes.
+/// The largest batch that is accepted: far more than the ring of a server, which bounds the batches that the
+/// server writes.
 const BATCH_BYTES_MAX: usize = 256 << 20;
 
 /// The position of the record at which a batch is invalid, and the reason.

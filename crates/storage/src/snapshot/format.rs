@@ -30,9 +30,10 @@
 //! ```
 //!
 //! - Chunks follow each other without gaps from 4096 to the index, and the **index is the headers of all
-//!   chunks** in order, bytes 0..36 of each. No offset of a chunk is stored: the lengths determine them all.
-//!   (The checksums at 36 are left out: a CRC over bytes that end with their own CRC is the same for all
-//!   contents.) The offset of the index and the sums in footer and manifest are checked against the index.
+//!   chunks** in order, bytes 0..36 of each. No offset of a chunk is stored: the lengths determine all
+//!   offsets. The checksums at 36 are left out, because a CRC over bytes that end with their own CRC is the
+//!   same for all contents. The offset of the index, and the sums in footer and manifest, are checked against
+//!   the index.
 //! - Every file is protected by a chain of checksums: the manifest has the checksum of each footer, the
 //!   footer the checksum of the index, the index the checksum of each chunk. This leaves no byte of a file
 //!   unprotected, and also detects a stale chunk of another file that is intact by itself.

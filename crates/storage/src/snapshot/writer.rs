@@ -44,8 +44,9 @@ pub enum Compression {
 pub struct SnapshotMeta {
     /// The id of the log that it belongs to.
     pub log_id: [u8; 16],
-    /// The epoch of the run that took it; with [`Log::begin_snapshot_at`](crate::Log::begin_snapshot_at), of
-    /// the last batch before `begin_lsn`, 0 without one.
+    /// The epoch of the run that took the snapshot. With
+    /// [`Log::begin_snapshot_at`](crate::Log::begin_snapshot_at), the epoch of the last batch before
+    /// `begin_lsn`, or 0 if there is none.
     pub epoch: u32,
     /// The position at which replay will start: a batch boundary, taken before the first slot is captured.
     /// Every record before this position was in memory by then, so the captured slots include it.

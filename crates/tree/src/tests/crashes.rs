@@ -19,7 +19,7 @@ const LAST: u64 = 6;
 /// Large enough that a checkpoint takes several writes.
 const BLOB_BYTES: usize = 1_100_000;
 
-/// The expected state after each LSN. It is determined by the state before it and the LSN.
+/// The expected state after each LSN. Each state follows from the previous state and the LSN.
 struct History(Vec<Models>);
 
 impl History {
@@ -81,8 +81,8 @@ fn disk_before() -> Arc<SimDisk> {
     disk
 }
 
-/// An operation on a disk. It sets its second argument to the LSN of the newest state that is acknowledged as
-/// durable.
+/// An operation on a disk, which sets its second argument to the LSN of the newest state that is acknowledged
+/// as durable.
 type Act = fn(&Arc<SimDisk>, &mut u64) -> Result<(), TreeError>;
 
 /// Copies of `disk` after a crash, in several random outcomes.
@@ -167,7 +167,7 @@ fn checkpoints_may_fail_anywhere() {
 
 #[test]
 fn going_on_behind_a_torn_checkpoint_may_stop_anywhere() {
-    // The crash is near the end of a checkpoint, so that a long torn tail may lie behind the last intact one.
+    // The crash is near the end of a checkpoint, so that a long torn tail may follow the intact checkpoints.
     let disk = disk_before();
     let mut file = open(&disk).unwrap();
     disk.enable_trace();

@@ -243,7 +243,8 @@ fn a_header_of_another_file_or_place_is_not_taken() {
     let own = written.bytes[last..].to_vec();
     let tails = [foreign[last..].to_vec(), [own.clone(), own].concat(), written.bytes[..4096].to_vec()];
     for tail in tails {
-        // These bytes could be a user's blob, or a write that the disk has misplaced.
+        // Headers of another file, or at a wrong offset, are not taken for headers. Such bytes could be in a
+        // user's blob, or be a write that the disk has misplaced.
         let mut bytes = written.bytes[..last].to_vec();
         bytes.extend_from_slice(&[0; 4096]);
         bytes.extend_from_slice(&tail);

@@ -156,7 +156,8 @@ proptest! {
     }
 }
 
-/// The changes between two states of a file turn the older one into the newer one, and none is idle.
+/// Asserts that the changes between two states of a file turn the older state into the newer one, and that no
+/// change is without effect.
 fn check_difference((old, before): &(TreeSnapshot, Models), (new, after): &(TreeSnapshot, Models)) {
     if old.file_id() != new.file_id() {
         return;
@@ -186,7 +187,8 @@ fn what_two_states_share_is_not_read() {
     let mut difference = new.changes_since(&old, TreeId(0));
     let keys: Vec<_> = difference.by_ref().map(|change| change.unwrap().0).collect();
     assert_eq!(keys, [7u64, 5000, 5001, 19_999].map(|n| n.to_be_bytes().to_vec()));
-    // Three paths on both sides, of more than a thousand leaves.
+    // The changed keys are on three paths, which are read in both states. The tree has more than a thousand
+    // leaves.
     assert!(difference.nodes_read() < 60, "{} nodes", difference.nodes_read());
     assert_eq!(new.changes_since(&new, TreeId(0)).count(), 0);
 }

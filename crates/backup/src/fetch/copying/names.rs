@@ -5,7 +5,7 @@ use std::path::Path;
 use documents::directory;
 use storage::CopyPlan;
 
-/// Whether a file differs in each copy: it refers to the other files of that copy.
+/// Whether a file differs in each copy, because the file refers to the other files of its copy.
 pub(super) fn is_replaced(name: &str) -> bool {
     name == CopyPlan::CONTROL_NAME || is_catalog(name)
 }

@@ -34,7 +34,7 @@ const DATA: &str = "/data";
 const DEST: &str = "/backup";
 const RESTORED: &str = "/restored";
 const START_MS: u64 = 1_700_000_000_000;
-/// Larger than one message of the log.
+/// Larger than one block of the log, 4096 bytes.
 const VALUE_BYTES: usize = 5000;
 
 fn new_disk(seed: u64) -> Arc<SimDisk> {
@@ -85,7 +85,7 @@ struct Server {
     at_offer: RefCell<Option<Content>>,
     pin: RefCell<Option<Pin>>,
     sent: Cell<u64>,
-    /// It is silent for long before its offer.
+    /// Whether the server is silent for long before its offer.
     is_slow: Cell<bool>,
     /// The connection breaks after this many bytes.
     sent_max: Cell<u64>,
@@ -382,8 +382,8 @@ fn grown(seed: u64) -> Server {
     server
 }
 
-/// The changes between two backups. With `snapshots`, the server no longer has the snapshot of the first
-/// backup.
+/// Makes the changes between two backups. With `snapshots`, the server no longer has the snapshot of the
+/// first backup afterwards.
 fn go_on(server: &Server, snapshots: bool) {
     for number in 0..5 {
         server.put(number, 99);
@@ -490,7 +490,8 @@ fn a_crash_at_any_io_of_an_increment_leaves_the_earlier_or_the_later_backup() {
                 assert_nothing_else(&disk, &manifest);
             }
         }
-        // Of all I/Os more than 60 and 10; of some, their share.
+        // With a crash at every I/O, more than 60 crashes leave the earlier backup and more than 10 the later
+        // one. If only some I/Os are tried, these numbers are smaller in proportion.
         assert!(old * ios > 60 * crashed && new * ios > 10 * crashed, "{old} old, {new} new of {crashed}");
     }
 }

@@ -1,8 +1,8 @@
 //! Verifies the copied data as recovery would read it, before it becomes the backup.
 //!
-//! Data of the earlier backup was verified when it was copied, and compared with its checksums now. It is
-//! read again only if the new data cannot be verified alone: all snapshots if one of their files is new, and
-//! the whole log if one of its earlier segments had to be copied again.
+//! Data of the earlier backup was verified when it was copied, and compared with its checksums now. The
+//! earlier data is read again only if the new data cannot be verified alone. All snapshots are read if one of
+//! their files is new, and the whole log if one of its earlier segments had to be copied again.
 
 use std::{cell::Cell, ops::ControlFlow, path::Path, sync::Arc};
 

@@ -14,7 +14,7 @@ fn parse(text: &str) -> Result<Selector, QueryError> {
     Selector::parse(&json(text))
 }
 
-/// The matching ones of the documents.
+/// Those of the documents that the selector matches.
 fn matching<'d>(selector: &str, documents: &[&'d str]) -> Vec<&'d str> {
     let selector = parse(selector).expect(selector);
     documents.iter().copied().filter(|document| selector.matches(&json(document))).collect()
@@ -286,7 +286,7 @@ fn selectors_are_shown_as_they_were_understood() {
     ] {
         assert_eq!(shown(same), same);
     }
-    // So CouchDB stores a condition on elements.
+    // CouchDB stores a condition on elements in this form.
     assert_eq!(shown(r#"{"a":{"$elemMatch":{"":{"$gt":1}}}}"#), r#"{"a":{"$elemMatch":{"$gt":1}}}"#);
 }
 

@@ -83,7 +83,7 @@ fn a_replica_reaches_the_content_of_its_leader_in_steps_of_any_size() {
     history(6_000, |effect| {
         leader.apply(effect);
         effects += 1;
-        // Records of one effect, and transactions.
+        // Ends the record at random, so that some records have one effect, and others several.
         if prng.chance(60) {
             leader.commit();
         }
@@ -120,7 +120,7 @@ fn records_beyond_the_limit_are_not_applied() {
     }
 }
 
-/// As a leader with a damaged memory could send it.
+/// A leader with damaged memory could send such an effect.
 #[test]
 fn an_effect_on_a_value_of_another_type_is_refused() {
     let value = Value::Set(keyspace::Items::Slices(&[b"member"]));

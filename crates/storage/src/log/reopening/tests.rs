@@ -25,7 +25,7 @@ fn a_log_with_the_required_room_is_closed_and_recovered() {
         let (_, log) = recover(&disk).unwrap();
         append(&mut log.appender(), b"kept");
         log.flush_all().unwrap();
-        // The smallest limit that is enough.
+        // Finds the smallest limit with which there is enough room.
         let mut limit_bytes = (0..LIMIT_BYTES).step_by(STEP_BYTES as usize);
         let enough = limit_bytes.find(|&bytes| {
             disk.set_space_limit(Some(bytes));
@@ -46,7 +46,7 @@ fn a_log_with_the_required_room_is_closed_and_recovered() {
     }
 }
 
-/// The batch that closes such a log ends with the segment, so that a recovery makes another one.
+/// In this test, the batch that closes the log fills the segment to its end, so recovery makes another one.
 #[test]
 fn the_required_room_includes_the_segment_that_closing_makes_necessary() {
     let disk = disk();
@@ -82,7 +82,7 @@ fn full_log(disk: &Arc<SimDisk>) -> Log {
     log
 }
 
-/// A server that waits for room would wait for ever.
+/// If a failing disk were reported as full, the server would wait for room for ever.
 #[test]
 fn a_failing_disk_is_not_taken_for_a_full_one() {
     let disk = disk();

@@ -52,7 +52,7 @@ fn publish_at(
     writer.publish(summaries, end)
 }
 
-/// The rows of a snapshot.
+/// The payloads of all chunks of a snapshot, in order.
 fn rows(disk: &SimDisk, info: &SnapshotInfo) -> Vec<Vec<u8>> {
     let reader = SnapshotReader::open(disk, Path::new(DIR), info).unwrap();
     let mut buffers = ReadBuffers::default();
@@ -113,7 +113,7 @@ fn a_salvage_loses_no_batch_behind_the_snapshot_to_damage_before_it() {
     assert!(recovery.holes().is_empty(), "{:?}", recovery.holes());
 }
 
-/// Nothing tells the number of the first batch of a log without its beginning.
+/// If the beginning of a log was forgotten, the number of its first remaining batch is unknown.
 #[test]
 fn lost_batches_are_counted_only_from_a_known_number() {
     for is_forgotten in [false, true] {

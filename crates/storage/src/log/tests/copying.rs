@@ -218,7 +218,8 @@ fn a_copy_of_the_log_alone_is_read_without_a_snapshot() {
     }
 }
 
-/// The end of the only record of batch `number`, counted from 1: each takes 4024 bytes of two blocks.
+/// The end of the only record of batch `number`, counted from 1. A batch has two blocks, and its record takes
+/// the first 4024 bytes.
 fn lsn_of(ends: &[Lsn], number: usize) -> Lsn {
     Lsn::new(ends[number - 1].get() - 2 * BLOCK_BYTES + 4024)
 }
