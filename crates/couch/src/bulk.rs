@@ -1,9 +1,9 @@
 //! Routes for many documents in one request, as replication uses them.
 //!
 //! A replicated document (`new_edits` false) fails alone if it breaks a rule for documents, or has a meaning
-//! that this server does not support: its row says `forbidden`. So the replication can continue; a retry would
-//! not help, because the source never has another document under that revision. If a document that is not
-//! replicated breaks a rule, the whole request is refused, as in CouchDB.
+//! that this server does not support: its row says `forbidden`. So the replication can continue; a retry
+//! would not help, because the source never has another document under that revision. If a document that is
+//! not replicated breaks a rule, the whole request is refused, as in CouchDB.
 
 use std::{collections::BTreeMap, sync::Arc};
 
