@@ -1,8 +1,8 @@
-//! Clients of HTTP as clients of the Redis protocol: a pair of sockets, one end of which a worker serves like
-//! any other connection.
+//! Connects clients of HTTP as clients of the Redis protocol. Each gets a pair of sockets, one end of which a
+//! worker serves like any other connection.
 //!
-//! A pair of sockets works whatever addresses the port is bound to, and requires no trust in an address; a
-//! connection to the port would not.
+//! A connection to the port would depend on the addresses to which the port is bound, and on trust in an
+//! address. A pair of sockets depends on neither.
 
 use std::{
     net::{SocketAddr, TcpStream},
