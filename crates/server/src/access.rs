@@ -93,7 +93,7 @@ impl Access {
         self.rejected_connections.fetch_add(1, Relaxed);
     }
 
-    /// Whether HTTP serves only clients on this machine, all of them as admins.
+    /// Whether HTTP serves clients on this machine only, and treats all of them as admins.
     pub(crate) fn trusts_this_machine(&self) -> bool {
         self.config.hot().is_protected() && !self.has_http_admins()
     }

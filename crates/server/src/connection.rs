@@ -64,13 +64,13 @@ pub(crate) struct Connection {
     /// Wakes the task; set whenever the task has been polled.
     waker: RefCell<Option<Waker>>,
     state: Cell<ConversationState>,
-    /// The socket accepted less than it was given.
+    /// Whether the socket accepted less than it was given.
     refused: Cell<bool>,
-    /// Close now, and drop unsent bytes.
+    /// Whether the connection must close now and drop its unsent bytes.
     broken: Cell<bool>,
-    /// The interrupted conversation may go on.
+    /// Whether the interrupted conversation may go on.
     resumable: Cell<bool>,
-    /// Bytes were pushed, and the worker has not called [`Connection::send_pushed`] since.
+    /// Whether bytes were pushed since the worker last called [`Connection::send_pushed`].
     pushed: Cell<bool>,
     /// Deadline of the blocked or held command.
     deadline: Cell<Option<Instant>>,
@@ -249,7 +249,7 @@ impl Connection {
         let read = std::task::ready!(self.poll_read(cx, &mut buffer))?;
         let input = &buffer[..read];
         if input.is_empty() {
-            // The client has closed its side for sending; it may still wait for replies.
+            // The client has closed its side for sending, but may still wait for replies.
             self.close_after_replies();
             return Poll::Ready(Ok(()));
         }
@@ -536,7 +536,7 @@ impl Connection {
         !self.pushed.replace(true)
     }
 
-    /// Whether the connection is to be closed with its bytes unsent.
+    /// Whether the connection must be closed with its bytes unsent.
     pub(crate) fn is_broken(&self) -> bool {
         self.broken.get()
     }
@@ -604,7 +604,7 @@ impl Connection {
         self.state.get() == ConversationState::Blocked
     }
 
-    /// Ends a connection that loses its place, with an error that says so.
+    /// Ends a connection that loses its place, after an error that gives this reason.
     pub(crate) fn turn_away(&self) {
         self.conversation.borrow_mut().turn_away();
         self.send();

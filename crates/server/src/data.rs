@@ -1,4 +1,4 @@
-//! The data of the server, as every executor uses them.
+//! The shared data of the server: everything that an executor needs.
 
 use std::sync::Arc;
 

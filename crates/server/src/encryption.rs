@@ -34,7 +34,7 @@ const OF_SESSIONS: [Key; 7] = [
     Key::HttpTlsAuthClients,
     Key::TlsProtocols,
 ];
-/// A certificate that expires within this time is warned of.
+/// The server warns of a certificate that expires within this time.
 const EXPIRES_SOON_S: i64 = 7 * 24 * 3600;
 
 /// The figures of encrypted connections for INFO and metrics.
@@ -125,6 +125,7 @@ impl Encryption {
 
     /// Checks settings that are not in force yet; `changed` has the keys that were set.
     ///
+    /// # Errors
     /// If sessions of an open door could not begin with these settings: the first changed setting that
     /// concerns sessions, and the reason.
     pub(crate) fn check(settings: &Settings, changed: &[Key]) -> Result<(), (Key, String)> {

@@ -72,7 +72,7 @@ const ELECTION: &str = "group.election";
 const READ_BYTES: usize = 1 << 20;
 /// The period at which saving a vote is retried after it has failed.
 const SAVE_PERIOD: Duration = Duration::from_millis(200);
-/// How often a member that was ordered to campaign looks whether it may.
+/// The period at which a member that was ordered to campaign checks whether it may.
 const APPLIED_PERIOD: Duration = Duration::from_millis(1);
 /// How often the leader looks for learners that have caught up.
 const PROMOTION_PERIOD_US: u64 = 2 * TICK_US;
@@ -317,7 +317,7 @@ impl Group {
         Ok(())
     }
 
-    /// The host under which others reach this server.
+    /// The host name or address under which other members reach this server.
     fn own_host(&self, redis: &[SocketAddr]) -> io::Result<String> {
         let given = self.config.current().text(Key::GroupHost).to_string();
         if !given.is_empty() {

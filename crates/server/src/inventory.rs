@@ -90,7 +90,7 @@ impl Inventory {
     /// The current figures, and the position that must be committed before they are shown ([`Lsn::ZERO`]:
     /// show them at once). Called periodically, so that committed figures are at hand when the log stalls.
     pub(crate) fn figures(&self) -> (Figures, Lsn) {
-        // Read the figures first: their records are then before `end`.
+        // The figures are read first, so that their records are before `end`.
         let figures = Figures::of(&self.keyspace);
         let Some(log) = self.log.get() else { return (figures, Lsn::ZERO) };
         let end = log.appended_lsn().min(self.replication.shown_lsn());

@@ -24,7 +24,7 @@ use crate::{
 pub(crate) const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// A write of the log that takes longer keeps new connections away from the worker that waits for it.
 const SLOW_WRITE_US: u64 = 100_000;
-/// From this port on, every user may listen.
+/// The first port that every user may listen on; lower ports need a privilege.
 const PRIVILEGED_END: u16 = 1024;
 /// The address that counts for clients of the Unix socket, which have none.
 const THIS_MACHINE: SocketAddr = SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0));
@@ -84,7 +84,7 @@ pub(crate) fn bind(bind: &str, port: u16, backlog: u32) -> io::Result<Vec<std::n
 }
 
 fn no_such_address(error: &io::Error) -> bool {
-    // EAFNOSUPPORT: a kernel without IPv6.
+    // A kernel without IPv6 returns EAFNOSUPPORT.
     error.kind() == io::ErrorKind::AddrNotAvailable || error.raw_os_error() == Some(libc::EAFNOSUPPORT)
 }
 

@@ -51,7 +51,7 @@ pub(crate) struct LongUnits {
     state: Mutex<State>,
     /// Notified when a unit begins or ends.
     ended: Condvar,
-    /// Idle appenders of these threads; a log has a limited number.
+    /// Idle appenders for these threads, kept for reuse because a log has a limited number of appenders.
     appenders: Mutex<Vec<Appender>>,
 }
 

@@ -57,7 +57,7 @@ const PREPARING_PERIOD: Duration = Duration::from_secs(1);
 /// The number of bytes of log that are read, and of the stream that are written, at a time.
 const PIECE_BYTES: usize = 256 << 10;
 
-/// The parts of the server that serving needs.
+/// The parts of the server that are needed to serve Redis replicas.
 #[derive(Clone)]
 pub(crate) struct Feeding {
     pub(crate) node: Arc<Node>,

@@ -12,7 +12,7 @@ const KEPT_MAX: usize = 16;
 /// The messages logged lately.
 #[derive(Debug, Default)]
 pub(crate) struct Repeated {
-    /// In the order in which they were last logged.
+    /// The remembered messages, in the order in which they were last logged.
     kept: Vec<Kept>,
 }
 

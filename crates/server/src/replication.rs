@@ -142,7 +142,7 @@ pub(crate) struct Node {
     acking: Mutex<()>,
     /// A copy of a part of `role` for frequent readers, as are the next two fields.
     is_read_only: AtomicBool,
-    /// Copy of the outcome of `role::is_deposed`.
+    /// Whether this server has given up its leadership; see `role::is_deposed`.
     is_deposed: AtomicBool,
     is_handing_over: AtomicBool,
     /// Whether the start of this incarnation has ended the membership of the directory in a group.

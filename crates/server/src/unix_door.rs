@@ -28,7 +28,7 @@ use crate::{
     mailbox::UnixPeer,
 };
 
-/// The socket. Dropping it removes its file.
+/// The socket of `unixsocket`. When the value is dropped, the file of the socket is removed.
 pub(crate) struct UnixDoor {
     listener: UnixListener,
     path: Arc<str>,
@@ -52,7 +52,7 @@ impl UnixDoor {
         };
         remove_stale(Path::new(path)).map_err(explained)?;
         let socket = bind(Path::new(path), mode).map_err(explained)?;
-        // The kernel limits the queue to the longest one that it permits.
+        // The kernel shortens the queue to the length that it permits.
         socket.listen(c_int::MAX).map_err(explained)?;
         let listener = UnixListener::from(OwnedFd::from(socket));
         listener.set_nonblocking(true)?;

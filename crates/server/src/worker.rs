@@ -61,7 +61,7 @@ pub(crate) struct Worker {
     pub(crate) mailbox: Mailbox,
     executor: RefCell<Executor>,
     batch: RefCell<RequestBatch>,
-    /// A buffer that all connections share; each borrows it while it reads.
+    /// A buffer that all connections share; each connection borrows it while reading.
     pub(crate) read_buffer: RefCell<Vec<u8>>,
     /// A second buffer, for the encrypted bytes of TLS; empty until the first encrypted connection is read.
     pub(crate) encrypted_buffer: RefCell<Vec<u8>>,

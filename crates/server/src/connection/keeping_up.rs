@@ -38,7 +38,7 @@ const ASKING_PERIOD_US: u64 = 10_000;
 /// The time after a useless wait in which new subscribers are not waited for.
 pub(crate) const DISTRUST_US: u64 = 10_000_000;
 
-/// How a subscriber has received after refusals of its socket.
+/// The progress of a subscriber after its socket has refused bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 enum History {
     /// The subscriber has never been behind.
@@ -60,7 +60,7 @@ pub(super) struct KeepingUp {
     patient_until_us: u64,
     /// Bytes that the peer had acknowledged when the kernel was last asked; `None` before the first refusal.
     acknowledged_bytes: Option<u64>,
-    /// The kernel is not asked again before this time.
+    /// The kernel is asked for acknowledged bytes again at this time at the earliest.
     asks_at_us: u64,
 }
 

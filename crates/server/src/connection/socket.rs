@@ -241,7 +241,7 @@ impl Encrypted {
         }
         match received {
             Ok(0) if self.session().is_closed() => Poll::Ready(Ok(0)),
-            // No record is complete. Others get their turn before the socket is read again.
+            // No record is complete. Other connections get their turn before the socket is read again.
             Ok(0) => {
                 cx.waker().wake_by_ref();
                 Poll::Pending
@@ -272,7 +272,7 @@ impl Encrypted {
     }
 }
 
-/// A socket as the session writes to it.
+/// A socket as a session writes to it: a write that would wait fails with `WouldBlock`.
 struct Trying<'a>(&'a TcpStream);
 
 impl io::Write for Trying<'_> {

@@ -55,7 +55,7 @@ pub(crate) struct UnreadReplies {
 }
 
 impl UnreadReplies {
-    /// Takes this many bytes, if they are left.
+    /// Takes `bytes` from the common limit, if so many are left. Returns whether they were taken.
     fn take(&self, bytes: u64, now_ms: u64) -> bool {
         let more = |taken: u64| taken.checked_add(bytes).filter(|sum| *sum <= UNREAD_BYTES_MAX);
         let is_taken = self.bytes.fetch_update(Relaxed, Relaxed, more).is_ok();
@@ -79,7 +79,7 @@ impl UnreadReplies {
 /// State of one connection between looks.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Unread {
-    /// The worker looks at the connection.
+    /// Whether the worker checks the connection several times a second.
     is_watched: bool,
     /// Bytes taken from [`UnreadReplies`].
     taken_bytes: u64,

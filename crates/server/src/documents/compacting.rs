@@ -109,7 +109,7 @@ impl Compactor {
         let failed = match outcome {
             Ok(Some(bytes)) => {
                 tracing::info!(target: "server", database = name, bytes, "compacted");
-                // The catalog must name the new file; then the old one is removed.
+                // The save makes the catalog name the new file; only then the old file is removed.
                 self.saver.ask();
                 false
             }

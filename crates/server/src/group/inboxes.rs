@@ -23,7 +23,7 @@ const UNLISTED_MAX: usize = MEMBERS_MAX;
 #[derive(Default)]
 pub(super) struct Inboxes {
     opened: u64,
-    /// In the order in which they were opened.
+    /// The open connections, in the order in which they were opened.
     open: Vec<Inbox>,
 }
 

@@ -129,13 +129,13 @@ pub(crate) struct Peers {
     votes: Arc<Votes>,
     own: MemberId,
     name: String,
-    /// Empty until the group has told this server its id.
+    /// The id of the group; empty until the group has told this server the id.
     group_id: Mutex<String>,
     introduction: Box<dyn Fn() -> Introduction + Send + Sync>,
     peers: Mutex<BTreeMap<MemberId, Arc<Peer>>>,
     inboxes: Mutex<Inboxes>,
     heard: Mutex<BTreeMap<MemberId, Heard>>,
-    /// The leader has said that this member was removed.
+    /// Whether the leader has said that this member was removed.
     is_removed: AtomicBool,
     refused: AtomicU64,
     outdated: AtomicU64,
@@ -452,7 +452,7 @@ impl Peers {
     }
 }
 
-/// A word of a stranger, as it may be shown in a reason.
+/// A word of a stranger, in the form in which a reason may show it.
 fn shown(word: &[u8]) -> &str {
     let is_word = word.len() <= WORD_BYTES_MAX && word.iter().all(u8::is_ascii_graphic);
     std::str::from_utf8(word).ok().filter(|_| is_word).unwrap_or("?")

@@ -242,7 +242,7 @@ impl Serving<'_> {
     }
 }
 
-/// The socket while it takes the file.
+/// The replica's socket, as the writer of the file uses it.
 struct FileSocket<'a>(&'a Serving<'a>);
 
 impl io::Write for FileSocket<'_> {

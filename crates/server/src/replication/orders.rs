@@ -30,7 +30,7 @@ const NOT_DONE_YET: &str = "ERR the disk has not taken this change of the server
 #[derive(Default)]
 pub(super) struct Orders(Mutex<Vec<Arc<Order>>>);
 
-/// One order.
+/// One order of a client, with the client's answer channel.
 pub(super) struct Order {
     begun_ms: u64,
     /// `None` once the order is answered.

@@ -7,7 +7,7 @@ use engine::replication::Address;
 /// The listen addresses of this server.
 #[derive(Debug, Clone)]
 pub(super) struct OwnAddresses {
-    /// Empty if clients connect to a Unix socket alone.
+    /// The addresses of the Redis protocol; empty if clients connect to a Unix socket alone.
     pub(super) redis: Vec<SocketAddr>,
     pub(super) http_port: u16,
 }

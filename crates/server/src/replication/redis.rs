@@ -55,7 +55,7 @@ pub(crate) struct RedisReplicas {
 pub(crate) struct Place(Arc<Node>);
 
 impl Place {
-    /// A place, if one is free.
+    /// Takes a place, if one is free.
     pub(crate) fn take(node: &Arc<Node>) -> Option<Place> {
         let more = |taken| (taken < REDIS_REPLICAS_MAX).then_some(taken + 1);
         node.redis.places.fetch_update(SeqCst, SeqCst, more).ok()?;
