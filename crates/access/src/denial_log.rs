@@ -66,7 +66,7 @@ impl Context {
     }
 }
 
-/// One denial.
+/// A call or login that was denied.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Denial {
     /// The reason of the denial.

@@ -44,7 +44,7 @@ pub const FORGOTTEN_AFTER_MS: u64 = 10 * 60_000;
 /// addresses.
 const LINES_PERIOD_MS: u64 = 60_000;
 
-/// The maximum number of lines in a period.
+/// The maximum number of log lines about failed logins in [`LINES_PERIOD_MS`].
 const LINES_MAX: u32 = 10;
 
 /// How attempts slow down. The first `free` failures cost no wait, the next one costs `first_ms`, and each

@@ -8,8 +8,8 @@
 //! Redis accepts but cannot show as rules again:
 //!
 //! - quotes within selectors, and words in selectors that end in `)`;
-//! - null bytes and spaces within names and first arguments (Redis 8.2.3 crashes on ACL LIST after `+select|a
-//!   b`);
+//! - null bytes and spaces within names and first arguments (after `+select|a b`, Redis 8.2.3 crashes on ACL
+//!   LIST);
 //! - patterns after `%RW~*`, which means `~*`.
 //!
 //! Sheaf's own rules are `role:NAME` and `resetroles`, for document databases, and `#` or `!` before a text

@@ -120,7 +120,7 @@ impl Rights {
     }
 }
 
-/// The keys of one selector.
+/// The keys that one selector permits.
 #[derive(Debug, Clone, Copy)]
 pub struct PermittedKeys<'r>(&'r KeyRights);
 

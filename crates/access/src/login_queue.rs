@@ -27,7 +27,7 @@ const LATE_MS: u64 = 100;
 /// After this delay, a login loses its place.
 const LOST_MS: u64 = 2_000;
 
-/// A login that waits.
+/// The identity of a login that waits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Waiter {
     /// The login of the client with this number, by the Redis protocol.
