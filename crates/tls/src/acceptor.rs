@@ -132,6 +132,7 @@ impl Acceptor {
     /// Reads the files again if they have changed; with `always`, in any case. Returns `None` if the files
     /// were not read.
     ///
+    /// # Errors
     /// As [`Loaded::read`]. The earlier files then remain in force, and without `always` the refused files
     /// are not read again until they change.
     pub fn reload(&self, always: bool) -> Option<Result<(), LoadError>> {

@@ -16,7 +16,7 @@ use crate::LoadError;
 /// The maximum bytes of one file. The largest bundles of authorities have some hundred KiB.
 const FILE_BYTES_MAX: u64 = 8 << 20;
 
-/// A file, and the setting or flag that names it.
+/// A file, with the setting or flag that names the file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Named<'a> {
     pub(crate) name: &'static str,
