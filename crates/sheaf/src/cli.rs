@@ -102,7 +102,7 @@ pub enum Task {
     Group(tools::group::Options),
     /// Ask a running server whether it serves.
     Health {
-        /// The URL of its HTTP port.
+        /// The URL of the server's HTTP port.
         url: String,
         /// The certificates for a URL that begins with `https`.
         tls: ClientFiles,
