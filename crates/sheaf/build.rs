@@ -1,5 +1,5 @@
-//! Gives the binary its version and its commit: the value of `SHEAF_COMMIT`, which packages set, else the
-//! commit of the repository, else none.
+//! Gives the binary its version and its commit. The commit is the value of `SHEAF_COMMIT`, which packages
+//! set, or else the commit of the repository, or else none.
 
 use std::process::Command;
 
@@ -7,7 +7,7 @@ const COMMIT_DIGITS: usize = 12;
 
 fn main() {
     println!("cargo::rerun-if-env-changed=SHEAF_COMMIT");
-    // This file changes with every commit and checkout.
+    // The file `logs/HEAD` of git changes with every commit and checkout.
     if let Some(log) =
         git(&["rev-parse", "--git-path", "logs/HEAD"]).filter(|log| std::fs::exists(log).unwrap_or(false))
     {
@@ -24,7 +24,7 @@ fn main() {
     }
 }
 
-/// The output of git; `None` without git or outside a repository.
+/// The output of git; `None` if git fails, for example outside a repository.
 fn git(arguments: &[&str]) -> Option<String> {
     let ran = Command::new("git").args(arguments).output().ok().filter(|ran| ran.status.success())?;
     let text = String::from_utf8(ran.stdout).ok()?.trim().to_owned();

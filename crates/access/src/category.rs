@@ -1,14 +1,14 @@
 //! Categories of commands, by which a rule names many commands at once.
 
-/// A category: the subject of its commands, or a kind of effect that they have.
+/// A category: the topic of its commands, or a property that they have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Category {
     /// Keys of any type, and databases.
     Keyspace,
-    /// Reads values.
+    /// Commands that read values.
     Read,
-    /// Changes values.
+    /// Commands that change values.
     Write,
     /// Sets.
     Set,
@@ -30,23 +30,23 @@ pub enum Category {
     Stream,
     /// Channels.
     Pubsub,
-    /// For administrators.
+    /// Commands for administrators.
     Admin,
-    /// Takes constant or logarithmic time.
+    /// Commands that take constant or logarithmic time.
     Fast,
     /// All commands that are not fast.
     Slow,
-    /// May wait.
+    /// Commands that may wait.
     Blocking,
-    /// Can harm the server or its data.
+    /// Commands that can harm the server or its data.
     Dangerous,
-    /// The connection itself.
+    /// Commands about the connection itself.
     Connection,
     /// Transactions.
     Transaction,
     /// Scripts and functions.
     Scripting,
-    /// Documents, which Redis does not have.
+    /// Documents; Redis has no such category.
     Documents,
 }
 
@@ -119,12 +119,12 @@ impl Categories {
     /// No category.
     pub const NONE: Categories = Categories(0);
 
-    /// Whether it has this category.
+    /// Whether the set has this category.
     pub const fn has(self, category: Category) -> bool {
         self.0 >> category as u8 & 1 != 0
     }
 
-    /// With this category.
+    /// The set with this category added.
     #[must_use]
     pub const fn with(self, category: Category) -> Categories {
         Categories(self.0 | 1 << category as u8)

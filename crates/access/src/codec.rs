@@ -5,15 +5,16 @@
 //!
 //! | field | content |
 //! |-------|---------|
-//! | version | one byte: 1 without the birth, [`VERSION`] with it |
+//! | version | one byte: 1 for a user without a birth, [`VERSION`] for one with it |
 //! | marks | one byte: 1 enabled, 2 needs no password, 4 skips sanitizing |
-//! | passwords | their number; each is one byte for its kind, and its content, see below |
+//! | passwords | their number; then for each, one byte for its kind and the content, see below |
 //! | selectors | their number, without the root; then the root and each of them |
 //! | roles | their number; each is `bytes` |
 //! | birth | 8 bytes, little endian, not 0 |
 //!
-//! A password: kind 1, SHA-256, has 32 bytes. Kind 2, PBKDF2, is there at most once, and comes last: the hash
-//! function (one byte), iterations, `bytes` of the salt, `bytes` of the key.
+//! The content of a password of kind 1, SHA-256, is 32 bytes. A password of kind 2, PBKDF2, occurs at most
+//! once, and comes last; its content is the hash function (one byte), iterations, `bytes` of the salt,
+//! `bytes` of the key.
 //!
 //! A selector:
 //!
@@ -25,7 +26,7 @@
 //! | patterns of channels | their number, 0 with all channels; each is `bytes` |
 //!
 //! The name of the user is not part of the payload. A user has exactly one encoding: a payload that can be
-//! decoded is encoded to the same bytes again; a user without a birth, which an earlier version has made, is
+//! decoded is encoded to the same bytes again. A user without a birth was made by an earlier version, and is
 //! encoded as by that version. Decoding does not check that no rule or pattern occurs twice.
 
 use std::fmt;
@@ -56,7 +57,7 @@ const SHA_256: u8 = 1;
 /// The kind of a password that was derived.
 const PBKDF2: u8 = 2;
 
-/// Why bytes are no user.
+/// The reason why bytes cannot be decoded as a user.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DecodeError {
     /// A newer version has written the bytes.
@@ -93,8 +94,8 @@ impl User {
         out
     }
 
-    /// A digest that changes with the passwords, with whether one is needed, and with the birth, but with
-    /// nothing else.
+    /// A digest that changes when a password changes, when the need for a password changes, and when the
+    /// birth changes, but at no other change of the user.
     pub fn login_digest(&self) -> [u8; 32] {
         let mut digested = vec![mark(self.needs_no_password, NEEDS_NO_PASSWORD)];
         self.put_passwords(&mut digested);

@@ -13,7 +13,7 @@ use crate::category::Categories;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CommandId(pub u16);
 
-/// One command.
+/// A command, with the facts about it on which rules depend.
 #[derive(Debug, Clone)]
 pub struct Command {
     /// The name in lower case; `container|sub` for subcommands.

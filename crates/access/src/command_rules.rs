@@ -1,15 +1,15 @@
 //! The rules of a selector about commands, in their order.
 //!
-//! The rules are kept as texts, normalised as in Redis 7.2 and later: a rule replaces earlier rules about the
-//! same target, a rule about a command replaces earlier rules about its subcommands and first arguments, and
+//! The rules are kept as texts, normalised as in Redis 7.2 and later. A rule replaces earlier rules about the
+//! same target. A rule about a command also replaces earlier rules about its subcommands and first arguments.
 //! `+@all` and `-@all` replace all earlier rules. A replaced rule has no effect on verdicts, because a later
 //! rule covers all that it covered.
 //!
 //! Invariants
 //! - [`CommandRules::add`] leaves at most one rule about a target.
-//! - A rule may name commands that this version does not know: [`Grammar`](crate::Grammar) has checked names
-//!   against the commands of the version that took the rule, and [`Rights`](crate::Rights) defines the
-//!   meaning of unknown names.
+//! - A rule may name commands that this version does not know. [`Grammar`](crate::Grammar) has checked names
+//!   against the commands of the version that took the rule. [`Rights`](crate::Rights) defines the meaning of
+//!   unknown names.
 
 use crate::words::{is_word, push_spaced};
 
@@ -41,7 +41,7 @@ impl CommandRule {
         self.target.strip_prefix(b"@")
     }
 
-    /// Whether this has the form of a rule in a record; decoding refuses others.
+    /// Whether this rule has the form that a record may contain. Decoding refuses rules without it.
     pub(crate) fn is_valid(&self) -> bool {
         let is_all = self.target.eq_ignore_ascii_case(b"@all");
         !self.target.is_empty()
@@ -74,7 +74,8 @@ impl CommandRules {
         &self.rules
     }
 
-    /// Whether every command is allowed without a further rule. `false` also if rules add up to all commands.
+    /// Whether every command is allowed because there are no further rules. `false` even if the rules
+    /// together allow all commands.
     pub(crate) fn allow_all(&self) -> bool {
         self.begins_with_all && self.rules.is_empty()
     }

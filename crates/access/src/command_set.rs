@@ -1,4 +1,4 @@
-//! A set of commands: one bit for each.
+//! A set of commands, with one bit for each command of a list.
 
 use crate::command_list::{CommandId, CommandList};
 

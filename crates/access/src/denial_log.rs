@@ -1,31 +1,31 @@
 //! The log of denials: refused calls and failed logins, for ACL LOG.
 //!
-//! What it is: a short list in memory, newest first. A denial with the same reason, context, object and user
-//! as one of the newest entries, within a minute of that entry's last denial, is counted there, so that a
-//! client in a loop does not push out all other entries. What it is not: durable, or shared by the members of
-//! a group.
+//! The log is a short list in memory, newest first; it is neither durable nor shared by the members of a
+//! group. A denial is counted in one of the newest entries if both have the same reason, context, object and
+//! user, and the entry's last denial was within the last minute. So a client in a loop does not push out all
+//! other entries.
 //!
 //! Invariants
 //! - After each denial, the log has at most as many entries as its limit; a limit of 0 turns it off.
 
 use std::collections::VecDeque;
 
-/// The maximum time between the newest denial of an entry and a further one that is counted there.
+/// The maximum time between the newest denial of an entry and a further denial that is counted in the entry.
 pub const MERGE_MS_MAX: u64 = 60_000;
 
 /// The number of newest entries that are compared with a new denial, as in Redis.
 const COMPARED_MAX: usize = 10;
 
-/// Why something was denied.
+/// The reason of a denial: what the user had no right to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reason {
-    /// The command.
+    /// The command is not permitted.
     Command,
-    /// A key.
+    /// A key is not permitted.
     Key,
-    /// A channel.
+    /// A channel is not permitted.
     Channel,
-    /// A wrong name or password.
+    /// The name or password is wrong.
     Auth,
 }
 
@@ -44,14 +44,14 @@ impl Reason {
     }
 }
 
-/// Where something was denied.
+/// The context in which a call or login was denied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Context {
     /// A command outside of transactions and scripts.
     TopLevel,
     /// A command in a transaction, when it is queued or when EXEC runs it.
     Multi,
-    /// In a script.
+    /// A command in a script.
     Lua,
 }
 
@@ -66,7 +66,7 @@ impl Context {
     }
 }
 
-/// One denial.
+/// A call or login that was denied.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Denial {
     /// The reason of the denial.
@@ -96,16 +96,16 @@ pub struct LogEntry {
     pub id: u64,
     /// The number of denials that the entry counts.
     pub count: u64,
-    /// The newest of these denials.
+    /// The newest of the denials that the entry counts.
     pub denial: Denial,
-    /// When the first happened, in Unix ms.
+    /// The time of the first denial, in Unix milliseconds.
     pub created_ms: u64,
-    /// When the newest happened, in Unix ms.
+    /// The time of the newest denial, in Unix milliseconds.
     pub updated_ms: u64,
 }
 
 impl LogEntry {
-    /// Seconds since the newest of the denials, as ACL LOG shows them.
+    /// Seconds since the newest denial of the entry, as ACL LOG shows them.
     pub fn age_s(&self, now_ms: u64) -> f64 {
         now_ms.saturating_sub(self.updated_ms) as f64 / 1000.0
     }
@@ -140,7 +140,7 @@ impl DenialLog {
         self.entries.iter()
     }
 
-    /// Forgets all entries. Their numbers are not used again.
+    /// Forgets all entries. The numbers of forgotten entries are not used again.
     pub fn reset(&mut self) {
         self.entries.clear();
     }

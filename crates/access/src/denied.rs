@@ -8,14 +8,14 @@ use crate::denial_log::Reason;
 pub enum Denied<'a> {
     /// The command.
     Command(CommandId),
-    /// A key, in the way in which the call uses the key.
+    /// A key: the user has no right to use it in the way in which the call uses it.
     Key(&'a [u8]),
     /// A channel.
     Channel(&'a [u8]),
 }
 
 impl<'a> Denied<'a> {
-    /// The whole reply to the call. As in Redis, it names neither the key nor the channel.
+    /// The whole reply to the call. As in Redis, the reply names neither the key nor the channel.
     pub fn reply(&self, user: &[u8], commands: &CommandList) -> Vec<u8> {
         [b"NOPERM ", &*self.brief(user, commands)].concat()
     }

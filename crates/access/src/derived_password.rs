@@ -1,12 +1,12 @@
 //! Passwords as documents of `_users` keep them: a key that PBKDF2 derives from the password and a salt.
 //!
-//! What it is not: quick. At the 600,000 iterations of CouchDB 3.5, one check takes a few hundred
-//! milliseconds; [`User::accepts_at_once`] makes none.
+//! A check is not quick: at the 600,000 iterations of CouchDB 3.5, one takes a few hundred milliseconds.
+//! [`User::accepts_at_once`] makes no such check.
 //!
 //! Invariants
 //! - A comparison takes the same time wherever two keys differ.
 //! - `Debug` shows neither salt nor key.
-//! - The work of a check is limited by [`ITERATIONS_MAX`], also for a record from another server.
+//! - [`ITERATIONS_MAX`] limits the work of a check, even for a record from another server.
 //!
 //! [`User::accepts_at_once`]: crate::User::accepts_at_once
 
@@ -20,14 +20,14 @@ pub const ITERATIONS_DEFAULT: u32 = 600_000;
 /// The maximum number of iterations.
 pub const ITERATIONS_MAX: u32 = 10_000_000;
 
-/// The maximum bytes of a salt; a derived password with a longer one is refused, also in a record of another
+/// The maximum bytes of a salt. A derived password with a longer salt is refused, even in a record of another
 /// server.
 pub const SALT_BYTES_MAX: usize = 256;
 
-/// The bytes of a derived key: at least half of a SHA-256, and no more than a SHA-512.
+/// The possible numbers of bytes of a derived key: at least half of a SHA-256, and no more than a SHA-512.
 const KEY_BYTES: std::ops::RangeInclusive<usize> = 16..=64;
 
-/// The beginning of the text of a derived password, which tells it from a SHA-256.
+/// The beginning of the text of a derived password. By it, such a text is told from a SHA-256.
 pub(crate) const TEXT_PREFIX: &[u8] = b"pbkdf2-";
 
 /// The hash function in the pseudorandom function of PBKDF2.
@@ -79,7 +79,7 @@ impl Prf {
     }
 }
 
-/// A password that was derived.
+/// A password of which only a key derived by PBKDF2 is kept.
 #[derive(Clone)]
 pub struct DerivedPassword {
     prf: Prf,
@@ -105,7 +105,7 @@ impl DerivedPassword {
         fits.then(|| DerivedPassword { prf, iterations, salt: salt.into(), key: key.into() })
     }
 
-    /// Whether it was derived from this password. Takes long with many iterations.
+    /// Whether the key was derived from this password. Takes long with many iterations.
     pub fn accepts(&self, password: &[u8]) -> bool {
         pbkdf2::verify(self.prf.algorithm(), self.iterations, &self.salt, password, &self.key).is_ok()
     }
@@ -130,7 +130,7 @@ impl DerivedPassword {
         &self.key
     }
 
-    /// The derived password that a text shows: `pbkdf2-sha256$ITERATIONS$SALT$KEY`, salt and key in
+    /// Parses the text of a derived password: `pbkdf2-sha256$ITERATIONS$SALT$KEY`, with salt and key in
     /// hexadecimal digits. `None` if the text has another form, or a part is outside the limits.
     pub fn from_text(text: &[u8]) -> Option<DerivedPassword> {
         let mut parts = text.strip_prefix(TEXT_PREFIX)?.split(|byte| *byte == b'$');
@@ -140,7 +140,7 @@ impl DerivedPassword {
         DerivedPassword::new(Prf::named(prf)?, iterations, &salt, &key).filter(|_| parts.next().is_none())
     }
 
-    /// The text that [`DerivedPassword::from_text`] reads.
+    /// The text of the derived password, as [`DerivedPassword::from_text`] parses it.
     pub fn to_text(&self) -> String {
         let (prf, iterations) = (self.prf.name(), self.iterations);
         format!("pbkdf2-{prf}${iterations}${}${}", hex::encode(&self.salt), hex::encode(&self.key))

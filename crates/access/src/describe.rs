@@ -1,8 +1,8 @@
 //! A user as texts: the line of ACL LIST and of a file, and the fields of ACL GETUSER.
 //!
-//! After `user NAME`, the line is a list of rules: applied to a new user, they give a user that is equal but
-//! for its birth. Rules about commands or categories that this version does not know are refused, however. As
-//! in Redis 8, `sanitize-payload` or `skip-sanitize-payload` is always shown.
+//! After `user NAME`, the line is a list of rules. Applied to a new user, these rules give an equal user,
+//! except for its birth. They are refused if they name commands or categories that this version does not
+//! know. As in Redis 8, `sanitize-payload` or `skip-sanitize-payload` is always shown.
 
 use crate::grammar::ROLE;
 use crate::role_text::text_of_role;
@@ -15,7 +15,7 @@ use crate::words::push_spaced;
 pub struct UserDescription {
     /// The properties of the user, such as `on` and `nopass`.
     pub flags: Vec<&'static str>,
-    /// The hashes of its passwords, in hexadecimal digits, and the text of a derived one.
+    /// The hashes of the user's passwords, in hexadecimal digits, and the text of its derived password.
     pub passwords: Vec<String>,
     /// The roles of the user.
     pub roles: Vec<Box<[u8]>>,

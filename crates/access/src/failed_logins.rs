@@ -1,25 +1,27 @@
-//! Failed logins by address: how long the next attempt from an address has to wait.
+//! Failed logins by address: decides how long the next attempt from an address has to wait.
 //!
 //! ```text
 //! ask -> wait, and ask again | look at the password -> attempt -> wait, and ask again | accepted, or failed
 //! ```
 //!
-//! A bounded table in memory, which belongs to a server and not to the data. It has no clock. It locks no
-//! user: after the wait the right password is accepted, however many guesses have failed.
+//! The failures are in a bounded table in memory, which belongs to a server and not to the data. The table
+//! has no clock. It never locks a user out: after the wait the right password is accepted, however many
+//! guesses have failed.
 //!
-//! Attempts of an address pass through gates, which a wrong password shuts for a time. All users share one
-//! gate, except the last `USERS_MAX` that have logged in from the address since its first failure: each of
-//! these has its own. So a program with the right password waits for one turn, and not again, while others of
-//! its address guess the passwords of other users.
+//! Attempts from an address pass through gates, which a wrong password shuts for a time. All users of the
+//! address share one gate. The exceptions are the last `USERS_MAX` users that have logged in from the address
+//! since its first failure: each of them has a gate of its own. So a program with the right password waits
+//! for one turn, and then no more, while other programs at its address guess passwords of other users.
 //!
 //! Invariants
 //! - The attempts that wait at a gate take turns in the order in which they came, see [`LoginQueue`].
-//! - An attempt learns whether its password is right while the gate is open, and a wrong one shuts it. So an
-//!   address with many connections guesses no faster than with one.
-//! - A right password takes no failure back. So the owner of one user cannot guess the password of another
-//!   one without waiting, and a user's logins do not help those who guess its password.
-//! - At most [`ADDRESSES_MAX`] addresses are known; the one with the fewest failures is forgotten first.
-//! - No name and no password is in a line of the log: people type passwords in the place of names.
+//! - An attempt learns whether its password is right only while the gate is open, and a wrong password shuts
+//!   the gate. So an address with many connections guesses no faster than with one.
+//! - A right password does not undo a failure. So the owner of one user cannot guess the password of another
+//!   user without waiting, and logins of a user do not help those who guess its password.
+//! - At most [`ADDRESSES_MAX`] addresses are known. For a further one, the address with the fewest failures
+//!   is forgotten.
+//! - No line of the log has a name or a password, because people type passwords in the place of names.
 
 use std::{
     collections::HashMap,
@@ -32,20 +34,21 @@ use crate::password::PasswordHash;
 /// The maximum number of addresses.
 pub const ADDRESSES_MAX: usize = 4096;
 
-/// The maximum number of users of an address with a gate of their own.
+/// The maximum number of users of one address that have gates of their own.
 const USERS_MAX: usize = 8;
 
-/// How long after its last failure an address counts as one that has never failed.
+/// An address counts as one that has never failed when this time has passed since its last failure.
 pub const FORGOTTEN_AFTER_MS: u64 = 10 * 60_000;
 
-/// The period in which at most one line about an address is logged, and at most [`LINES_MAX`] about all.
+/// In this period, at most one line about an address is logged, and at most [`LINES_MAX`] lines about all
+/// addresses.
 const LINES_PERIOD_MS: u64 = 60_000;
 
-/// The maximum number of lines in a period.
+/// The maximum number of log lines about failed logins in [`LINES_PERIOD_MS`].
 const LINES_MAX: u32 = 10;
 
-/// How attempts slow down: `free` failures cost nothing, the next one `first_ms`, each further one twice as
-/// much, and none more than `max_ms`.
+/// How attempts slow down. The first `free` failures cost no wait, the next one costs `first_ms`, and each
+/// further one twice as much as the one before, up to `max_ms`.
 #[derive(Debug, Clone, Copy)]
 struct Pace {
     free: u32,
@@ -71,7 +74,8 @@ impl Pace {
     }
 }
 
-/// The attempts of some users of an address pass it one after another; a wrong password shuts it for a time.
+/// A gate, through which attempts of some users of an address pass one after another. A wrong password shuts
+/// it for a time.
 #[derive(Debug, Default)]
 struct Gate {
     failures: u32,
@@ -84,20 +88,21 @@ impl Gate {
         self.opens_ms = now_ms + pace.wait_ms(self.failures);
     }
 
-    /// The pace of the attempts at the gate; `None` if no attempt has to wait.
+    /// The pace of the attempts at the gate; `None` if attempts need not wait.
     fn pacing(&self, pace: Pace, now_ms: u64) -> Option<Pacing> {
         let step_ms = pace.wait_ms(self.failures);
-        // Even after a step back of the clock, a turn takes no longer than the wait for the failures.
+        // Even if the clock was set back, the wait is never longer than the wait for the failures.
         let next_in_ms = self.opens_ms.saturating_sub(now_ms).min(step_ms);
         (step_ms > 0).then_some(Pacing { next_in_ms, step_ms })
     }
 }
 
-/// An address that has failed.
+/// The failures of one address, and its gates.
 #[derive(Debug, Default)]
 struct Entry {
     shared: Gate,
-    /// The users that have logged in, by the digests of their names; the latest login last.
+    /// The users that have logged in, by the digests of their names; the user with the latest login comes
+    /// last.
     users: Vec<([u8; 32], Gate)>,
     failed_ms: u64,
     logged_ms: Option<u64>,
@@ -110,8 +115,8 @@ impl Entry {
         own.map_or(&mut self.shared, |(_, gate)| gate)
     }
 
-    /// Gives the user a gate of its own. A new gate counts the failures of the shared one: some of them may
-    /// have been about this user.
+    /// Gives the user a gate of its own. A new gate takes over the failures of the shared gate, because some
+    /// of them may have been about this user.
     fn has_logged_in(&mut self, user: &[u8]) {
         let digest = digest_of(user);
         let at = self.users.iter().position(|(known, _)| *known == digest);
@@ -129,13 +134,13 @@ impl Entry {
     }
 }
 
-/// A digest instead of a name, which may be long, keeps entries small.
+/// The digest of a name. Names may be long; a digest keeps entries small.
 fn digest_of(user: &[u8]) -> [u8; 32] {
     *PasswordHash::of(user).bytes()
 }
 
-/// The address under which failures are counted: all loopback addresses share one, and so do all addresses of
-/// one IPv6 network (/64), because a machine can use as many of these as it likes.
+/// The address under which failures are counted. All loopback addresses count as one. All addresses of one
+/// IPv6 network (/64) count as one, because a machine can use as many of them as it likes.
 fn network_of(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         address if address.is_loopback() => IpAddr::V4(Ipv4Addr::LOCALHOST),
@@ -147,9 +152,9 @@ fn network_of(address: IpAddr) -> IpAddr {
 /// The content of a log line about failed logins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FailedLoginLine {
-    /// The failures of this address that are not forgotten, at the gate that has the most.
+    /// The failures of this address that are not forgotten, counted at the gate with the most.
     pub failures: u32,
-    /// The number of earlier failures, of all addresses, that no line has told of.
+    /// The number of earlier failures, of all addresses, that no line has reported yet.
     pub unlogged: u64,
 }
 
@@ -162,33 +167,33 @@ pub struct FailedLogins {
     unlogged: u64,
 }
 
-/// A login as its address sees it.
+/// A login, with the facts on which its wait depends.
 #[derive(Debug, Clone, Copy)]
 pub struct LoginOf<'a> {
     /// The address of the client.
     pub address: IpAddr,
-    /// The name that it gives.
+    /// The name of the user that the client gives.
     pub user: &'a [u8],
-    /// Tells this login from other logins that wait.
+    /// Distinguishes this login from other logins that wait.
     pub waiter: Waiter,
 }
 
 impl FailedLogins {
-    /// Asks whether an attempt may be made now. If not, the login has a place in the queue from now on,
-    /// unless too many wait, and must ask again.
+    /// Asks whether an attempt may be made now. If not, the login gets a place in the queue, unless too many
+    /// logins wait, and must ask again.
     pub fn ask(&mut self, login: LoginOf<'_>, now_ms: u64) -> Turn {
         self.at_gate(login, now_ms)
             .map_or(Turn::Now, |(gate, pacing)| gate.waiting.ask(login.waiter, pacing, now_ms))
     }
 
-    /// Whether an attempt would not have to wait. The login gets no place in the queue.
+    /// Whether an attempt could be made now. The login gets no place in the queue.
     pub fn is_turn(&mut self, login: LoginOf<'_>, now_ms: u64) -> bool {
         self.at_gate(login, now_ms)
             .is_none_or(|(gate, pacing)| gate.waiting.is_turn(login.waiter, pacing, now_ms))
     }
 
-    /// Makes an attempt, unless it has to wait; `is_right` says whether its password is right. The caller
-    /// must note a failure with [`FailedLogins::failed`].
+    /// Makes an attempt, unless the login has to wait. `is_right` says whether the password is right. The
+    /// caller must note a failure with [`FailedLogins::failed`].
     pub fn attempt(&mut self, login: LoginOf<'_>, is_right: bool, now_ms: u64) -> Turn {
         let turn = self.ask(login, now_ms);
         let network = network_of(login.address);
@@ -210,7 +215,7 @@ impl FailedLogins {
         turn
     }
 
-    /// The gate of a login, if there is one at which it may have to wait.
+    /// The gate at which a login may have to wait, with its pace; `None` if the login need not wait.
     fn at_gate(&mut self, login: LoginOf<'_>, now_ms: u64) -> Option<(&mut Gate, Pacing)> {
         let network = network_of(login.address);
         let entry = self.entries.get_mut(&network)?;
@@ -220,7 +225,7 @@ impl FailedLogins {
         Some((gate, pacing))
     }
 
-    /// An attempt has failed. Returns the content of a log line if one is due.
+    /// Notes that an attempt has failed. Returns the content of a log line if one is due.
     pub fn failed(&mut self, address: IpAddr, user: &[u8], now_ms: u64) -> Option<FailedLoginLine> {
         let network = network_of(address);
         if self.entries.len() >= ADDRESSES_MAX && !self.entries.contains_key(&network) {
@@ -273,7 +278,8 @@ mod tests {
         LoginOf { address: address(from), user, waiter: Waiter::Client(number) }
     }
 
-    /// Milliseconds until the attempt of a lone client may be made; 0: it has failed.
+    /// Makes one wrong guess. Returns the milliseconds until the attempt may be made, for a lone client; 0 if
+    /// it was made and has failed.
     fn guess(logins: &mut FailedLogins, from: &str, user: &[u8], now_ms: u64) -> u64 {
         if logins.attempt(login(from, user, 1), false, now_ms) == Turn::Now {
             logins.failed(address(from), user, now_ms);
@@ -286,7 +292,7 @@ mod tests {
         logins.attempt(login(from, user, 2), true, now_ms) == Turn::Now
     }
 
-    /// Waits of so many guesses, each made as soon as it may be.
+    /// The waits of `count` wrong guesses, each made as soon as it may be.
     fn waits(from: &str, count: usize) -> Vec<u64> {
         let (mut logins, mut now_ms) = (FailedLogins::default(), 1_000);
         let mut waits = Vec::new();
@@ -321,7 +327,7 @@ mod tests {
         assert!(guess(&mut logins, "::1", b"a", 0) > 0, "its addresses are one");
     }
 
-    /// An address from which so many guesses have failed, at 0 ms.
+    /// Failed logins of an address from which `count` guesses have failed, at 0 ms.
     fn guessed(from: &str, user: &[u8], count: u32) -> FailedLogins {
         let mut logins = FailedLogins::default();
         (0..count).for_each(|_| _ = logins.failed(address(from), user, 0));
@@ -343,7 +349,7 @@ mod tests {
         let mut logins = guessed(FAR, b"default", 12);
         assert!(!logs_in(&mut logins, FAR, b"app", 6_399));
         assert!((0..1_000).all(|_| logs_in(&mut logins, FAR, b"app", 6_400)), "the attacker is gone");
-        // It goes on to guess, also the password of the user that has logged in.
+        // The attacker goes on to guess, also the password of the user that has logged in.
         assert_eq!(guess(&mut logins, FAR, b"default", 6_400), 0);
         assert!(!logs_in(&mut logins, FAR, b"other", 6_400));
         assert!((0..1_000).all(|_| logs_in(&mut logins, FAR, b"app", 6_400)));
@@ -366,7 +372,7 @@ mod tests {
         assert!(guesses <= 10, "{guesses}");
     }
 
-    /// A client that logs in, as it looks from outside.
+    /// A client that tries to log in, with the time of its next attempt.
     struct Login {
         waiter: Waiter,
         asks_at_ms: u64,
@@ -385,10 +391,10 @@ mod tests {
             }
         }
         assert_eq!(waiting.len(), WAITING_MAX);
-        // Every second stranger is gone, and leaves no trace.
+        // Every second stranger has disconnected; the queue does not learn of that.
         let mut waiting: Vec<Login> = waiting.into_iter().step_by(2).collect();
         let (owner, mut turns) = (Waiter::Client(1_000), Vec::new());
-        // The owner is turned away, and tries again every second, each time as another client would.
+        // The owner is turned away, and tries again every second, each time as a client without a place.
         waiting.push(Login { waiter: owner, asks_at_ms: 1 });
         while turns.iter().all(|(waiter, _)| *waiter != owner) {
             let next = (0..waiting.len()).min_by_key(|at| waiting[*at].asks_at_ms).expect("the owner waits");

@@ -1,8 +1,8 @@
 //! Lines of users: an ACL file.
 //!
-//! As in Redis, a line is `user NAME rule ...` with one space before the name and one or more between further
-//! words, empty lines are skipped, and a comment is an error. All errors of a file are reported together. If
-//! there is an error, no user of the file is taken.
+//! The form is that of Redis. A line is `user NAME rule ...`, with one space before the name and one or more
+//! spaces between further words. Empty lines are skipped, and a comment is an error. All errors of a file are
+//! reported together, and a single error means that no user of the file is taken.
 
 use std::collections::BTreeMap;
 
@@ -14,14 +14,14 @@ use crate::words::up_to_null;
 /// Why a file is refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FileError {
-    /// The text without `ERR`, which names each line that has an error.
+    /// The text without `ERR`. It names each line that has an error.
     pub text: Vec<u8>,
 }
 
 const NOTHING_CHANGED: &[u8] =
     b"WARNING: ACL errors detected, no change to the previously active ACL rules was performed";
 
-/// The users of a file by their names. `path` is its name in errors.
+/// The users of a file by their names. `path` is the file's name in errors.
 ///
 /// # Errors
 /// All errors of the file, as Redis reports them.

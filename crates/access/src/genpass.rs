@@ -15,11 +15,11 @@ impl GenpassError {
                                     password, a positive number up to 4096";
 }
 
-/// A password of that many bits, rounded up to whole hexadecimal digits. `fill` fills bytes from a source of
-/// randomness that is fit for secrets.
+/// A password of `bits` bits, rounded up to whole hexadecimal digits. `fill` fills a slice with random bytes
+/// from a source that is fit for secrets.
 ///
 /// # Errors
-/// `bits` is not in 1..=[`GENPASS_BITS_MAX`].
+/// If `bits` is not in 1..=[`GENPASS_BITS_MAX`].
 pub fn genpass(bits: i64, fill: impl FnOnce(&mut [u8])) -> Result<String, GenpassError> {
     if !(1..=GENPASS_BITS_MAX).contains(&bits) {
         return Err(GenpassError);

@@ -4,13 +4,16 @@
 //! words -> merged: `(+get`, `~a)` is one rule -> rule by rule, on a copy of the user
 //! ```
 //!
-//! The language is as in Redis 7.2 and later, with these differences. Each refuses something that Redis takes
-//! but cannot show as rules again: quotes within selectors, and words in them that end in `)`; null bytes and
-//! spaces within names and first arguments (Redis 8.2.3 crashes on ACL LIST after `+select|a b`); patterns
-//! after `%RW~*`, which is `~*`.
+//! The language is that of Redis 7.2 and later, with differences. Each difference refuses something that
+//! Redis accepts but cannot show as rules again:
 //!
-//! Sheaf's own rules are `role:NAME` and `resetroles`, for document databases, and a hash that begins with
-//! `pbkdf2-`: the password of a document in `_users`.
+//! - quotes within selectors, and words in selectors that end in `)`;
+//! - null bytes and spaces within names and first arguments (after `+select|a b`, Redis 8.2.3 crashes on ACL
+//!   LIST);
+//! - patterns after `%RW~*`, which means `~*`.
+//!
+//! Sheaf's own rules are `role:NAME` and `resetroles`, for document databases, and `#` or `!` before a text
+//! that begins with `pbkdf2-`, for the password of a document in `_users`.
 
 use crate::category::Category;
 use crate::command_list::CommandList;
@@ -34,10 +37,10 @@ pub struct Grammar<'a> {
 }
 
 impl Grammar<'_> {
-    /// The user after these rules.
+    /// Applies these rules to a copy of the user, and returns the copy.
     ///
     /// # Errors
-    /// The first rule that is refused, or a selector that does not end.
+    /// The first rule that is refused, or a selector whose parenthesis is not closed.
     pub fn apply<'r>(
         &self,
         user: &User,
@@ -51,7 +54,7 @@ impl Grammar<'_> {
     }
 
     /// Applies one rule, whose parentheses match. After an error, the caller must discard `user`, which may
-    /// be partly changed.
+    /// have been changed in part.
     pub(crate) fn apply_one(&self, user: &mut User, rule: &[u8]) -> Result<(), RuleError> {
         let hash_of = |text| PasswordHash::from_hex(text).ok_or(RuleError::MalformedHash);
         match rule {
@@ -93,12 +96,12 @@ impl Grammar<'_> {
         Ok(())
     }
 
-    /// The selector with these rules.
+    /// The selector that the rules within a pair of parentheses give.
     fn selector(&self, rules: &[u8]) -> Result<Selector, RuleError> {
         if rules.iter().any(|byte| matches!(byte, b'"' | b'\'')) {
             return Err(RuleError::Syntax);
         }
-        // In the line of the user, such a word would end the selector.
+        // In the line of the user, a word that ends in `)` would end the selector.
         if words(rules).any(|word| word.ends_with(b")")) {
             return Err(RuleError::Syntax);
         }
@@ -158,7 +161,7 @@ impl Grammar<'_> {
     }
 }
 
-/// The beginning of the rule that gives a role.
+/// The beginning of a rule that gives a role.
 pub(crate) const ROLE: &[u8] = b"role:";
 
 fn derived_of(text: &[u8]) -> Result<DerivedPassword, RuleError> {
@@ -184,7 +187,7 @@ fn remove_password(user: &mut User, password: PasswordHash) -> Result<(), RuleEr
     Ok(())
 }
 
-/// The access and the pattern in a rule, given the part after its `%`: `R~p`, `W~p`, `RW~p`. Without `~`, the
+/// Splits a rule for keys, without its `%`, into access and pattern: `R~p`, `W~p`, `RW~p`. Without `~`, the
 /// pattern is empty.
 fn access_and_pattern(rest: &[u8]) -> Option<(KeyAccess, &[u8])> {
     let end = rest.iter().position(|byte| *byte == b'~').unwrap_or(rest.len());
@@ -203,7 +206,7 @@ fn access_and_pattern(rest: &[u8]) -> Option<(KeyAccess, &[u8])> {
     (access != KeyAccess::NONE).then(|| (access, rest.get(end + 1..).unwrap_or_default()))
 }
 
-/// Joins the words of each selector.
+/// Joins the words of each selector into one rule.
 pub(crate) fn merged<'r>(rules: impl IntoIterator<Item = &'r [u8]>) -> Result<Vec<Vec<u8>>, RulesError> {
     let mut merged: Vec<Vec<u8>> = Vec::new();
     // The first word of the last selector in `merged`, while that selector is incomplete.

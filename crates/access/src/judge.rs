@@ -5,12 +5,12 @@
 //!    '-- no --> gather keys and channels -> Rights::judge -> run, or Denied
 //! ```
 //!
-//! A call without channels is judged key by key, without a list, if the rights are one selector
+//! If the rights have only one selector, a call without channels is judged key by key, without a list of keys
 //! ([`Rights::keys_for`]).
 //!
-//! One selector must permit all of a call. If none does, the reported refusal is the one of the selector that
-//! got furthest: a selector judges the command first, then the keys, then the channels, each in the order of
-//! the arguments.
+//! A single selector must permit all of a call. A selector judges the command first, then the keys, then the
+//! channels, each in the order of the arguments. If no selector permits the call, the refusal of the selector
+//! that got furthest is reported.
 
 use crate::command_list::CommandId;
 use crate::denied::Denied;
@@ -31,12 +31,12 @@ pub struct KeyUse<'a> {
 pub struct ChannelUse<'a> {
     /// The channel or pattern.
     pub name: &'a [u8],
-    /// Whether this is a pattern of PSUBSCRIBE: it is permitted only if all channels are, or if a rule has
-    /// the same pattern.
+    /// Whether `name` is a pattern of PSUBSCRIBE. A pattern is permitted only if all channels are, or if a
+    /// rule has the same pattern.
     pub is_pattern: bool,
 }
 
-/// A call. The keys and channels live longer than the lists of them.
+/// A call. `'a` is the lifetime of the keys and channels, `'l` the shorter lifetime of the lists of them.
 #[derive(Debug, Clone, Copy)]
 pub struct Call<'l, 'a> {
     /// The command.
@@ -49,7 +49,8 @@ pub struct Call<'l, 'a> {
     pub channels: &'l [ChannelUse<'a>],
 }
 
-/// The point at which a selector has refused a call: the command, a key or a channel.
+/// The point at which a selector has refused a call: the command, a key or a channel, with its index in the
+/// call. A later point is greater.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Refusal {
     Command,
@@ -80,7 +81,8 @@ impl Rights {
         })
     }
 
-    /// The keys that a command may use, if the rights are one selector and it permits the command.
+    /// The keys that a command may use, if the rights have only one selector and this selector permits the
+    /// command.
     #[inline]
     pub fn keys_for(&self, command: CommandId, first_arg: Option<&[u8]>) -> Option<PermittedKeys<'_>> {
         match &*self.selectors {
@@ -89,13 +91,13 @@ impl Rights {
         }
     }
 
-    /// Whether a command is permitted without keys, channels or a first argument.
+    /// Whether a call of this command that has no key, channel or first argument is permitted.
     pub fn allow(&self, command: CommandId) -> bool {
         self.judge(&Call { command, first_arg: None, keys: &[], channels: &[] }).is_ok()
     }
 
-    /// Whether a selector permits a command together with this access to all keys. SORT with BY or GET needs
-    /// this permission, because it makes names of keys from values.
+    /// Whether one selector permits a command and this access to all keys. SORT with BY or GET needs this
+    /// permission, because it makes names of keys from values.
     pub fn allow_all_keys(&self, command: CommandId, first_arg: Option<&[u8]>, access: KeyAccess) -> bool {
         self.allow_freely(command)
             || self.selectors.iter().any(|selector| {
@@ -107,8 +109,8 @@ impl Rights {
             })
     }
 
-    /// Whether a subscription may continue: some selector must permit the channel, whatever commands that
-    /// selector permits.
+    /// Whether a subscription may continue. One selector must permit the channel; its permitted commands do
+    /// not matter.
     pub fn allow_subscription(&self, channel: ChannelUse<'_>) -> bool {
         self.is_unrestricted_or(|selector| selector.channels.permit(channel))
     }
@@ -118,7 +120,7 @@ impl Rights {
     }
 }
 
-/// The keys of one selector.
+/// The keys that one selector permits.
 #[derive(Debug, Clone, Copy)]
 pub struct PermittedKeys<'r>(&'r KeyRights);
 

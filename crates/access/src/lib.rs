@@ -5,23 +5,25 @@
 //!                                 '-> ACL LIST, ACL GETUSER, a file
 //! ```
 //!
-//! What it is: the user as data ([`User`]), the language of its rules ([`Grammar`], [`User::line`]), its
-//! record ([`User::encode`]), its compiled form ([`Rights`]) with judgements about calls, the replies and log
-//! entries of refusals ([`Denied`], [`DenialLog`]), and the waits after failed logins ([`FailedLogins`]).
-//! What it is not: a set of users, which belongs to the data; sessions; commands. It has no clock, no
-//! randomness and no table of commands: all three are arguments.
+//! This crate has the user as data ([`User`]), the language of its rules ([`Grammar`], [`User::line`]), its
+//! record ([`User::encode`]), and its compiled form ([`Rights`]) with judgements about calls. It also has the
+//! replies and log entries of refusals ([`Denied`], [`DenialLog`]), and the waits after failed logins
+//! ([`FailedLogins`]).
+//!
+//! It has no set of users, which belongs to the data, and no sessions or commands. Time, randomness and the
+//! table of commands are arguments.
 //!
 //! Invariants
-//! - A user is declared by names, not by numbers of commands: only [`Rights`] depend on one table of commands
+//! - A user is declared by names, not by numbers of commands. Only [`Rights`] depend on one table of commands
 //!   ([`CommandList`]).
 //! - Either all rules of a list are applied, or none.
-//! - [`User::line`] is a text that [`Grammar`] reads as a user that is equal but for its birth, if it knows
+//! - [`User::line`] is a text from which [`Grammar`] makes an equal user, except for its birth, if it knows
 //!   all commands and categories in the text.
-//! - One selector must allow all of a call: command, keys and channels. A call that no selector allows is
-//!   denied, except calls of commands that every client may run ([`Command::is_for_all`]).
-//! - Passwords exist only as hashes: SHA-256, as Redis keeps them, and at most one that was derived (PBKDF2),
-//!   as documents of `_users` keep it. No error and no rendering shows a password.
-//! - Decoding arbitrary bytes never panics; a user has exactly one encoding.
+//! - A single selector must allow all of a call: command, keys and channels. If no selector does, the call is
+//!   denied, unless its command is one that every client may run ([`Command::is_for_all`]).
+//! - Passwords exist only as hashes: any number of SHA-256, as Redis keeps them, and at most one derived by
+//!   PBKDF2, as documents of `_users` keep it. No error and no rendering shows a password.
+//! - Decoding never panics, whatever the bytes are. A user has exactly one encoding.
 
 #![forbid(unsafe_code)]
 

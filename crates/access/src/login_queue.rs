@@ -4,14 +4,14 @@
 //! ask -> its turn | after a pause, and ask again | too many wait
 //! ```
 //!
-//! The queue has no clock, and does not learn of clients that disconnect. Each login that waits asks again
-//! after a short pause: one that is late is passed by those behind it, and one that does not come back loses
+//! The queue has no clock, and is not told of clients that disconnect. Each waiting login asks again after a
+//! short pause. A login that asks late is passed by those behind it, and one that does not ask any more loses
 //! its place.
 //!
 //! Invariants
-//! - At most [`WAITING_MAX`] logins of each protocol wait, so clients of one protocol leave places for those
+//! - At most [`WAITING_MAX`] logins of each protocol wait, so clients of one protocol cannot take the places
 //!   of the other.
-//! - While the clock does not step back, a login that asks in time is passed by no other one.
+//! - While the clock is not set back, no login passes another one that asks in time.
 
 use std::mem;
 
@@ -21,13 +21,13 @@ pub const WAITING_MAX: usize = 16;
 /// The longest pause after which a login asks again.
 const PAUSE_MS_MAX: u64 = 1_000;
 
-/// How late a login may be before others pass it.
+/// After this delay of a login that should ask again, other logins may pass it.
 const LATE_MS: u64 = 100;
 
-/// How late a login may be before it loses its place.
+/// After this delay, a login loses its place.
 const LOST_MS: u64 = 2_000;
 
-/// A login that waits.
+/// The identity of a login that waits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Waiter {
     /// The login of the client with this number, by the Redis protocol.
@@ -36,7 +36,7 @@ pub enum Waiter {
     Http(u64),
 }
 
-/// Whether an attempt may be made.
+/// The answer to a login that asks whether it may make an attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Turn {
     /// The attempt may be made.
@@ -46,7 +46,7 @@ pub enum Turn {
         /// Milliseconds.
         pause_ms: u64,
     },
-    /// Too many wait already.
+    /// The login gets no place, because too many logins wait already.
     TooMany,
 }
 
@@ -70,9 +70,9 @@ struct Place {
 pub(crate) struct LoginQueue(Vec<Place>);
 
 impl LoginQueue {
-    /// Whether the attempt may be made now. If not, the login has a place from now on, unless too many wait.
+    /// Asks whether the attempt may be made now. If not, the login gets a place, unless too many logins wait.
     pub(crate) fn ask(&mut self, waiter: Waiter, pacing: Pacing, now_ms: u64) -> Turn {
-        // A place from before a step back of the clock is lost, too.
+        // A place from before the clock was set back is lost, too.
         self.0.retain(|it| now_ms < it.asks_at_ms + LOST_MS && it.asks_at_ms <= now_ms + PAUSE_MS_MAX);
         if self.is_turn(waiter, pacing, now_ms) {
             // The login keeps its place until `leave`.
@@ -95,18 +95,18 @@ impl LoginQueue {
         Turn::Later { pause_ms }
     }
 
-    /// Whether it is the turn of this login: it is time for one, and all logins before it are late.
+    /// Whether it is the turn of this login: a turn is due, and all logins before this one are late.
     pub(crate) fn is_turn(&self, waiter: Waiter, pacing: Pacing, now_ms: u64) -> bool {
         let mut ahead = self.0.iter().take_while(|it| it.waiter != waiter);
         pacing.next_in_ms == 0 && ahead.all(|it| now_ms >= it.asks_at_ms + LATE_MS)
     }
 
-    /// The login has had its turn.
+    /// Removes a login that has had its turn.
     pub(crate) fn leave(&mut self, waiter: Waiter) {
         self.0.retain(|it| it.waiter != waiter);
     }
 
-    /// How many logins of the same protocol wait.
+    /// The number of waiting logins of the same protocol.
     fn as_many_as(&self, waiter: Waiter) -> usize {
         let is_like = |it: &&Place| mem::discriminant(&it.waiter) == mem::discriminant(&waiter);
         self.0.iter().filter(is_like).count()

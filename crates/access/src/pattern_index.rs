@@ -1,9 +1,10 @@
 //! Patterns, arranged so that a text is compared with few of them.
 //!
-//! Patterns are grouped by the literal bytes at their start, their prefix. A pattern can match a text only if
-//! the text begins with the pattern's prefix. So for each length that a prefix has, the beginning of the text
-//! is hashed (continuing from the hash of the previous length), and the group with that hash is looked up.
-//! The bytes with which all patterns begin are compared first.
+//! Patterns are grouped by their prefix, the literal bytes at their start. A pattern can match a text only if
+//! the text begins with the pattern's prefix. The lookup goes through the lengths that prefixes have, in
+//! ascending order. For each length, it hashes the beginning of the text (continuing from the hash of the
+//! previous length), and looks up the group with that hash. The bytes with which all patterns begin are
+//! compared once, before that.
 //!
 //! The time depends on the length of the longest prefix, not on the number of patterns, unless many patterns
 //! have the same prefix.
@@ -14,7 +15,8 @@ use crate::patterns::KeyAccess;
 
 #[derive(Debug, Clone, Default)]
 pub(crate) struct PatternIndex {
-    /// The bytes with which every pattern begins. The other fields are about the bytes after these.
+    /// The bytes with which every pattern begins. The other fields are about the bytes after this common
+    /// part.
     common: Box<[u8]>,
     /// The lengths of prefixes, ascending.
     lengths: Box<[usize]>,
@@ -24,7 +26,7 @@ pub(crate) struct PatternIndex {
     slots: Box<[u32]>,
 }
 
-/// The patterns with one prefix.
+/// The patterns that share one prefix.
 #[derive(Debug, Clone)]
 struct Group {
     hash: u64,
@@ -32,7 +34,7 @@ struct Group {
     tails: Vec<Tail>,
 }
 
-/// A pattern after its prefix.
+/// The part of a pattern after its prefix, and the access that the pattern permits.
 #[derive(Debug, Clone)]
 struct Tail {
     access: KeyAccess,
@@ -105,7 +107,7 @@ impl PatternIndex {
         index
     }
 
-    /// Whether one pattern matches the text and permits this access.
+    /// Whether any pattern matches the text and permits this access.
     pub(crate) fn permits(&self, text: &[u8], access: KeyAccess) -> bool {
         if !begins_with(text, &self.common) {
             return false;
@@ -132,7 +134,7 @@ impl PatternIndex {
         )
     }
 
-    /// The slots in which a group with this hash may be, in the order in which they are filled.
+    /// The slots in which a group with this hash may be, in the order in which they are tried.
     fn probe(&self, hash: u64) -> impl Iterator<Item = usize> + use<> {
         let mask = self.slots.len() - 1;
         let start = hash as usize;

@@ -2,7 +2,8 @@
 //!
 //! Invariants
 //! - A pattern is a word. A pattern for keys has at least one kind of access.
-//! - `All` has no patterns beside it, because they would have no effect; adding one is refused, as in Redis.
+//! - `All` has no patterns beside it, because they would have no effect. To add a pattern to `All` is
+//!   refused, as in Redis.
 
 use crate::rule_error::RuleError;
 use crate::words::{is_word, push_spaced};
@@ -15,20 +16,20 @@ impl KeyAccess {
     /// The call uses only the existence, type or length of the value, as EXISTS, TYPE and STRLEN do. A
     /// pattern of any access permits that.
     pub const NONE: KeyAccess = KeyAccess(0);
-    /// Reads its value.
+    /// The call reads the value of the key.
     pub const READ: KeyAccess = KeyAccess(1);
-    /// Changes its value.
+    /// The call changes the value of the key.
     pub const WRITE: KeyAccess = KeyAccess(2);
-    /// Reads and changes its value.
+    /// The call reads and changes the value of the key.
     pub const BOTH: KeyAccess = KeyAccess(3);
 
-    /// The accesses that at least one of the two has.
+    /// The accesses that at least one of the two values includes.
     #[must_use]
     pub const fn or(self, other: KeyAccess) -> KeyAccess {
         KeyAccess(self.0 | other.0)
     }
 
-    /// Whether it includes all of `other`.
+    /// Whether this access includes all of `other`.
     pub const fn has(self, other: KeyAccess) -> bool {
         self.0 & other.0 == other.0
     }
@@ -73,8 +74,8 @@ impl KeyPatterns {
     /// No key.
     pub const NONE: KeyPatterns = KeyPatterns::Of(Vec::new());
 
-    /// Adds a pattern; if the same pattern is in the list already, adds the access to it. `*` for reading and
-    /// writing means all keys.
+    /// Adds a pattern. If the same pattern is in the list already, its access is extended. The pattern `*`
+    /// for reading and writing means all keys.
     pub(crate) fn add(&mut self, access: KeyAccess, pattern: &[u8]) -> Result<(), RuleError> {
         let KeyPatterns::Of(patterns) = self else { return Err(RuleError::AfterAllKeys) };
         if !is_word(pattern) || access == KeyAccess::NONE {
@@ -96,7 +97,7 @@ impl KeyPatterns {
         Ok(())
     }
 
-    /// As ACL GETUSER shows them.
+    /// The patterns as ACL GETUSER shows them.
     pub fn text(&self) -> Vec<u8> {
         let mut text = Vec::new();
         match self {
@@ -136,7 +137,7 @@ impl ChannelPatterns {
         Ok(())
     }
 
-    /// As ACL GETUSER shows them.
+    /// The patterns as ACL GETUSER shows them.
     pub fn text(&self) -> Vec<u8> {
         let mut text = Vec::new();
         match self {

@@ -1,13 +1,15 @@
-//! The rights of a user: its declaration, compiled for one table of commands.
+//! The rights of a user: the user's declaration, compiled for one table of commands.
 //!
 //! The rules are applied in their order to one bit per command and, for `+command|argument`, to a list of
 //! first arguments. A rule about a command, or about a category of the command, removes the command's first
 //! arguments from the list.
 //!
-//! A version with other commands may have written the record of a user. A rule about an unknown command has
-//! no effect, because nobody can run that command here. A rule that allows an unknown category has no effect
-//! either. A rule that denies an unknown category denies everything that was allowed before it, because the
-//! category may have commands that are known here.
+//! The record of a user may come from a version with other commands.
+//!
+//! - A rule about an unknown command has no effect, because nobody can run that command here.
+//! - A rule that allows an unknown category has no effect either.
+//! - A rule that denies an unknown category denies everything that was allowed before it, because the
+//!   category may have commands that are known here.
 //!
 //! Invariants
 //! - `Rights` never change.
@@ -25,14 +27,14 @@ use crate::user::User;
 /// The rights of a user, compiled for judgements.
 #[derive(Debug, Clone)]
 pub struct Rights {
-    /// The commands that one selector permits with all keys and all channels, and the commands that every
-    /// client may run.
+    /// The commands that may run freely: those that one selector permits with all keys and all channels, and
+    /// those that every client may run.
     pub(crate) free: CommandSet,
     pub(crate) selectors: Vec<SelectorRights>,
     is_unrestricted: bool,
 }
 
-/// First arguments that permit their command, in lower case.
+/// Commands with the first arguments for which alone they are permitted; the arguments are in lower case.
 type FirstArgs = Vec<(CommandId, Box<[u8]>)>;
 
 #[derive(Debug, Clone)]
@@ -47,7 +49,7 @@ pub(crate) struct SelectorRights {
 #[derive(Debug, Clone)]
 pub(crate) enum KeyRights {
     All,
-    /// `all` is the access to all keys, by a pattern `*`.
+    /// `all` is the access to all keys that a pattern `*` gives.
     Of {
         all: KeyAccess,
         patterns: PatternIndex,
@@ -86,7 +88,7 @@ impl Rights {
         Rights { free, selectors, is_unrestricted }
     }
 
-    /// Whether one selector permits everything, without rules about single commands or categories.
+    /// Whether one selector permits everything, with no further rules about commands or categories.
     #[inline]
     pub fn are_unrestricted(&self) -> bool {
         self.is_unrestricted
@@ -154,7 +156,7 @@ fn replay(rules: &CommandRules, commands: &CommandList) -> (CommandSet, FirstArg
     (set, first_args)
 }
 
-/// The command and the first argument of a rule that allows it for that argument only.
+/// The command and the first argument, if the rule allows the command for that argument only.
 fn first_arg<'r>(rule: &'r CommandRule, commands: &CommandList) -> Option<(CommandId, &'r [u8])> {
     let target = rule.target();
     if !rule.allows() || commands.find(target).is_some() {

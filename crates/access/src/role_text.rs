@@ -1,11 +1,11 @@
-//! Roles as words of rules: `role:NAME`.
+//! Roles as words in rules: `role:NAME`.
 //!
 //! A role is any text that a document of `_users` may hold, and a word has no spaces. So spaces, control
 //! characters and `%` are percent-encoded.
 
 use crate::user::is_role;
 
-/// The word for a role.
+/// The word that stands for a role.
 pub(crate) fn text_of_role(role: &[u8]) -> Vec<u8> {
     let mut text = Vec::with_capacity(role.len());
     for byte in role {
@@ -17,7 +17,7 @@ pub(crate) fn text_of_role(role: &[u8]) -> Vec<u8> {
     text
 }
 
-/// The role of a word; `None` if the word is malformed, or users cannot have the role.
+/// The role that a word stands for. `None` if the word is malformed, or users cannot have the role.
 pub(crate) fn role_of_text(text: &[u8]) -> Option<Box<[u8]>> {
     let (mut role, mut rest) = (Vec::with_capacity(text.len()), text);
     while let Some((&byte, after)) = rest.split_first() {

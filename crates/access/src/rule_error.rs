@@ -1,7 +1,7 @@
 //! Why rules are refused, with the exact texts of Redis.
 //!
-//! No text shows a password: in a word that adds or removes one (`>`, `<`), the password is replaced. Hashes
-//! are shown.
+//! No text shows a password: in a word that adds or removes a password (`>`, `<`), the password is replaced.
+//! Hashes are shown.
 
 use crate::words::up_to_null;
 
@@ -14,9 +14,9 @@ pub enum RuleError {
     Unknown,
     /// The rule would allow a subcommand for one first argument only.
     FirstArgOfSubcommand,
-    /// A pattern for keys after all keys were permitted.
+    /// The rule adds a pattern for keys after all keys were permitted.
     AfterAllKeys,
-    /// A pattern for channels after all channels were permitted.
+    /// The rule adds a pattern for channels after all channels were permitted.
     AfterAllChannels,
     /// The text is no hash of a password.
     MalformedHash,
@@ -58,7 +58,7 @@ pub enum RulesError {
         /// The reason of the refusal.
         error: RuleError,
     },
-    /// A selector does not end.
+    /// A selector has no closing parenthesis.
     Unmatched {
         /// The word that begins the selector, without passwords.
         from: Vec<u8>,
@@ -74,7 +74,7 @@ impl RulesError {
         RulesError::Unmatched { from: without_passwords(from) }
     }
 
-    /// The whole reply to ACL SETUSER. It can contain bytes of the rules, and so even line ends.
+    /// The whole reply to ACL SETUSER. The reply may contain any bytes of the rules, even line ends.
     pub fn reply(&self) -> Vec<u8> {
         match self {
             RulesError::Rule { rule, error } => {
@@ -87,7 +87,7 @@ impl RulesError {
     }
 }
 
-/// A rule as messages show it.
+/// A rule as error messages show it, with its passwords replaced.
 fn without_passwords(rule: &[u8]) -> Vec<u8> {
     let rule = up_to_null(rule);
     if let [sign @ (b'>' | b'<'), ..] = rule {
@@ -96,7 +96,8 @@ fn without_passwords(rule: &[u8]) -> Vec<u8> {
     if !rule.starts_with(b"(") {
         return rule.to_vec();
     }
-    // The words of a selector; parentheses may stand before the first and after the last.
+    // The rule is a selector with several words. Parentheses may stand before the first word and after the
+    // last one.
     let words = rule.split(|byte| byte.is_ascii_whitespace()).map(|word| {
         let at = word.iter().position(|byte| *byte != b'(').unwrap_or(word.len());
         match word.split_at(at) {

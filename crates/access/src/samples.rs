@@ -64,7 +64,7 @@ pub(crate) fn commands() -> &'static CommandList {
     &LIST
 }
 
-/// The grammar of these commands.
+/// The grammar for a list of commands, in which new selectors permit no channels.
 pub(crate) const fn grammar(commands: &CommandList) -> Grammar<'_> {
     Grammar { commands, all_channels: false }
 }

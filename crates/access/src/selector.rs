@@ -16,14 +16,14 @@ pub struct Selector {
 }
 
 impl Selector {
-    /// Permits everything.
+    /// The selector that permits everything.
     pub const ALL: Selector = Selector {
         commands: CommandRules::all_or_none(true),
         keys: KeyPatterns::All,
         channels: ChannelPatterns::All,
     };
 
-    /// Permits nothing, except all channels if a setting (`acl-pubsub-default`) gives these to new selectors.
+    /// A new selector: it permits nothing, except all channels if the setting `acl-pubsub-default` says so.
     pub const fn initial(all_channels: bool) -> Selector {
         Selector {
             commands: CommandRules::all_or_none(false),

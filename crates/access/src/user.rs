@@ -1,4 +1,4 @@
-//! A user: whether it may log in, its passwords, and what it may do.
+//! A user: whether the user may log in, its passwords, and its permissions.
 
 use subtle::{Choice, ConstantTimeEq};
 
@@ -13,8 +13,8 @@ pub fn is_user_name(name: &[u8]) -> bool {
     is_word(name)
 }
 
-/// Whether a user can have this role: not if it is empty or begins with an underscore, as the server's own
-/// roles do.
+/// Whether a user can have this role. An empty role is refused, and so is a role that begins with an
+/// underscore, as the server's own roles do.
 pub fn is_role(role: &[u8]) -> bool {
     !role.is_empty() && !role.starts_with(b"_")
 }
@@ -39,8 +39,9 @@ pub struct User {
     pub selectors: Vec<Selector>,
     /// The roles of the user for document databases, in the order in which they were given.
     pub roles: Vec<Box<[u8]>>,
-    /// Tells this user from earlier and later ones of the same name: a random number, which
-    /// [`User::succeeding`] gives to a new user. 0 before that, and if an earlier version has made the user.
+    /// A random number that distinguishes this user from earlier and later users of the same name.
+    /// [`User::succeeding`] gives it to a new user. It is 0 before that, and for a user that an earlier
+    /// version has made.
     pub birth: u64,
 }
 
@@ -61,14 +62,15 @@ impl User {
         }
     }
 
-    /// The user `default` before any rule or setting has changed it: it may do everything without a password.
+    /// The user `default` before any rule or setting has changed it. This user may do everything without a
+    /// password.
     pub fn all_powerful() -> User {
         User { is_enabled: true, needs_no_password: true, root: Selector::ALL, ..User::initial(true) }
     }
 
     /// The user that a document of `_users` declares: `before`, if there is one, with the roles and the
-    /// password of the document. If the document has a password, the user cannot log in without one. By the
-    /// Redis protocol, a new user may run only commands that concern its own connection.
+    /// password of the document. If the document has a password, the user cannot log in without a password. A
+    /// user without `before` may run only commands about its own connection in the Redis protocol.
     pub fn of_document(
         before: Option<User>,
         roles: Vec<Box<[u8]>>,
@@ -92,21 +94,21 @@ impl User {
         user
     }
 
-    /// This user with the birth of `before`, the present user of the same name; without `before`, a new user
-    /// with the birth `new_birth`.
+    /// Gives this user its birth: that of `before`, the present user of the same name, or, without `before`,
+    /// `new_birth`.
     pub fn succeeding(self, before: Option<&User>, new_birth: u64) -> User {
         User { birth: before.map_or(new_birth.max(1), |before| before.birth), ..self }
     }
 
-    /// Whether the user can log in with this password. May take long: see [`User::accepts_at_once`].
+    /// Whether the user can log in with this password. May take long; [`User::accepts_at_once`] does not.
     pub fn accepts(&self, password: &[u8]) -> bool {
         let derived = || self.derived_password.as_ref().is_some_and(|derived| derived.accepts(password));
         self.accepts_at_once(password).unwrap_or_else(derived)
     }
 
-    /// Whether the user can log in with this password; `None` if only the derived password can tell, whose
-    /// check takes too long for a thread that serves clients. The time taken does not depend on which of
-    /// `passwords` is the given one.
+    /// Whether the user can log in with this password. `None` if only the derived password can tell, because
+    /// its check takes too long for a thread that serves clients. The time taken does not depend on which of
+    /// `passwords` matches.
     pub fn accepts_at_once(&self, password: &[u8]) -> Option<bool> {
         let given = PasswordHash::of(password);
         let fits = |fits: Choice, known: &PasswordHash| fits | known.ct_eq(&given);

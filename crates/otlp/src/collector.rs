@@ -1,13 +1,14 @@
-//! A collector, to which spans are sent by HTTP.
+//! A collector, to which spans are sent over HTTP.
 //!
 //! Invariants
-//! - A request ends in the given time, whatever the collector does; its answer is read up to a limit.
+//! - A request ends within the given time, whatever the collector does. At most [`ANSWER_BYTES_MAX`] of its
+//!   answer are read.
 
 use std::{fmt, time::Duration};
 
 use ureq::{Agent, Error, http::StatusCode};
 
-/// The path that a URL without one gets.
+/// The path that is added to a URL without one.
 const PATH: &str = "/v1/traces";
 const ANSWER_BYTES_MAX: u64 = 64 << 10;
 
@@ -20,7 +21,7 @@ pub struct Collector {
 /// Why a collector has not taken spans.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SendError {
-    /// In words, for the log of the server.
+    /// The reason in words, for the log of the server.
     pub reason: String,
     /// Whether the same spans may be sent again later.
     pub may_retry: bool,
@@ -33,7 +34,7 @@ impl fmt::Display for SendError {
 }
 
 impl Collector {
-    /// The collector at this URL: `http://HOST:PORT`, or with the whole path.
+    /// The collector at this URL: `http://HOST:PORT`, or a URL with the whole path.
     pub fn new(url: &str) -> Collector {
         let agent = Agent::config_builder()
             .http_status_as_error(false)
@@ -49,10 +50,10 @@ impl Collector {
         &self.url
     }
 
-    /// Sends encoded spans. Returns how many of them the collector has refused.
+    /// Sends encoded spans. Returns the number of spans that the collector has refused.
     ///
     /// # Errors
-    /// If the collector gives no answer in time, or one whose status is not a success.
+    /// If the collector does not answer in time, or answers with a status that is not a success.
     pub fn send(&self, body: &[u8], timeout: Duration) -> Result<u64, SendError> {
         let request = self.agent.post(&self.url).config().timeout_global(Some(timeout)).build();
         let answer = request.content_type("application/json").send(body);
@@ -70,11 +71,11 @@ fn with_path(url: &str) -> String {
     if has_path { base.to_owned() } else { format!("{base}{PATH}") }
 }
 
-/// The number of spans that an answer calls rejected.
+/// The number of spans that the answer says were rejected.
 fn rejected(answer: &str) -> u64 {
     let answer: serde_json::Value = serde_json::from_str(answer).unwrap_or_default();
     let count = &answer["partialSuccess"]["rejectedSpans"];
-    // The JSON of OTLP has numbers of 64 bits as texts.
+    // In the JSON of OTLP, numbers of 64 bits are texts.
     count.as_u64().or_else(|| count.as_str()?.parse().ok()).unwrap_or(0)
 }
 
@@ -114,7 +115,7 @@ mod tests {
         }
     }
 
-    /// The outcome of a request that is answered with these bytes.
+    /// The outcome of a request to which a collector sends these bytes as the answer.
     fn answered(answer: &'static str) -> Result<u64, SendError> {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());

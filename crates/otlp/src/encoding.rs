@@ -1,8 +1,8 @@
 //! Spans as an `ExportTraceServiceRequest` in JSON.
 //!
 //! Invariants
-//! - As the specification of OTLP demands of JSON, ids are hexadecimal digits, numbers of 64 bits are decimal
-//!   texts, and enums are numbers.
+//! - As the specification of OTLP demands for JSON, ids are hexadecimal digits, numbers of 64 bits are
+//!   decimal texts, and enums are numbers.
 
 use serde::{Serialize, Serializer, ser::SerializeSeq};
 
@@ -11,18 +11,18 @@ use crate::{Attribute, Span, SpanKind, Value};
 /// The program that has made the spans.
 #[derive(Debug, Clone)]
 pub struct Resource {
-    /// Its attributes, such as `service.name`.
+    /// The attributes of the program, such as `service.name`.
     pub attributes: Vec<Attribute>,
     /// The version of the program.
     pub version: &'static str,
 }
 
-/// The name of the instrumentation.
+/// The name of the instrumentation scope.
 const SCOPE: &str = "sheaf";
-/// The number of `STATUS_CODE_ERROR`.
+/// The number of `STATUS_CODE_ERROR` in OTLP.
 const STATUS_ERROR: u8 = 2;
 
-/// The body of a request with these spans.
+/// The body of a request that delivers these spans.
 pub fn encode(resource: &Resource, spans: &[Span]) -> Vec<u8> {
     let scope = Scope { name: SCOPE, version: resource.version };
     let scope_spans = [ScopeSpans { scope, spans: Spans(spans) }];
@@ -129,7 +129,7 @@ impl Serialize for Attributes<'_> {
 }
 
 fn json(span: &Span) -> JsonSpan<'_> {
-    // 64 bits of nanoseconds end in the year 2554.
+    // Nanoseconds in 64 bits reach to the year 2554.
     let nanoseconds = |us: u64| us.saturating_mul(1000).to_string();
     JsonSpan {
         trace_id: hex::encode(span.trace_id),

@@ -4,9 +4,9 @@
 //! Span, Span, ... -> encode -> Collector::send -> POST http://COLLECTOR/v1/traces
 //! ```
 //!
-//! What it is: the format (`opentelemetry.proto.collector.trace.v1`, JSON: ids in hexadecimal, times as
-//! decimal texts) and one request. What it is not: a queue, a thread, a choice of what is traced: the server
-//! has these. It knows neither commands nor documents.
+//! This crate has the format (`opentelemetry.proto.collector.trace.v1` as JSON, with ids in hexadecimal and
+//! times as decimal texts) and one request. The queue, the thread and the choice of what is traced are in the
+//! server. This crate knows neither commands nor documents.
 //!
 //! Why the crates of OpenTelemetry were not taken: docs/decisions/013-traces.md.
 

@@ -1,4 +1,4 @@
-//! A span: a piece of work that is over, with its place in a trace.
+//! A span: a piece of work that has ended, with its place in a trace.
 
 use std::borrow::Cow;
 
@@ -7,30 +7,30 @@ pub type TraceId = [u8; 16];
 /// The id of a span, not zero.
 pub type SpanId = [u8; 8];
 
-/// A piece of work that is over.
+/// A piece of work that has ended.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Span {
-    /// The trace it belongs to.
+    /// The trace to which the span belongs.
     pub trace_id: TraceId,
-    /// Its own id.
+    /// The id of the span.
     pub span_id: SpanId,
-    /// The span in whose course it was done, if there is one.
+    /// The span in whose course this work was done, if there is one.
     pub parent_id: Option<SpanId>,
-    /// Its name, from a small set.
+    /// The name of the span, from a small set.
     pub name: Cow<'static, str>,
-    /// Its part in the system.
+    /// The part of the work in the system.
     pub kind: SpanKind,
-    /// When it began, in microseconds since 1970.
+    /// The begin of the work, in microseconds since 1970.
     pub began_unix_us: u64,
-    /// When it ended, in microseconds since 1970.
+    /// The end of the work, in microseconds since 1970.
     pub ended_unix_us: u64,
     /// Facts about the work.
     pub attributes: Vec<Attribute>,
-    /// Why it failed, if it did; may be empty.
+    /// The reason why the work failed; `None` if it succeeded. The text may be empty.
     pub error: Option<Cow<'static, str>>,
 }
 
-/// The part of a span in a system.
+/// The part of the work of a span in the system.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SpanKind {
     /// Work within the server.

@@ -93,7 +93,7 @@ impl Access {
         self.rejected_connections.fetch_add(1, Relaxed);
     }
 
-    /// Whether HTTP serves only clients on this machine, all of them as admins.
+    /// Whether HTTP serves clients on this machine only, and treats all of them as admins.
     pub(crate) fn trusts_this_machine(&self) -> bool {
         self.config.hot().is_protected() && !self.has_http_admins()
     }
@@ -126,7 +126,7 @@ impl Access {
     }
 
     /// Whether only a certificate could prove that a client is this user: the user needs no password, and
-    /// certificates name users. Over HTTP no certificate does that, so no client may be this user.
+    /// certificates name users. No client may be such a user over HTTP, where certificates prove no user.
     fn lacks_certificate(&self, user: &Principal) -> bool {
         user.user.needs_no_password && self.config.users().settings().certificates_name_users
     }
@@ -181,7 +181,7 @@ impl Access {
     /// Whether the user with this name and password may log in and use the resource.
     ///
     /// # Errors
-    /// If that cannot be told at once: [`LogIn::Begins`] or [`LogIn::Later`] for a password whose check takes
+    /// If the judgement takes time: [`LogIn::Begins`] or [`LogIn::Later`] for a password whose check takes
     /// long, [`LogIn::Loading`] while the data are loaded.
     fn judge(
         &self,
@@ -214,7 +214,7 @@ impl Access {
     /// Whether this is the user's derived password.
     ///
     /// # Errors
-    /// If it takes time to find out: [`LogIn::Begins`] or [`LogIn::Later`].
+    /// If the check takes time: [`LogIn::Begins`] or [`LogIn::Later`].
     fn accepts_derived(&self, user: &Principal, password: &[u8], now_ms: u64) -> Result<bool, LogIn> {
         let Some(derived) = &user.user.derived_password else { return Ok(false) };
         let users = self.config.users().clone();
@@ -228,8 +228,8 @@ impl Access {
         }
     }
 
-    /// Whether a user may use a resource. An admin may; other users need the right to the command that shows
-    /// the same.
+    /// Whether a user may use a resource. An admin may; another user needs the right to the command that
+    /// shows the same data.
     fn may_use(&self, user: &Principal, resource: Resource) -> bool {
         let command: &[u8] = match resource {
             Resource::Metrics => b"info",

@@ -5,12 +5,13 @@
 //!    -> checked as a whole -> the file, if the change is to last -> hot copies, observers, `settings`
 //! ```
 //!
-//! What it is: one place that a change goes through. Parts that keep a copy of a setting observe it.
-//! What it is not: the table of settings or their files (crate `settings`).
+//! The module is the one place that every change goes through. Parts that keep a copy of a setting observe
+//! it.
+//! The table of settings and their files are in the crate `settings`.
 //!
 //! Invariants
-//! - An observer is called once with the settings in force when it is added, then with every change, one
-//!   change at a time.
+//! - An observer is called once with the settings in force when it is added, and then with every change.
+//!   Changes come one at a time.
 
 mod audit;
 pub(crate) mod changing;
@@ -32,15 +33,15 @@ pub(crate) use self::{clients_max::possible_clients, hot::HotSettings};
 use self::{data_settings::DataSettingsState, users::user_settings};
 use crate::{attached_log::AttachedLog, replication::Node};
 
-/// Takes over the settings that concern a part. It must not read the [`Config`].
+/// Takes over the settings that concern a part. An observer must not read the [`Config`].
 type Observer = Box<dyn Fn(&Settings) + Send + Sync>;
 
 pub(crate) struct Config {
     settings: RwLock<Settings>,
     hot: HotSettings,
     observers: RwLock<Vec<Observer>>,
-    /// The files of settings, shared by all incarnations within the process. Locked while they change, so
-    /// also while the disk does not answer: nothing that serves clients waits for it.
+    /// The files of settings, shared by all incarnations within the process. A change of the files holds this
+    /// lock, for as long as the disk takes to answer. So no thread that serves other clients waits for it.
     files: Arc<Mutex<Lasting>>,
     /// The configuration file, if there is one.
     config_file: Option<PathBuf>,
@@ -105,8 +106,8 @@ impl Config {
         self.observers.write().push(Box::new(observer));
     }
 
-    /// The settings in force. To be cloned by whoever waits for a disk with them: a change of settings waits
-    /// until they are released, and behind it everybody who wants to read them.
+    /// The settings in force, read-locked. A caller that waits for a disk clones them first: a change of
+    /// settings waits until every read lock is released, and later readers wait behind the change.
     pub(crate) fn current(&self) -> RwLockReadGuard<'_, Settings> {
         self.settings.read()
     }

@@ -1,18 +1,19 @@
 //! A connection: one socket, plain or encrypted, and the conversation on it.
 //!
-//! One task per connection polls a small state machine: send the sendable replies, resume the interrupted
-//! conversation, read more. Replies whose gate is committed are sent by the worker directly, without waking
-//! the task.
+//! One task per connection polls a small state machine: it sends the replies that may be sent, resumes the
+//! interrupted conversation, and reads more. Once the gates of parked replies are committed, the worker sends
+//! them itself, without waking the task.
 //!
 //! Invariants
-//! - The task sleeps only if one of these will wake it: the socket (readable, or writable after it refused
-//!   bytes), the worker (for example because the log has moved, or a blocked command is answered), or a timer
-//!   (DEBUG SLEEP, a login that waits, the deadline of a blocked or held command).
-//! - While the conversation is interrupted the socket is not read: the client feels back-pressure. A client
-//!   that feels it and does not read its replies gets more room, and then is disconnected (`unread`). A
-//!   blocked command, which may wait for ever, and one that CLIENT PAUSE holds, are the exceptions: a bounded
-//!   amount of input is read behind them, to detect that the client has closed the connection. A client that
-//!   sends more behind a blocked command is disconnected after a while (`backlog`).
+//! - The task sleeps only if an event will wake it. Such an event comes from the socket (readable, or
+//!   writable after it refused bytes), from the worker (for example because the log has moved, or a blocked
+//!   command is answered), or from a timer (DEBUG SLEEP, a login that waits, the deadline of a blocked or
+//!   held command).
+//! - While the conversation is interrupted the socket is not read, so the client feels back-pressure. A
+//!   client that does not read its replies then gets more room, and is disconnected later (`unread`).
+//! - Blocked commands, which may wait for ever, and commands that CLIENT PAUSE holds are exceptions. A
+//!   bounded amount of input is read behind them, to detect that the client has closed the connection. A
+//!   client that sends more behind a blocked command is disconnected after a while (`backlog`).
 
 mod backlog;
 mod keeping_up;
@@ -63,24 +64,24 @@ pub(crate) struct Connection {
     /// Wakes the task; set whenever the task has been polled.
     waker: RefCell<Option<Waker>>,
     state: Cell<ConversationState>,
-    /// The socket accepted less than it was given.
+    /// Whether the socket accepted less than it was given.
     refused: Cell<bool>,
-    /// Close now, and drop unsent bytes.
+    /// Whether the connection must close now and drop its unsent bytes.
     broken: Cell<bool>,
-    /// The interrupted conversation may go on.
+    /// Whether the interrupted conversation may go on.
     resumable: Cell<bool>,
-    /// Bytes were pushed, and the worker has not called [`Connection::send_pushed`] since.
+    /// Whether bytes were pushed since the worker last called [`Connection::send_pushed`].
     pushed: Cell<bool>,
     /// Deadline of the blocked or held command.
     deadline: Cell<Option<Instant>>,
     /// State of the checks for a client that receives too slowly.
     backlog: Cell<Backlog>,
-    /// The time of the first check that found the input behind a blocked command at its limit; `None` while
-    /// there is no such command, or there is room for more input.
+    /// The time of the first check that found the input behind a blocked command at its limit. `None` while
+    /// no command is blocked, or while there is room for more input.
     full_since_ms: Cell<Option<u64>>,
     /// Share of this connection in the worker's `unsent_bytes`.
     counted_bytes: Cell<usize>,
-    /// State of the checks whether publishers wait for this subscriber.
+    /// State of the checks that decide whether publishers wait for this subscriber.
     keeping_up: Cell<KeepingUp>,
     /// State of the checks for a client that sends commands and does not read its replies.
     unread: Cell<Unread>,
@@ -146,7 +147,7 @@ impl Connection {
         ended
     }
 
-    /// Closes the socket at once, though the connection is still needed.
+    /// Shuts the socket down in both directions at once, although the connection object lives on.
     fn hang_up(&self) {
         if let Ok(socket) = self.socket.as_fd().try_clone_to_owned() {
             let _ = std::net::TcpStream::from(socket).shutdown(std::net::Shutdown::Both);
@@ -160,8 +161,8 @@ impl Connection {
         while self.refused.get() && !self.broken.get() {
             match self.socket.stream().poll_write_ready(cx) {
                 Poll::Ready(Ok(())) if self.send() => {}
-                // No bytes may leave now: they leave when the pause ends, or with the next lease. Either
-                // wakes this task if the socket refuses bytes then.
+                // No bytes may leave now. They leave when the pause ends or with the next lease; if the
+                // socket refuses bytes then, this task is woken.
                 Poll::Ready(Ok(())) => break,
                 Poll::Ready(Err(_)) => return Poll::Ready(()),
                 Poll::Pending => break,
@@ -234,8 +235,8 @@ impl Connection {
         self.socket.poll_read(cx, buffer, &self.worker.encrypted_buffer)
     }
 
-    /// The socket, the request and the user of a client that is another server and takes the connection over;
-    /// `None` for other clients, and if no descriptor is left. To be called when the connection has ended.
+    /// The socket, the request and the user, if the client is another server that takes the connection over.
+    /// `None` for other clients, and if no descriptor is left. Call when the connection has ended.
     pub(crate) fn take_over(&self) -> Option<(Taken, PeerClaim, Vec<u8>)> {
         let session = &mut self.conversation.borrow_mut().session;
         let claim = session.claim.take()?;
@@ -248,7 +249,7 @@ impl Connection {
         let read = std::task::ready!(self.poll_read(cx, &mut buffer))?;
         let input = &buffer[..read];
         if input.is_empty() {
-            // The client has closed its side for sending; it may still wait for replies.
+            // The client has closed its side for sending, but may still wait for replies.
             self.close_after_replies();
             return Poll::Ready(Ok(()));
         }
@@ -340,7 +341,8 @@ impl Connection {
         }
     }
 
-    /// A command has blocked or is held: has the worker call [`Connection::time_out`] at its deadline.
+    /// Has the worker call [`Connection::time_out`] at the deadline of the command that has blocked or is
+    /// held.
     fn await_deadline(&self, timeout_ms: Option<u64>) {
         if self.deadline.get().is_some() {
             return;
@@ -353,7 +355,7 @@ impl Connection {
         }
     }
 
-    /// The blocked or held command waits no more: removes its deadline.
+    /// Removes the deadline of a blocked or held command that waits no more.
     fn forget_deadline(&self) {
         self.full_since_ms.set(None);
         if let Some(deadline) = self.deadline.take() {
@@ -361,7 +363,7 @@ impl Connection {
         }
     }
 
-    /// The deadline of the blocked or held command has passed.
+    /// Ends the wait of the blocked or held command, whose deadline has passed.
     pub(crate) fn time_out(&self) {
         self.deadline.set(None);
         self.full_since_ms.set(None);
@@ -372,7 +374,7 @@ impl Connection {
         }
     }
 
-    /// The pause that holds a command of the client was ended.
+    /// Runs the command that CLIENT PAUSE has held: the pause was ended.
     pub(crate) fn end_hold(&self) {
         if self.state.get() == ConversationState::Held {
             self.forget_deadline();
@@ -391,8 +393,8 @@ impl Connection {
         (held, !self.pushed.replace(true))
     }
 
-    /// A long unit has ended; returns the same as [`Connection::push`]. With `backpressure`, the next command
-    /// is held back, as after any other unit.
+    /// Takes the reply of a long unit that has ended; returns the same as [`Connection::push`]. With
+    /// `backpressure`, the next command is held back, as after any other unit.
     pub(crate) fn return_from_thread(
         self: &Rc<Self>,
         reply: LongReply,
@@ -490,7 +492,7 @@ impl Connection {
         }
     }
 
-    /// The log is committed up to here: sends the replies that waited for it.
+    /// Sends the replies whose gates are committed, now that the log is committed up to `committed`.
     pub(crate) fn release(&self, committed: Lsn) {
         self.conversation.borrow_mut().outbox.release(committed);
         if !self.refused.get() {
@@ -499,7 +501,7 @@ impl Connection {
     }
 
     /// Appends bytes pushed to the client; the worker calls [`Connection::send_pushed`] at the end of its
-    /// tick. Returns the gate of the held bytes, if any, and whether these are the first bytes since the last
+    /// tick. Returns the gate of the held bytes, if any, and whether these bytes are the first since the last
     /// `send_pushed`.
     pub(crate) fn push(&self, bytes: &[u8], gate: Lsn, committed: Lsn) -> (Option<Lsn>, bool) {
         let mut conversation = self.conversation.borrow_mut();
@@ -507,15 +509,15 @@ impl Connection {
         (conversation.outbox.held_in_round(), !self.pushed.replace(true))
     }
 
-    /// Appends messages of channels; they are sent with pushed bytes. Returns whether these are the first
-    /// since `send_pushed`.
+    /// Appends messages of channels, which are sent together with pushed bytes. Returns whether these
+    /// messages are the first bytes since `send_pushed`.
     pub(crate) fn deliver(&self, delivery: &mut Delivery) -> bool {
         self.conversation.borrow_mut().deliver(delivery);
         !self.pushed.replace(true)
     }
 
-    /// Appends messages of durable channels; they are sent with pushed bytes. Returns whether these are the
-    /// first since `send_pushed`.
+    /// Appends messages of durable channels, which are sent together with pushed bytes. Returns whether these
+    /// messages are the first bytes since `send_pushed`.
     pub(crate) fn feed(&self, id: ReaderId, run: &Run<'_>, encoded: &mut [Option<Encoded>; 2]) -> bool {
         self.conversation.borrow_mut().feed(id, run, encoded);
         !self.pushed.replace(true)
@@ -534,7 +536,7 @@ impl Connection {
         !self.pushed.replace(true)
     }
 
-    /// Whether the connection is to be closed with its bytes unsent.
+    /// Whether the connection must be closed with its bytes unsent.
     pub(crate) fn is_broken(&self) -> bool {
         self.broken.get()
     }
@@ -545,7 +547,8 @@ impl Connection {
     }
 
     /// Sends the outbox after bytes were pushed, as far as bytes may leave now. If the socket has refused
-    /// bytes, only counts the unsent ones and applies the limits: the task sends once the socket is writable.
+    /// bytes, it only counts the unsent bytes and applies the limits: the task sends once the socket is
+    /// writable.
     pub(crate) fn send_pushed(&self) {
         self.pushed.set(false);
         if !self.refused.get() {
@@ -561,7 +564,7 @@ impl Connection {
         self.note_pace(true, true);
     }
 
-    /// The cause of the interruption is over: the conversation goes on.
+    /// Lets the conversation go on, because the cause of its interruption is over.
     pub(crate) fn resume(&self) {
         self.resumable.set(true);
         self.wake();
@@ -573,7 +576,7 @@ impl Connection {
         self.wake();
     }
 
-    /// The outcome of held replies will never be known: replaces them by an error, then ends the connection.
+    /// Replaces held replies, whose outcome will never be known, by an error, and ends the connection.
     pub(crate) fn fail(&self, error: &CommandError) {
         {
             let mut conversation = self.conversation.borrow_mut();
@@ -601,15 +604,16 @@ impl Connection {
         self.state.get() == ConversationState::Blocked
     }
 
-    /// Ends a connection that loses its place, with an error that says so.
+    /// Ends a connection that loses its place, after an error that gives this reason.
     pub(crate) fn turn_away(&self) {
         self.conversation.borrow_mut().turn_away();
         self.send();
         self.kill();
     }
 
-    /// Turns the replies that wait for a gate up to `up_to` into errors. Returns how many. If the replies
-    /// cannot be told from other bytes, ends the connection as [`Connection::fail`] does, and returns 1.
+    /// Turns the replies that wait for a gate up to `up_to` into errors. Returns the number of these replies.
+    /// If replies cannot be told from other bytes, it ends the connection as [`Connection::fail`] does and
+    /// returns 1.
     pub(crate) fn fail_held(&self, up_to: Lsn, error: &CommandError) -> u64 {
         let listens = self.client().kind() == ClientKind::PubSub;
         let failed = match listens {
@@ -633,12 +637,13 @@ impl Connection {
         self.wake();
     }
 
-    /// The connection has ended: ends the wait of a blocked command, so that nothing more is popped for it.
+    /// Cleans up after the connection has ended. The wait of a blocked command ends, so that nothing more is
+    /// popped for it.
     pub(crate) fn end(&self) {
         self.socket.say_goodbye();
         if self.is_holding() {
-            // The worker keeps the connection until the log is committed up to the gates of its replies.
-            // That may be never, and the client must not wait for it.
+            // The worker keeps the connection until the log is committed up to the gates of its replies. The
+            // log may never be committed so far, and the client must not wait for that.
             self.hang_up();
         }
         self.broken.set(true);

@@ -1,5 +1,5 @@
-//! Warnings about browsers that speak HTTP on the Redis port: a page of any site can make them post there,
-//! with commands as the body.
+//! Warnings about browsers that speak HTTP on the Redis port: a web page of any site can make a browser post
+//! a request there, with commands as the body.
 //!
 //! Invariant: nothing from the first line of HTTP on is executed. `wire` ends the connection there, without a
 //! reply. This module only warns the operator, at a limited rate.

@@ -1,4 +1,4 @@
-//! The data of the server, as every executor uses them.
+//! The shared data of the server: everything that an executor needs.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ pub(crate) struct Data {
     pub(crate) interests: Arc<Interests>,
     /// The channels and their subscribers.
     pub(crate) hub: Arc<Hub>,
-    /// The counters of the workers, then of the threads of long units, then of the thread that applies a
+    /// The counters of threads, in this order: workers, threads of long units, the thread that applies a
     /// leader's log.
     pub(crate) stats: Arc<CommandStats>,
     pub(crate) entropy: Arc<dyn Entropy + Send + Sync>,

@@ -1,5 +1,5 @@
-//! The log before a FLUSHALL: it is not needed once the FLUSHALL is durable and the documents before it are
-//! saved.
+//! Removes the log before a FLUSHALL. That part is not needed once the FLUSHALL is durable, and the changes
+//! of documents in it are saved.
 
 use std::sync::Arc;
 
@@ -26,8 +26,7 @@ struct Pending(Mutex<Option<Flushed>>);
 struct Flushed {
     /// The position of the record of the FLUSHALL.
     record: Lsn,
-    /// The position at which the log may be cut once the record is durable and the documents before that
-    /// position are saved.
+    /// The log may be cut here once the record is durable and the documents before this position are saved.
     boundary: Lsn,
     /// Whether an attempt to cut the log has failed.
     has_failed: bool,
@@ -38,22 +37,22 @@ impl DeadLog {
         DeadLog { log, documents, saver, pending: Pending::default() }
     }
 
-    /// A FLUSHALL has reserved the position `record`; once it is durable, no key needs the log before
-    /// `boundary`.
+    /// Notes a FLUSHALL, whose record has the position `record`. Once the record is durable, no key needs the
+    /// log before `boundary`.
     pub(crate) fn flushing_all(&self, record: Lsn, boundary: Lsn) {
         *self.pending.0.lock() = Some(Flushed { record, boundary, has_failed: false });
     }
 
-    /// Cuts the log before the last FLUSHALL, if that is durable and the documents before it are saved.
-    /// Called once a second.
+    /// Cuts the log before the last FLUSHALL, if the FLUSHALL is durable and the documents before it are
+    /// saved. Called once a second.
     pub(crate) fn cut(&self) {
         let Some(log) = self.log.get() else { return };
         self.pending.cut(log, |boundary| {
             let saved_lsn = self.documents.get().and_then(|documents| documents.saved_lsn());
             let is_saved = saved_lsn.is_none_or(|saved_lsn| saved_lsn >= boundary);
             if !is_saved {
-                // FLUSHALL is about keys: documents need the log until they are saved. The next call tries
-                // again.
+                // FLUSHALL removes keys, not documents: unsaved documents still need the log. The next call
+                // tries again.
                 self.saver.ask();
             }
             is_saved
@@ -62,15 +61,15 @@ impl DeadLog {
 }
 
 impl Pending {
-    /// Cuts the log before the last FLUSHALL, if that is durable, and if `is_free` says that nothing else
-    /// needs the log before the position that it gets.
+    /// Cuts the log before the last FLUSHALL, if the FLUSHALL is durable and `is_free` returns true.
+    /// `is_free` gets a position and says whether nothing else needs the log before it.
     fn cut(&self, log: &Log, is_free: impl FnOnce(Lsn) -> bool) {
         let Some(flushed) = *self.0.lock() else { return };
         if log.durable_lsn() < flushed.record || !is_free(flushed.boundary) {
             return;
         }
-        // The lock is not held during the checks above: a FLUSHALL takes it while it holds the locks of all
-        // slots.
+        // The lock is free during the checks above, because a FLUSHALL takes it while it holds the locks of
+        // all slots.
         let mut pending = self.0.lock();
         if *pending != Some(flushed) {
             return;

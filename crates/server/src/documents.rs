@@ -7,8 +7,8 @@
 //! thread "compaction": the next generation of a file, in steps
 //! ```
 //!
-//! What it is: the jobs in the background.
-//! What it is not: a document (crate `documents`) or its protocol (crate `couch`).
+//! This module has the background jobs.
+//! Documents are in the crate `documents`, their protocol is in the crate `couch`.
 
 mod compacting;
 mod copying;

@@ -7,13 +7,14 @@
 //!    '------------------------------------------------------------------------------------------'
 //! ```
 //!
-//! Here are the thread, its inbox, and the retention of the log for it (`retention`). [`pubsub::durable`]
-//! decides which client gets which message and when; [`engine::log_messages`] reads the messages.
+//! This module has the thread, its inbox, and the retention of the log for it (`retention`).
+//! [`pubsub::durable`] decides which client gets which message and when; [`engine::log_messages`] reads the
+//! messages.
 //!
 //! Invariants
 //! - All messages of a reader come from this thread, so they are in order and without gaps.
 //! - The thread sleeps only if the log, a flow or a request will wake it.
-//! - Without readers it neither reads nor asks the log for a wake-up.
+//! - Without readers the thread neither reads the log nor asks the log for a wake-up.
 
 mod retention;
 #[cfg(test)]
@@ -78,7 +79,7 @@ impl Inbox {
 
 impl DurableChannels {
     /// Starts the thread, once the log is open. If a forced recovery has dropped messages, `lost_before` is
-    /// the position before which all are lost.
+    /// the end of the part of the log whose messages are lost.
     pub(crate) fn start(
         self: &Arc<Self>,
         log: &Log,
@@ -118,8 +119,7 @@ impl DurableChannels {
         }
     }
 
-    /// Called when the thread has nothing to do: asks the log for a wake-up. Returns whether there is work
-    /// already.
+    /// Asks the log for a wake-up, when the thread has nothing to do. Returns whether there is work already.
     fn has_more(&self, readers: &Readers, messages: &mut LogMessages, appender: &Appender) -> bool {
         if readers.is_empty() {
             messages.rest();
@@ -129,7 +129,7 @@ impl DurableChannels {
                 return true;
             }
         }
-        // A request or flow after the last check has left a token: parking returns at once.
+        // A request or flow after the last check has unparked the thread, so parking returns at once.
         false
     }
 }

@@ -5,12 +5,12 @@
 //!    -> tls::Loaded, checked -> tls::Acceptor of each door
 //! ```
 //!
-//! What it is: the decision when the files are read, and the report of the outcome. What it is not: a reader
-//! of files or a judge of certificates (crate `tls`), or a door: listeners and handshakes ask it for
-//! sessions.
+//! This module decides when the files are read, and reports the outcome. The crate `tls` reads the files and
+//! judges certificates. Listeners and handshakes get their sessions from here.
 //!
 //! Invariants
-//! - A server with a door for TLS starts only with a set of files that can be used, and keeps one.
+//! - A server with a door for TLS starts only with files that can be used. Afterwards it always has a usable
+//!   set of them: files that cannot be used do not replace earlier ones.
 //! - Values that a client sets are checked with their files before they are in force.
 
 use std::{
@@ -34,7 +34,7 @@ const OF_SESSIONS: [Key; 7] = [
     Key::HttpTlsAuthClients,
     Key::TlsProtocols,
 ];
-/// A certificate that expires within this time is warned of.
+/// The server warns of a certificate that expires within this time.
 const EXPIRES_SOON_S: i64 = 7 * 24 * 3600;
 
 /// The figures of encrypted connections for INFO and metrics.
@@ -97,10 +97,10 @@ impl Door {
 }
 
 pub(crate) struct Encryption {
-    /// There is at least one door.
+    /// Has at least one door.
     doors: Vec<(Door, Arc<Acceptor>)>,
     pub(crate) figures: EncryptionFigures,
-    /// A warning about the end of the certificate was logged.
+    /// Whether a warning about the end of the certificate was logged.
     has_warned: AtomicBool,
 }
 
@@ -126,8 +126,8 @@ impl Encryption {
     /// Checks settings that are not in force yet; `changed` has the keys that were set.
     ///
     /// # Errors
-    /// If sessions of an open door could not begin: the first changed setting that concerns sessions, and the
-    /// reason.
+    /// If sessions of an open door could not begin with these settings: the first changed setting that
+    /// concerns sessions, and the reason.
     pub(crate) fn check(settings: &Settings, changed: &[Key]) -> Result<(), (Key, String)> {
         let Some(key) = changed.iter().find(|key| OF_SESSIONS.contains(key)) else { return Ok(()) };
         // All settings are checked together, because a certificate and its key change together.
@@ -137,8 +137,8 @@ impl Encryption {
         Ok(())
     }
 
-    /// Follows a change of the settings in force: if it concerns sessions, new sessions begin by it, provided
-    /// that its files can be used. If it does not concern sessions, the files are read again if they have
+    /// Follows a change of the settings in force. If the change concerns sessions and its files can be used,
+    /// new sessions begin with them. If it does not concern sessions, the files are read again if they have
     /// changed.
     pub(crate) fn follow(&self, settings: &Settings) {
         self.report(self.doors.iter().filter_map(|(door, acceptor)| {
@@ -195,7 +195,7 @@ impl Encryption {
     }
 }
 
-/// The certificates that this server shows to others, and the authority that signs their certificates.
+/// The certificate that this server shows to other servers, and the authority that must have signed theirs.
 pub(crate) fn files_for_servers(settings: &Settings) -> ClientFiles {
     let path = |key| Some(PathBuf::from(settings.text(key))).filter(|path| !path.as_os_str().is_empty());
     ClientFiles {

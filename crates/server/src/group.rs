@@ -8,14 +8,16 @@
 //!   thread "group" -'
 //! ```
 //!
-//! What it is: the threads of a member, and the commands of an operator.
-//! What it is not: the votes themselves (`consensus`), or how the log travels (`replication`): members follow
-//! their leader as replicas do.
+//! This module has the threads of a member, and the commands of an operator.
+//! The votes themselves are in `consensus`; the transport of the log is in `replication`, because members
+//! follow their leader as replicas do.
 //!
 //! Invariants
-//! - A member starts as a replica of nobody. Only votes make it lead, in an epoch that is their term.
-//! - A leader that is deposed takes no writes and shows nothing until it has restarted within the process,
-//!   with an empty memory; or until it has stepped down, because the group has committed all of its log.
+//! - A member starts as a replica of nobody. Only an election makes it lead, and the term of the election is
+//!   its epoch.
+//! - A leader that is deposed takes no writes and shows nothing, until it has restarted within the process
+//!   with an empty memory. If the group has committed all of its log, it steps down instead and keeps its
+//!   memory.
 //! - A server joins as a learner; the leader makes it a voter once it has caught up. One change at a time.
 
 mod askers;
@@ -70,7 +72,7 @@ const ELECTION: &str = "group.election";
 const READ_BYTES: usize = 1 << 20;
 /// The period at which saving a vote is retried after it has failed.
 const SAVE_PERIOD: Duration = Duration::from_millis(200);
-/// How often a member that was ordered to campaign looks whether it may.
+/// The period at which a member that was ordered to campaign checks whether it may.
 const APPLIED_PERIOD: Duration = Duration::from_millis(1);
 /// How often the leader looks for learners that have caught up.
 const PROMOTION_PERIOD_US: u64 = 2 * TICK_US;
@@ -85,18 +87,18 @@ pub(crate) struct Group {
     peers: OnceLock<Arc<Peers>>,
     log: OnceLock<Log>,
     own: OnceLock<Listed>,
-    /// To the worker that publishes changes of the group.
+    /// The mailbox of the worker that publishes changes of the group.
     publisher: OnceLock<Mailbox>,
     known: Mutex<Known>,
-    /// The position of the newest record of the roster whose voters [`Group::known_voters`] has returned, or
-    /// that was in the log at the start.
+    /// The position of a record of the roster: the newest one whose voters [`Group::known_voters`] has
+    /// returned, or the one that was in the log at the start.
     known_to_majority: AtomicU64,
     /// The servers that ask to join.
     askers: Askers,
     /// Held while the roster is changed.
     changing: Mutex<()>,
     threads: Mutex<Vec<JoinHandle<()>>>,
-    /// To the thread "group-role"; `None` ends it.
+    /// Sends leaderships to the thread "group-role"; `None` ends the thread.
     roles: OnceLock<mpsc::Sender<Option<Leadership>>>,
     stopping: AtomicBool,
 }
@@ -158,12 +160,12 @@ impl Group {
         }
     }
 
-    /// Makes the state machine of this member's votes, after recovery, and before anything is received: the
-    /// votes must know all of the log.
+    /// Makes the state machine of this member's votes. Called after recovery and before anything is received,
+    /// because the votes must know all of the log.
     ///
     /// # Errors
-    /// If this server cannot join the group, if it has no port or known address for the other members, if the
-    /// log cannot be read, or if `group.json` cannot be written.
+    /// If this server cannot join the group, has no port or known address for the other members, cannot read
+    /// the log, or cannot write `group.json`.
     pub(crate) fn prepare(
         &self,
         log: &Log,
@@ -256,8 +258,8 @@ impl Group {
             Prepared::Nothing => Ok(()),
             Prepared::Joins => self.spawn("group-join", Self::join),
             Prepared::Member { leaderships, tail } => {
-                // Other members may still look for this one at its former address, where their messages do
-                // not reach it.
+                // Other members may still look for this member at its former address, where messages do not
+                // reach it.
                 self.renew_listing();
                 self.spawn("group-role", move |group| group.take_roles(&leaderships))?;
                 self.spawn("group", move |group| group.run(tail))
@@ -277,7 +279,7 @@ impl Group {
         }
     }
 
-    /// Ends the part of this server in votes, before its log is closed. Blocks.
+    /// Ends this server's part in votes, before its log is closed. Blocks.
     pub(crate) fn stop(&self) {
         self.stopping.store(true, SeqCst);
         if let Some(votes) = &self.votes {
@@ -315,7 +317,7 @@ impl Group {
         Ok(())
     }
 
-    /// The host under which others reach this server.
+    /// The host name or address under which other members reach this server.
     fn own_host(&self, redis: &[SocketAddr]) -> io::Result<String> {
         let given = self.config.current().text(Key::GroupHost).to_string();
         if !given.is_empty() {
@@ -366,7 +368,7 @@ impl Group {
                 return self.end_membership(votes);
             }
             if now_us >= tick_due_us {
-                // A late tick counts once: a lease must not end early.
+                // However late a tick is, it counts as one tick, because a lease must not end early.
                 tick_due_us = now_us + TICK_US;
                 let has_room = self.node.has_room();
                 self.note_stall(votes);
@@ -406,7 +408,7 @@ impl Group {
         let Some(log) = self.log.get() else { return };
         let (look_at_data, applied) = (|| self.keyspace.data_settings_and_lsn(), || self.node.applied(log));
         let mut seen = self.known.lock().look(votes, look_at_data, applied, is_tick);
-        // While the members are saved, no lock is held that clients need.
+        // No lock that clients need is held while the members are saved.
         if let Some((members, at)) = seen.to_save {
             match votes.save_members(&members, at) {
                 Ok(()) => {
@@ -434,7 +436,7 @@ impl Group {
         self.known.lock().has_removed(votes.id()) || self.peers.get().is_some_and(|peers| peers.is_removed())
     }
 
-    /// Ends the part of this server in its group, from which it was removed.
+    /// Ends this server's part in its group, which has removed this server.
     fn end_membership(&self, votes: &Votes) {
         tracing::error!(target: "group", "this server was removed from its group (GROUP REMOVE): it restarts within the process, and takes no part any more");
         if let Err(error) = votes.note_removal() {
@@ -443,7 +445,7 @@ impl Group {
         self.node.request_restart();
     }
 
-    /// The thread "group-role": follows, leads, or restarts, as the votes say.
+    /// The thread "group-role": follows, leads, or restarts, according to the votes.
     fn take_roles(self: &Arc<Self>, leaderships: &mpsc::Receiver<Option<Leadership>>) {
         let mut election = None;
         while let Ok(Some(mut leadership)) = leaderships.recv() {
@@ -457,9 +459,9 @@ impl Group {
                 return;
             }
             // From an election on, the votes know the first batch of its term, which is written only when
-            // this thread leads. If the lead was lost before, the votes know a batch that the log does not
-            // have, and only a restart corrects that. A server that has led restarts, too, unless it can step
-            // down and keep its memory.
+            // this thread leads. If the leadership was lost before that, the votes know a batch that the log
+            // does not have, and only a restart corrects that. A server that has led restarts, too, unless it
+            // can step down and keep its memory.
             let leads = matches!(leadership, Leadership::Leads { .. });
             let must_restart =
                 !leads && (was_elected || (self.node.has_led() && !self.step_down(leadership.term())));
@@ -509,7 +511,7 @@ impl Group {
         }
     }
 
-    /// Steps down after a deposition. The server keeps its memory, if the group has committed all of it.
+    /// Steps down after a deposition. The server keeps its memory if the group has committed all of its log.
     /// Returns false if the server must restart within the process instead.
     fn step_down(&self, term: u64) -> bool {
         let Some(votes) = &self.votes else { return false };
@@ -529,9 +531,9 @@ impl Group {
         }
     }
 
-    /// Goes on taking part in votes until a leader is known, for one election timeout at most: the vote of
-    /// this server may be needed, and after its restart it gives no vote for that time. Returns false if the
-    /// server is to stop meanwhile.
+    /// Takes part in votes until a leader is known, for one election timeout at most. The vote of this server
+    /// may be needed, and for that time after a restart the server gives no vote. Returns false if the server
+    /// stops meanwhile.
     fn await_leader(
         &self,
         leaderships: &mpsc::Receiver<Option<Leadership>>,

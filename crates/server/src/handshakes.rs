@@ -1,5 +1,5 @@
-//! Shakes hands with clients of TLS, on threads of their own: a handshake is a hundred times the work of a
-//! command, and may never end.
+//! Shakes hands with clients of TLS on threads of its own, because a handshake is a hundred times the work of
+//! a command, and may never end.
 //!
 //! ```text
 //! acceptor -> thread "tls-n": handshake -> `Then` of the door: a worker, or a thread of HTTP
@@ -7,10 +7,10 @@
 //!
 //! Invariants
 //! - A client is served by a worker only after its handshake; until then it has no place among the clients.
-//! - A thread has at most [`UNFINISHED_MAX`] handshakes, fewer if few places for clients are left, because
-//!   each occupies the descriptor of a client to come. At this limit, new clients wait in the backlog of the
-//!   listener; but a handshake that goes on for [`PATIENCE`] gives way to a new one, so that silent peers
-//!   keep nobody out.
+//! - A thread has at most [`UNFINISHED_MAX`] handshakes at a time. It has fewer if few places for clients are
+//!   left, because each handshake occupies the descriptor of a future client.
+//! - At this limit, new clients wait in the backlog of the listener. A handshake that has gone on for
+//!   [`PATIENCE`] is ended for a new one, so that silent peers keep nobody out.
 //! - A handshake takes at most [`HANDSHAKE_TIMEOUT`].
 
 use std::{
@@ -37,8 +37,8 @@ use crate::{encryption::Encryption, listen::RoundRobin, repeated::Repeated};
 
 /// The maximum number of handshakes of one thread at a time.
 const UNFINISHED_MAX: usize = 512;
-/// The handshakes that one thread may have at a time even if no places for clients are left: only after its
-/// handshake can a client be told so.
+/// The number of handshakes that one thread may have at a time even if no places for clients are left. A
+/// client can be told that there is no place only after its handshake.
 const UNFINISHED_MIN: usize = 4;
 /// The maximum number of accepted connections that wait for one thread.
 const WAITING_MAX: usize = 4;
@@ -86,7 +86,7 @@ struct Shared {
     clock: Arc<dyn Clock>,
     /// Why handshakes failed lately.
     failures: Mutex<Repeated>,
-    /// How many more clients there may be.
+    /// Returns how many more clients there may be.
     places_left: Box<dyn Fn() -> u64 + Send + Sync>,
     threads: usize,
 }
@@ -145,7 +145,7 @@ struct Unfinished {
 /// A thread that shakes hands.
 struct HandshakeThread {
     shared: Arc<Shared>,
-    /// Its handshakes, in the order in which they began.
+    /// The handshakes of this thread, in the order in which they began.
     unfinished: RefCell<BTreeMap<u64, Unfinished>>,
     /// Notified when a handshake has ended.
     one_less: Notify,
@@ -163,7 +163,8 @@ impl HandshakeThread {
                 thread.shake_hands(newcomer).await;
                 thread.forget(id);
             });
-            // The task does not run before this function waits, so it is listed here before it can end.
+            // The task does not run before this function awaits, so the task is listed here before it can
+            // end.
             let unfinished = Unfinished { begun: Instant::now(), task: task.abort_handle() };
             self.unfinished.borrow_mut().insert(id, unfinished);
             self.shared.encryption.figures.unfinished.fetch_add(1, Relaxed);
@@ -180,7 +181,8 @@ impl HandshakeThread {
         }
     }
 
-    /// Waits until there is room for another handshake, or ends one that has had its time.
+    /// Waits until there is room for another handshake, or ends the oldest one if it is older than
+    /// [`PATIENCE`].
     async fn make_room(&self) {
         loop {
             let oldest = {

@@ -36,7 +36,7 @@ use crate::{
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// The maximum number of threads.
 const THREADS_MAX: usize = 32;
-/// The longest wait until the next thread has ended: longer than the time that a thread grants replies.
+/// The longest wait for the end of the next thread: longer than the time that a thread grants to replies.
 const STOP_GRACE: Duration = Duration::from_secs(10);
 
 /// The threads that serve HTTP.
@@ -49,7 +49,7 @@ pub(crate) struct Http {
 }
 
 impl Http {
-    /// Starts as many threads as there are workers, up to a limit, because each takes one of the appenders of
+    /// Starts one thread for each worker, up to [`THREADS_MAX`]. Each thread takes one of the appenders of
     /// the log, whose number is limited.
     ///
     /// # Errors
@@ -63,8 +63,8 @@ impl Http {
         Ok(Http { front, store, threads, next: AtomicUsize::new(0) })
     }
 
-    /// Accepts connections until the runtime ends, and hands them to the threads in turn; at a door for TLS,
-    /// after their handshake.
+    /// Accepts connections until the runtime ends, and hands them to the threads in turn. At a door for TLS,
+    /// a connection is handed over after its handshake.
     pub(crate) async fn accept(self: Arc<Http>, listener: TcpListener, tls: Option<TlsDoor>) {
         loop {
             let (stream, peer) = match listener.accept().await {
@@ -98,8 +98,8 @@ impl Http {
         let _ = self.threads[turn].send(HttpOrder::Connect { stream, peer, permit });
     }
 
-    /// Returns when every thread has been between two tasks since the call, so that no write batch is half
-    /// made: changes that had passed their last check before the call are in the log.
+    /// Waits until every thread has been between two tasks since the call, so that no write batch is half
+    /// made. Changes that had passed their last check before the call are then in the log.
     pub(crate) fn settle(&self) {
         let finished = self.tell_all(HttpOrder::Report);
         // A thread that has ended drops its sender.

@@ -31,8 +31,8 @@ const SECTIONS: [(&str, &str, bool, Section); 13] = [
     ("keyspace", "Keyspace", true, keyspace),
 ];
 
-/// The text of the given lower-case sections, or of the default ones if none is given; and the position that
-/// must be committed before it is shown.
+/// Returns the text of the given lower-case sections, or of the default sections if none is given. Also
+/// returns the position that must be committed before the text is shown.
 pub(crate) fn render(parts: &Parts, wanted: &[String]) -> (String, Lsn) {
     let named = |name: &str| wanted.iter().any(|it| it == name);
     let everything = named("all") || named("everything");
@@ -86,7 +86,7 @@ fn server(parts: &Parts, _: &Figures, out: &mut String) {
         "server_time_usec": parts.clock.unix_ms() * 1000,
         "uptime_in_seconds": uptime_s,
         "uptime_in_days": uptime_s / 86_400,
-        // Shown as CONFIG GET shows it; nothing here runs at this rate.
+        // These fields have the value that CONFIG GET shows; nothing here runs at this rate.
         "hz": hz,
         "configured_hz": hz,
         "executable": executable.display(),
@@ -110,7 +110,7 @@ fn clients(parts: &Parts, _: &Figures, out: &mut String) {
     fields!(out,
         "connected_clients": parts.clients.count(),
         "cluster_connections": 0,
-        "maxclients": settings.integer(Key::Maxclients),
+        "maxclients": parts.config.hot().clients_max(),
         "blocked_clients": parts.clients.blocked(),
         "total_blocking_keys": parts.data.interests.awaited_keys(),
         "total_blocking_keys_on_nokey": parts.data.interests.keys_awaited_for_removal(),
@@ -145,8 +145,8 @@ fn memory(parts: &Parts, figures: &Figures, out: &mut String) {
     let limit = settings.integer(Key::Maxmemory);
     let (vm, (scripts, script_bytes)) = (parts.data.stats.vm_bytes(), parts.scripts.figures());
     let clients = parts.clients.memory_bytes();
-    // On a server with little data the program, its threads and buffers are most of its memory: that is no
-    // fragmentation.
+    // On a server with little data, most of the memory is the program, its threads and buffers. That part
+    // must not count as fragmentation.
     let beside_data = parts.startup.beside_data_bytes.get().copied().unwrap_or(rss);
     let accounted = beside_data + dataset + clients + vm;
     fields!(out,
@@ -450,7 +450,7 @@ fn errorstats(parts: &Parts, _: &Figures, out: &mut String) {
     }
 }
 
-/// The percentiles of Redis, as upper bounds of the buckets of LATENCY HISTOGRAM.
+/// Shows the percentiles of Redis; each value is the upper bound of a bucket of LATENCY HISTOGRAM.
 fn latencystats(parts: &Parts, _: &Figures, out: &mut String) {
     for (index, row) in rows().iter().enumerate() {
         let histogram = parts.data.stats.histogram(index);

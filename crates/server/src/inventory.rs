@@ -1,13 +1,13 @@
 //! The numbers of keys and libraries for INFO and metrics, as of a committed position of the log.
 //!
-//! Figures of the process (memory, counters of commands, positions of the log) are not kept here; those are
-//! always current.
+//! Figures of the process (memory, counters of commands, positions of the log) are not kept here, because
+//! they are always current.
 //!
 //! Invariants
 //! - Uncommitted data are not shown: figures are either committed, or come with the position that the reply
 //!   must wait for.
-//! - INFO is answered even if nothing is committed because a disk hangs or replicas are missing: after
-//!   [`STALLED_MS`] with the newest figures known to be committed.
+//! - INFO is answered even if nothing is committed, because a disk hangs or replicas are missing. After
+//!   [`STALLED_MS`] it shows the newest figures known to be committed.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use parking_lot::Mutex;
 
 use crate::attached_log::AttachedLog;
 
-/// Time without commits after which older, committed figures are shown.
+/// After this time without commits, the newest committed figures are shown.
 const STALLED_MS: u64 = 1000;
 
 /// Numbers of keys and functions.
@@ -87,10 +87,10 @@ impl Inventory {
         }
     }
 
-    /// The current figures, and the position that must be committed before they are shown; [`Lsn::ZERO`]: at
-    /// once. Called periodically, so that committed figures are at hand when the log stalls.
+    /// The current figures, and the position that must be committed before they are shown ([`Lsn::ZERO`]:
+    /// show them at once). Called periodically, so that committed figures are at hand when the log stalls.
     pub(crate) fn figures(&self) -> (Figures, Lsn) {
-        // Read the figures first: their records are then before `end`.
+        // The figures are read first, so that their records are before `end`.
         let figures = Figures::of(&self.keyspace);
         let Some(log) = self.log.get() else { return (figures, Lsn::ZERO) };
         let end = log.appended_lsn().min(self.replication.shown_lsn());

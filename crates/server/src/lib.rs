@@ -10,7 +10,7 @@
 //!
 //! Invariants
 //! - Only this crate listens, and only it starts threads that live as long as the server.
-//! - A reply is sent only after the position on which it depends is committed (`engine::outbox` asserts it).
+//! - A reply is sent only after the position on which it depends is committed, as `engine::outbox` asserts.
 
 #![forbid(unsafe_code)]
 

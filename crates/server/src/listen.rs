@@ -24,15 +24,17 @@ use crate::{
 pub(crate) const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// A write of the log that takes longer keeps new connections away from the worker that waits for it.
 const SLOW_WRITE_US: u64 = 100_000;
-/// From this port on, every user may listen.
+/// The first port that every user may listen on; lower ports need a privilege.
 const PRIVILEGED_END: u16 = 1024;
 /// The address that counts for clients of the Unix socket, which have none.
 const THIS_MACHINE: SocketAddr = SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0));
 
 /// Binds one port on every address of `bind` (separated by spaces). With port 0, the first address gets a
-/// free port and the others the same one. An address that the machine does not have is skipped if a `-`
-/// stands before it, as in Redis; an IPv6 address also if an earlier address was bound. If `bind` has IPv4
-/// addresses as well, IPv6 addresses take no connections of IPv4. Must run within a runtime.
+/// free port, and the others get the same port.
+///
+/// An address that the machine does not have is skipped if a `-` stands before it, as in Redis, or if it is
+/// an IPv6 address and an earlier address was bound. If `bind` has IPv4 addresses as well, IPv6 sockets take
+/// no connections of IPv4. Must run within a runtime.
 ///
 /// # Errors
 /// If an address cannot be resolved or bound.
@@ -82,11 +84,11 @@ pub(crate) fn bind(bind: &str, port: u16, backlog: u32) -> io::Result<Vec<std::n
 }
 
 fn no_such_address(error: &io::Error) -> bool {
-    // EAFNOSUPPORT: a kernel without IPv6.
+    // A kernel without IPv6 returns EAFNOSUPPORT.
     error.kind() == io::ErrorKind::AddrNotAvailable || error.raw_os_error() == Some(libc::EAFNOSUPPORT)
 }
 
-/// The address, and whether the machine may lack it.
+/// Splits a word of `bind` into the address, and whether the machine may lack that address.
 fn split_optional(word: &str) -> (&str, bool) {
     word.strip_prefix('-').map_or((word, false), |address| (address, true))
 }
@@ -142,8 +144,9 @@ impl Reception {
     }
 }
 
-/// The worker for a new connection: the next one in turn that answers. At most one worker at a time writes to
-/// the log itself, and one whose write the disk does not answer serves nobody.
+/// The worker for a new connection: the next one in turn that answers. A worker may write to the log itself,
+/// one worker at a time. While the disk does not answer such a write, that worker serves nobody, so it is
+/// passed over.
 pub(crate) fn worker_for_one_more<'w>(
     workers: &'w [Mailbox],
     turns: &RoundRobin,
@@ -153,7 +156,8 @@ pub(crate) fn worker_for_one_more<'w>(
     &workers[turns.take_one_of(workers.len(), |worker| !(is_slow && workers[worker].is_writing()))]
 }
 
-/// Sends the error only as far as the socket accepts it at once: a refused client gets no further work.
+/// Sends the error to a refused client, as far as the socket accepts it at once, and does no further work for
+/// that client.
 fn turn_away(stream: &mut std::net::TcpStream, session: Option<Box<Session>>, line: &[u8]) {
     match session {
         Some(mut session) => session.dismiss(stream, line),
@@ -161,7 +165,7 @@ fn turn_away(stream: &mut std::net::TcpStream, session: Option<Box<Session>>, li
     }
 }
 
-/// Accepts until the runtime ends; at a door for TLS, encrypted connections.
+/// Accepts connections until the runtime ends; at a door for TLS, encrypted connections.
 pub(crate) async fn accept(listener: TcpListener, reception: Reception, tls: Option<TlsDoor>) {
     loop {
         let (stream, peer) = match listener.accept().await {
@@ -196,7 +200,7 @@ impl RoundRobin {
         self.0.fetch_add(1, std::sync::atomic::Ordering::Relaxed) % count
     }
 
-    /// As [`RoundRobin::take`], without the threads that are not `free`, unless none is.
+    /// As [`RoundRobin::take`], but passes over threads that are not `free`, unless no thread is free.
     fn take_one_of(&self, count: usize, free: impl Fn(usize) -> bool) -> usize {
         let next = self.take(count);
         (next..next + count).map(|turn| turn % count).find(|thread| free(*thread)).unwrap_or(next)

@@ -1,9 +1,11 @@
 //! The two threads of the log: one flushes batches, one makes segments ahead of need.
 //!
-//! Both sleep until they are unparked, or for a limited time if they have something to do later. A wake-up is
-//! never lost: an unpark before the park makes the park return at once; an appender checks, after appending,
-//! whether the flusher is awake ([`Log::needs_flusher`]); and another thread that has flushed wakes it for
-//! records that were appended meanwhile ([`Log::on_flush_wanted`]).
+//! Both sleep until they are unparked, or for a limited time if they have work later. A wake-up is never
+//! lost:
+//! - an unpark before the park makes the park return at once;
+//! - an appender checks, after appending, whether the flusher is awake ([`Log::needs_flusher`]);
+//! - another thread that has flushed wakes the flusher for records that were appended meanwhile
+//!   ([`Log::on_flush_wanted`]).
 
 use std::{
     sync::{
@@ -20,7 +22,7 @@ use storage::{Error, Flush, Log, Prepare};
 
 /// With durability interval or none, records appended within this time are written together.
 const GATHER: Duration = Duration::from_millis(2);
-/// Unwritten bytes above which they are written at once.
+/// If more bytes than this are unwritten, they are written at once.
 const GATHER_BYTES_MAX: u64 = 512 << 10;
 /// Pause before the next attempt to make a segment, on a full disk or after an error.
 const NO_ROOM_PAUSE: Duration = Duration::from_secs(1);
@@ -36,7 +38,7 @@ pub struct LogThreads {
 
 #[derive(Default)]
 struct SharedState {
-    /// The flusher is awake and writes all appended records within [`GATHER`].
+    /// Whether the flusher is awake and will write all appended records within [`GATHER`].
     gathering: AtomicBool,
     stopping: AtomicBool,
     running: Mutex<Vec<JoinHandle<()>>>,
@@ -80,7 +82,8 @@ impl LogThreads {
     /// Wakes the flusher if records need it. Does not wait for the flush.
     #[inline]
     pub fn wake_if_needed(&self) {
-        // The flag is read after the records were appended: a flusher that clears it after that writes them.
+        // The flag is read after the records were appended: a flusher that clears the flag later writes these
+        // records.
         let is_gathering =
             || self.shared.gathering.load(SeqCst) && self.log.unwritten_bytes() < GATHER_BYTES_MAX;
         if self.log.needs_flusher() && !is_gathering() {
@@ -88,15 +91,15 @@ impl LogThreads {
         }
     }
 
-    /// Flushes one batch on the calling thread, if no other thread is flushing: a single writer then does not
-    /// wait for two context switches.
+    /// Flushes one batch on the calling thread, if no other thread is flushing. This saves a single writer
+    /// the wait for two context switches.
     ///
-    /// A failure is left to the flusher, which meets it again at once.
+    /// After a failure, the flusher tries the same flush at once and handles the error.
     pub fn flush_here(&self) {
         match self.log.try_flush() {
             Some(Ok(Flush::Idle { .. })) => {}
-            // A batch was written, after which a sync or an empty batch is due later; or another thread is
-            // flushing, a segment is missing, or the flush failed. The flusher goes on from here.
+            // In all other cases the flusher goes on. A batch was written, and a sync or an empty batch is
+            // due later; or another thread is flushing, a segment is missing, or the flush failed.
             _ => self.flusher.unpark(),
         }
         if self.log.needs_segment() {
@@ -104,7 +107,7 @@ impl LogThreads {
         }
     }
 
-    /// Ends both threads; the log must be closed. Blocks.
+    /// Ends both threads. The log must be closed before. Blocks.
     pub fn stop(&self) {
         self.shared.stopping.store(true, SeqCst);
         for running in self.shared.running.lock().drain(..) {
@@ -128,8 +131,8 @@ impl couch::LogDriver for LogThreads {
 
 /// Flushes until the threads stop or the log fails.
 fn flush(log: &Log, clock: &dyn Clock, maker: &Thread, shared: &SharedState) -> Result<(), Error> {
-    // This thread gets a higher priority than the workers, which all wait for it. Without the privilege this
-    // fails, which does no harm.
+    // This thread gets a higher priority than the workers, which all wait for it. The call fails without the
+    // privilege to raise priorities, which does no harm.
     let _ = env::thread::set_nice(-5);
     while !shared.stopping.load(SeqCst) {
         if !log.durability().syncs_every_batch() && log.unwritten_bytes() > 0 {
@@ -146,7 +149,8 @@ fn flush(log: &Log, clock: &dyn Clock, maker: &Thread, shared: &SharedState) -> 
         }
         match flush {
             Flush::Wrote => {}
-            // The maker of segments does not wake this thread; a segment takes milliseconds.
+            // The thread that makes segments does not wake this thread, and a segment takes milliseconds to
+            // make.
             Flush::NeedSegment => thread::park_timeout(Duration::from_millis(1)),
             Flush::Idle { due_us: None } => thread::park(),
             Flush::Idle { due_us: Some(due_us) } => {

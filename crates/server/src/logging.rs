@@ -6,8 +6,8 @@
 //! ```
 //!
 //! Invariants
-//! - A client cannot have lines written into a file of another kind, such as one that grants access: the
-//!   names that are set at run time end in `.log`.
+//! - A client cannot have lines written into a file of another kind, such as one that grants access, because
+//!   file names that are set at run time must end in `.log`.
 //! - If a file cannot be opened later, the lines go on into the earlier one.
 //! - No thread that serves clients waits for the file: see [`queue`].
 
@@ -89,23 +89,24 @@ fn start_to_write() -> Result<(), String> {
     started.map_err(|error| format!("cannot start a thread: {error}"))
 }
 
-/// Waits until the lines so far are written, but not for long: the process is about to end.
+/// Waits until all lines queued so far are written, for `FLUSH_TIMEOUT` at most, because the process is about
+/// to end.
 pub fn flush() {
     LINES.flush(FLUSH_TIMEOUT);
 }
 
-/// Writes a text to standard error. Waits until that is done, but not for long: it may be a pipe that nobody
-/// reads. For the last words of a process.
+/// Writes a text to standard error and waits until it is written, for `FLUSH_TIMEOUT` at most, because
+/// standard error may be a pipe that nobody reads. For the last words of a process.
 pub fn tell(text: String) {
     let write = move || {
-        // If it fails, only the exit status is left to tell.
+        // If the write fails, only the exit status can tell anything.
         let _ = io::stderr().write_all(text.as_bytes());
     };
     let _ = wait_for(write, FLUSH_TIMEOUT);
 }
 
-/// Does `work` on a thread of its own, and waits for its end, at most for this time. Returns whether it has
-/// ended.
+/// Does `work` on a thread of its own, and waits for its end, at most for the time `within`. Returns whether
+/// the work has ended.
 fn wait_for(work: impl FnOnce() + Send + 'static, within: Duration) -> bool {
     let (done, ended) = mpsc::channel();
     let run = move || {
@@ -124,8 +125,8 @@ fn keep_handle<L: 'static>(handle: reload::Handle<EnvFilter, L>) {
     let _ = SET_LEVEL.set(Box::new(set));
 }
 
-/// Takes over level and file of the settings; the file is opened again even if it is the same one, because it
-/// may have been renamed. Without a logger it does nothing.
+/// Takes over level and file of the settings. The file is opened again even if its name is the same, because
+/// the file may have been renamed. Does nothing before logging has started.
 pub(crate) fn configure(settings: &Settings) {
     let Some(set) = SET_LEVEL.get() else { return };
     set(settings.text(Key::Loglevel));
@@ -151,7 +152,8 @@ fn check_name(path: &str) -> Result<(), String> {
         .into())
 }
 
-/// A figure with this many digits after the point, for a field of a line: a number in JSON, too.
+/// Rounds a figure to this many digits after the decimal point, for a field of a log line, where JSON has it
+/// as a number.
 pub(crate) fn rounded(figure: f64, digits: i32) -> f64 {
     let scale = 10f64.powi(digits);
     (figure * scale).round() / scale
@@ -214,7 +216,7 @@ fn carry_out(work: Work) {
 }
 
 /// Writes a line to the file of `logfile`, or to standard error if there is none. A line that cannot be
-/// written, because a disk is full, is dropped: to report it would fail as well.
+/// written, for example because a disk is full, is dropped, because a report of that would fail as well.
 fn write(line: &[u8]) {
     let file = FILE.read().clone();
     let _ = match file {
@@ -224,10 +226,10 @@ fn write(line: &[u8]) {
     };
 }
 
-/// The beginning of a colour for terminals; its end is an `m`.
+/// The first byte of a colour sequence for terminals; an `m` ends the sequence.
 const ESCAPE: u8 = 0x1b;
 
-/// Lines have colours if standard error was a terminal at the start.
+/// Removes colour sequences from a line. Lines have colours if standard error was a terminal at the start.
 fn without_colours(line: &[u8]) -> Vec<u8> {
     let mut plain = Vec::with_capacity(line.len());
     let mut is_colour = false;
@@ -259,7 +261,7 @@ mod tests {
     #[test]
     fn the_last_words_do_not_wait_for_ever() {
         let (reader, mut pipe) = io::pipe().unwrap();
-        // Nobody reads so much.
+        // Nobody reads the pipe, and it does not hold so much.
         let write = move || drop(pipe.write_all(&[0; 1 << 20]));
         assert!(!wait_for(write, Duration::from_millis(20)));
         drop(reader);

@@ -6,8 +6,8 @@
 //! Invariants
 //! - A unit that was accepted is answered exactly once, by a message to the worker of its client; the thread
 //!   keeps nothing of the unit.
-//! - A connection has at most one unit here, so `maxclients` bounds the queue. A unit that waits for longer
-//!   than `busy-reply-threshold`, because scripts occupy all threads, is answered BUSY.
+//! - A connection has at most one unit here, so `maxclients` bounds the queue. If scripts occupy all threads,
+//!   a unit that has waited for longer than `busy-reply-threshold` is answered BUSY.
 
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
@@ -51,7 +51,7 @@ pub(crate) struct LongUnits {
     state: Mutex<State>,
     /// Notified when a unit begins or ends.
     ended: Condvar,
-    /// Idle appenders of these threads; a log has a limited number.
+    /// Idle appenders for these threads, kept for reuse because a log has a limited number of appenders.
     appenders: Mutex<Vec<Appender>>,
 }
 
@@ -82,7 +82,7 @@ impl LongUnits {
         let Some(free) = state.running.iter().position(Option::is_none) else { return VecDeque::new() };
         let running = self.clone();
         let run = move || {
-            // A failure does no harm.
+            // If the nice value cannot be set, the thread still works.
             let _ = env::thread::set_nice(NICE);
             running.run(free);
         };
@@ -120,7 +120,8 @@ impl LongUnits {
     pub(crate) fn take_overdue(&self, scripts: &Scripts) -> Vec<Job> {
         let mut state = self.state.lock();
         let busy_after_us = scripts.settings.busy_after_ms() * 1000;
-        // A thread that is about to take a unit may be slow to start: its client is not refused for that.
+        // While a thread is free, no unit is overdue: a thread that is about to take the unit may be slow to
+        // start.
         let has_free_thread = state.running.iter().any(Option::is_none);
         if state.waiting.is_empty() || busy_after_us == 0 || has_free_thread || !scripts.is_running() {
             return Vec::new();
@@ -150,8 +151,8 @@ impl LongUnits {
     }
 
     fn execute(&self, thread: usize, Job { client_id, unit, mailbox, reaper, host }: Job) {
-        // The executor reads only the numbers of subscribers from the channels: the messages of the unit are
-        // among its notices.
+        // The executor needs only the numbers of subscribers from the channels, because messages of the unit
+        // leave as notices.
         let mut executor = self.data.executor(self.workers + thread, 0);
         executor.own_thread();
         let spare = self.appenders.lock().pop();

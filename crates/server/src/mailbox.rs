@@ -1,9 +1,13 @@
 //! The queue of orders to a worker, which any thread can send to.
 //!
-//! The queue is unbounded, but its contents are not: connections, kills, reviews, long units, answers and
-//! ends of pauses are bounded by `maxclients` (a client waits for one answer), pushes by
-//! [`engine::clients::PUSHED_BYTES_MAX`] per client, feeds by the window of each reader of durable channels,
-//! and published changes of a group by the number of its members. There are few other orders.
+//! The queue is unbounded, but the number of its orders is limited:
+//! - connections, kills, reviews, long units, answers and ends of pauses by `maxclients` (a client waits for
+//!   one answer);
+//! - pushes by [`engine::clients::PUSHED_BYTES_MAX`] for each client;
+//! - feeds by the window of each reader of durable channels;
+//! - published changes of a group by the number of its members.
+//!
+//! There are few other orders.
 
 use std::{
     net::SocketAddr,
@@ -27,7 +31,7 @@ pub(crate) struct Admitted {
     pub(crate) session: Option<Box<tls::Session>>,
     pub(crate) peer: SocketAddr,
     pub(crate) local: SocketAddr,
-    /// The Unix socket through which the connection came, if any: `peer` and `local` are then addresses of
+    /// The Unix socket through which the connection came, if any. If so, `peer` and `local` are addresses of
     /// this machine.
     pub(crate) unix: Option<UnixPeer>,
     pub(crate) place: Place,
@@ -55,8 +59,8 @@ pub(crate) enum WorkerOrder {
     Review(u64),
     /// Append these bytes to the client's outbox, to be sent once `gate` is committed.
     Push { client_id: u64, bytes: Arc<[u8]>, gate: Lsn },
-    /// The blocked command of the client is answered: append these bytes in the same way, and run its next
-    /// command.
+    /// Append the reply to the blocked command of this client to its outbox, to be sent once `gate` is
+    /// committed, and run the client's next command.
     Answer { client_id: u64, bytes: Arc<[u8]>, gate: Lsn },
     /// The pause that holds a command of this client was ended.
     GoOn(u64),
@@ -70,12 +74,12 @@ pub(crate) enum WorkerOrder {
     Report(std::sync::mpsc::Sender<()>),
     /// Give unused memory back to the OS (MEMORY PURGE).
     ReleaseMemory,
-    /// Replies that were withheld may leave: the lease of this leader was renewed.
+    /// Send withheld replies: the lease of this leader was renewed.
     LeaseRenewed,
-    /// Fail the replies whose gates are at or before this position: replicas have not acknowledged them in
-    /// time.
+    /// Fail the replies whose gates are at or before this position, because replicas have not acknowledged
+    /// the log up to there in time.
     Overdue(Lsn),
-    /// Fail all replies that wait for their gates, with this error: this server refuses reads meanwhile.
+    /// Fail all replies that wait for their gates, with this error, because this server refuses reads now.
     RefuseHeld(&'static str),
     /// Close all connections, and drop the replies that have not left.
     HangUp,
@@ -113,7 +117,7 @@ impl Mailbox {
         Mailbox { sender, is_writing: Arc::default() }
     }
 
-    /// The worker writes a batch of the log itself.
+    /// Calls `write`, which writes a batch of the log. [`Mailbox::is_writing`] is true meanwhile.
     #[inline]
     pub(crate) fn while_writing(&self, write: impl FnOnce()) {
         self.is_writing.store(true, Relaxed);
@@ -131,7 +135,7 @@ impl Mailbox {
         let _ = self.sender.send(order);
     }
 
-    /// Passes a signal of another connection on to a connection of this worker.
+    /// Passes a signal for a connection of this worker on, as an order.
     pub(crate) fn signal(&self, client_id: u64, signal: Signal) {
         self.send(match signal {
             Signal::Close => WorkerOrder::Kill(client_id),

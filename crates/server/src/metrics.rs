@@ -1,8 +1,8 @@
 //! Metrics for Prometheus, read at the moment of the scrape from the same counters that INFO shows.
 //!
-//! Names start with `sheaf_`, but for the names that every process has (`process_`). Units are base units.
-//! Labels come from closed sets (such as families and outcomes) or are addresses of replicas; they never come
-//! from keys.
+//! Names start with `sheaf_`, except for the names that every process has (`process_`). Units are base units.
+//! Labels come from closed sets (such as families and outcomes) or are addresses of replicas; labels never
+//! come from keys.
 
 mod exposition;
 mod process;
@@ -76,7 +76,7 @@ fn gauge(encoder: &mut DescriptorEncoder<'_>, name: &str, help: &str, value: u64
     metric.encode(encoder.encode_descriptor(name, help, None, metric.metric_type())?)
 }
 
-/// A histogram whose observations are multiplied by `unit` to give base units.
+/// Encodes a histogram. Multiplying its observations by `unit` gives base units.
 fn histogram(
     encoder: &mut DescriptorEncoder<'_>,
     name: &str,
@@ -456,7 +456,7 @@ fn encode_replication(encoder: &mut DescriptorEncoder<'_>, figures: &Figures) ->
             leader.lag_ms.map(|lag_ms| lag_ms as f64 / 1000.0),
         ),
     ] {
-        // 0 would be wrong: it is the lag of a replica that has everything.
+        // 0 would be wrong here, because 0 is the lag of a replica that has everything.
         let lag = ConstGauge::new(lag.unwrap_or(f64::NAN));
         lag.encode(encoder.encode_descriptor(name, help, None, lag.metric_type())?)?;
     }

@@ -2,16 +2,16 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// A rate limit. Each use takes time at the rate, and its user pauses until the time of this use and of all
-/// earlier ones is over. Idle time is not saved up.
+/// A rate limit. Each use takes time according to the rate, and its user pauses until that time and the time
+/// of all earlier uses are over. Idle time is not saved up.
 #[derive(Default)]
 pub(crate) struct Pace {
     paid_at_us: AtomicU64,
 }
 
 impl Pace {
-    /// The pause at `now_us` after using `used` (bytes, or microseconds of CPU time). A rate of 0 is no
-    /// limit.
+    /// The pause at `now_us`, in microseconds, after using `used` (bytes, or microseconds of CPU time) at the
+    /// rate `per_second`. A rate of 0 means no limit.
     pub(crate) fn pause_us(&self, used: u64, per_second: u64, now_us: u64) -> u64 {
         if per_second == 0 {
             return 0;

@@ -1,7 +1,7 @@
 //! The parts of a server, and how they are wired.
 //!
-//! Each part gets the parts that it depends on when it is made, so this module shows the whole. Jobs in the
-//! background hold only the parts that they use; workers, INFO and metrics, which use almost all of them,
+//! Each part gets the parts that it depends on when it is made, so this module shows all dependencies.
+//! Background jobs hold only the parts that they use. Workers, INFO and metrics use almost all parts, and
 //! hold [`Parts`].
 //!
 //! Invariants
@@ -274,8 +274,8 @@ impl Parts {
         self.log.get().is_some_and(Log::is_frozen)
     }
 
-    /// Clients of both ports that were disconnected because they had to log in and did not, or could not
-    /// because too many logins of their address waited.
+    /// The number of clients of both ports that failed to log in in time. Some were disconnected because they
+    /// had to log in and did not. Others were turned away because too many logins of their address waited.
     pub(crate) fn login_timeouts(&self) -> u64 {
         let turned_away = self.config.users().logins_turned_away.load(Relaxed);
         self.counters.login_timeouts.load(Relaxed) + self.traffic.login_timeouts() + turned_away

@@ -5,12 +5,12 @@
 use engine::replication::{Availability, WriteRefusal};
 use storage::{Admission, Log};
 
-/// Logs a line when a reason to take no writes begins or ends, for those reasons that nothing else logs.
+/// Logs a line when a reason to take no writes begins or ends, for the reasons that no other code logs.
 #[derive(Debug, Default)]
 pub(crate) struct Reporter(Option<ReadOnly>);
 
 impl Reporter {
-    /// To be called once a second.
+    /// Compares the present reason with the last one. Called once a second.
     pub(crate) fn look(&mut self, log: Option<&Log>, server: &dyn Availability) {
         let is_untold = |reason: &ReadOnly| {
             use ReadOnly::{Deposed, DiskStalled, Ring, SettingsOwed, TooFewAcks, TooFewReplicas};
@@ -50,12 +50,12 @@ pub(crate) enum ReadOnly {
     HandingOver,
     /// Settings given at the start are not in the log yet.
     SettingsOwed,
-    /// The server is a witness of its group: it has no data, so it takes no reads either.
+    /// The server is a witness of its group: it has no data, so it takes no writes and no reads.
     Witness,
-    /// The group has removed this server, which takes no reads either.
+    /// The group has removed this server, which takes no writes and no reads.
     Removed,
-    /// The server belongs to a group, and a majority of the members is not reachable, or has not elected a
-    /// leader yet; or it leads, and no majority takes its log.
+    /// The server belongs to a group, and a majority of the members is not reachable or has not elected a
+    /// leader yet. Or the server leads its group, and no majority takes its log.
     NoMajority,
     /// Fewer replicas than `min-replicas-to-write` were heard within `min-replicas-max-lag`.
     TooFewReplicas,
@@ -93,7 +93,7 @@ impl ReadOnly {
         ReadOnly::LogFailed,
     ];
 
-    /// The current reason, the gravest first. `log`: `None` while the server loads.
+    /// The present reason; if there are several, the gravest one. `log` is `None` while the server loads.
     pub(crate) fn of(log: Option<&Log>, server: &dyn Availability) -> Option<ReadOnly> {
         let Some(log) = log else { return Some(ReadOnly::Loading) };
         match log.admit(0) {
@@ -203,8 +203,8 @@ impl ReadOnly {
         matches!(self, ReadOnly::DiskFull | ReadOnly::DiskStalled | ReadOnly::LogFailed)
     }
 
-    /// Whether this is a fault, so that clients should avoid this server: every state is but
-    /// [`ReadOnly::Replica`].
+    /// Whether clients should avoid this server because of a fault. Every state but [`ReadOnly::Replica`] is
+    /// a fault.
     pub(crate) fn is_fault(self) -> bool {
         self != ReadOnly::Replica
     }
@@ -302,8 +302,8 @@ mod tests {
             let Some(reason) = reason else { continue };
             reasons.insert(reason.name());
             assert!(!reason.reason(Some(&log)).is_empty() && ReadOnly::ALL.contains(&reason));
-            // Only a replica that hears its leader and has data to show is without a fault although it takes
-            // no writes.
+            // The only server without a fault that takes no writes is a replica that hears its leader and has
+            // data to show.
             assert_eq!(
                 !reason.is_fault(),
                 state.refusal == Some(WriteRefusal::Replica)

@@ -1,6 +1,6 @@
 //! Frees values that commands have detached, on a thread of its own, so that dropping a flushed database of
-//! gigabytes blocks no worker. It also gives memory back to the OS after large blocks were freed on any
-//! thread: values, buffers of connections, records.
+//! gigabytes blocks no worker. This thread also gives memory back to the OS after any thread has freed large
+//! blocks: values, buffers of connections, records.
 
 use std::{
     sync::{
@@ -14,11 +14,11 @@ use std::{
 
 use keyspace::Freed;
 
-/// Time for which freed memory is kept for reuse.
+/// The time for which freed memory is kept for reuse.
 const KEPT_FOR: Duration = Duration::from_secs(1);
 
-/// Sends memory to be freed. The queue is unbounded: queued values take no more memory than before they were
-/// detached.
+/// Sends values to the thread that frees them. The queue is unbounded: a queued value takes no more memory
+/// than it took before it was detached.
 #[derive(Clone)]
 pub struct Reaper {
     sender: Sender<Freed>,
@@ -35,7 +35,7 @@ pub struct ReaperFigures {
 }
 
 impl Reaper {
-    /// Starts the thread; it ends with the last handle.
+    /// Starts the thread, which ends when the last handle is dropped.
     ///
     /// # Errors
     /// If the OS refuses a thread.
@@ -49,7 +49,7 @@ impl Reaper {
     /// Queues a value to be freed.
     pub fn free(&self, freed: Freed) {
         self.figures.pending.fetch_add(freed.len() as u64, Relaxed);
-        // Without the thread (at exit) it is freed here.
+        // If the thread has ended (at exit), the value is freed here.
         let _ = self.sender.send(freed);
     }
 }

@@ -6,15 +6,15 @@
 //!                "redis-replica-acks": REPLCONF ACK -> figures (acks)
 //! ```
 //!
-//! Here are sockets and threads; the crate `propagation` knows what is sent. The log is the backlog: nothing
-//! is kept in memory for a replica.
+//! This module has sockets and threads; the crate `propagation` decides what is sent. The log serves as the
+//! backlog of Redis: no bytes are kept in memory for a replica.
 //!
 //! Invariants
 //! - Only committed changes are sent.
-//! - A slow replica takes no memory but its socket's buffer and one piece of the log. If the log that it
-//!   needs is no longer kept, it is disconnected, and gets a full sync.
-//! - A connection gets threads once it has a place, of which there are few: many that ask for a file and
-//!   vanish cost little.
+//! - A slow replica takes no memory but the buffer of its socket and one piece of the log. When the log that
+//!   it needs is no longer kept, it is disconnected, and gets a full sync when it returns.
+//! - A connection gets threads only once it has a place. There are few places, so many replicas that ask for
+//!   a file and vanish cost little.
 
 mod acks;
 mod full_sync;
@@ -48,15 +48,16 @@ use crate::{
     snapshots::Snapshots,
 };
 
-/// A replica that takes no bytes for this long is disconnected, and so is a replica that has its file and
-/// sends nothing. The default of Redis' `repl-timeout`.
+/// A replica that takes no bytes for this long is disconnected. A replica that has its file and sends nothing
+/// for this long is disconnected, too. The value is the default of Redis' `repl-timeout`.
 const SILENCE: Duration = Duration::from_secs(60);
-/// The period of signs of life while a file is prepared, and of looking whether the replica may stay.
+/// The period at which, while a file is prepared, the replica gets a newline as a sign of life and is checked
+/// for whether it may stay.
 const PREPARING_PERIOD: Duration = Duration::from_secs(1);
-/// The bytes of log that are read, and of stream that are written, at a time.
+/// The number of bytes of log that are read, and of the stream that are written, at a time.
 const PIECE_BYTES: usize = 256 << 10;
 
-/// The parts of the server that serving needs.
+/// The parts of the server that are needed to serve Redis replicas.
 #[derive(Clone)]
 pub(crate) struct Feeding {
     pub(crate) node: Arc<Node>,
@@ -73,20 +74,20 @@ struct Serving<'a> {
     claim: &'a RedisClaim,
     /// The entry of the replica in CLIENT LIST.
     client: &'a Client,
-    /// The position from which its file pins the log.
+    /// The position from which the log is pinned for the replica's file.
     pinned_from: Cell<Option<Lsn>>,
 }
 
-/// A stream that goes on with the log.
+/// A stream that has begun and continues with the log.
 struct Begun {
     feed: Feed,
     ticket: Ticket,
-    /// The file that the replica has loaded just now.
+    /// The file that the replica has just loaded; `None` after a partial sync.
     loaded: Option<Loaded>,
 }
 
 impl Feeding {
-    /// Serves the replica on a connection, on its own threads, if it is still there and finds a place.
+    /// Serves the replica on threads of its own, if its connection is still open and it finds a place.
     pub(crate) fn serve(self, (socket, peer): (TcpStream, SocketAddr), claim: RedisClaim, user: Vec<u8>) {
         let place = match self.admit(&socket) {
             Ok(place) => place,
@@ -103,7 +104,7 @@ impl Feeding {
         }
     }
 
-    /// A place for a connection. Waits for nothing: a worker calls it.
+    /// Takes a place for a connection. Never waits, because a worker calls it.
     fn admit(&self, socket: &TcpStream) -> Result<Place, &'static str> {
         let is_here = socket.set_nonblocking(true).and_then(|()| sending::is_open(socket));
         if !matches!(is_here, Ok(true)) {
@@ -122,7 +123,7 @@ impl Feeding {
         user: Vec<u8>,
     ) -> io::Result<()> {
         socket.set_nonblocking(false)?;
-        // This fails at the end of a tunnel, which knows no such delay.
+        // The call fails at the end of a tunnel, which has no such delay.
         let _ = socket.set_nodelay(true);
         socket.set_write_timeout(Some(PREPARING_PERIOD))?;
         socket.set_read_timeout(Some(PREPARING_PERIOD))?;
@@ -172,7 +173,7 @@ impl Feeding {
         Ok(())
     }
 
-    /// Sends to a replica, and hears it, until the connection ends. Returns the reason.
+    /// Sends to a replica and receives from it until the connection ends. Returns the reason of the end.
     fn converse(&self, log: &Log, (replica, client): (&RedisReplica, &Client), claim: &RedisClaim) -> String {
         let (node, snapshots) = (&*self.node, &*self.snapshots);
         let pinned_from = Cell::default();
@@ -217,21 +218,21 @@ impl Serving<'_> {
         ended
     }
 
-    /// The replica of a stream has left, and may return.
+    /// Notes that the replica of a stream has left, and may return.
     fn leave(&self, ticket: Ticket) {
         self.node.redis.sessions.lock().leave(ticket, self.node.now_ms());
         self.node.hold_log_for_a_while(ticket.id);
     }
 
-    /// Continues the stream that the replica knows, if it can be.
+    /// Continues the stream that the replica knows, if the log for it is still kept.
     fn resumed(&self) -> Result<Option<Begun>, String> {
         let Some(known) = self.claim.known.as_ref().filter(|_| self.claim.is_psync) else { return Ok(None) };
         let own = self.claim.replica.takes_new_id.then(|| self.node.new_stream());
         let resumed = self.node.redis.sessions.lock().resume(&known.id, known.has_bytes, own);
         let Some((ticket, feed)) = resumed else { return Ok(None) };
         if feed.lsn() < self.log.start_lsn() {
-            // A stream that the replica does not know was made for this connection, and no replica has heard
-            // of it.
+            // If the replica does not know the stream's id, the stream was made for this connection, and no
+            // replica has heard of it.
             match ticket.id.to_string().as_bytes() == &*known.id {
                 true => self.node.redis.sessions.lock().leave(ticket, self.node.now_ms()),
                 false => self.node.forget_stream(ticket),
@@ -246,7 +247,8 @@ impl Serving<'_> {
             true => self.write(format!("+CONTINUE {}\r\n", ticket.id).as_bytes()),
             false => self.write(b"+CONTINUE\r\n"),
         };
-        // The stream that the replica knows stays known: the replica may not have heard of the new one.
+        // The stream that the replica knows stays known here, because the replica may not have received the
+        // id of the new stream.
         told.inspect_err(|_| self.leave(ticket))?;
         if let Some(unlogged) = self.node.redis_news(&self.replica.address, "goes on") {
             tracing::info!(target: "replication", replica = %self.replica.address, from = feed.lsn().get(), unlogged, "a Redis replica goes on");

@@ -1,18 +1,18 @@
-//! Lines of the server's log that would repeat as long as their cause lasts: each is logged once, and then at
-//! most once in [`PERIOD_MS`], with the number of times that it was not.
+//! Limits lines of the server's log that would repeat as long as their cause lasts. Each line is logged once,
+//! and then at most once in [`PERIOD_MS`], with the number of lines that were left out.
 //!
 //! Invariants
-//! - At most [`KEPT_MAX`] messages are remembered: a peer that makes up reasons costs no memory.
+//! - At most [`KEPT_MAX`] messages are remembered, so a peer that invents ever new reasons takes no memory.
 
-/// The shortest time between two equal messages, as long as they are remembered.
+/// The shortest time between two equal lines, as long as the message is remembered.
 const PERIOD_MS: u64 = 60_000;
-/// Messages that are remembered; beyond, the oldest is forgotten.
+/// The maximum number of remembered messages; for a further one, the oldest is forgotten.
 const KEPT_MAX: usize = 16;
 
 /// The messages logged lately.
 #[derive(Debug, Default)]
 pub(crate) struct Repeated {
-    /// In the order in which they were last logged.
+    /// The remembered messages, in the order in which they were last logged.
     kept: Vec<Kept>,
 }
 
@@ -24,8 +24,8 @@ struct Kept {
 }
 
 impl Repeated {
-    /// Notes that a message has occurred. If it is to be logged now, returns how often it was suppressed
-    /// since it was last logged.
+    /// Notes that a message has occurred. If the message must be logged now, returns how often it was
+    /// suppressed since it was last logged.
     pub(crate) fn note(&mut self, text: &str, now_ms: u64) -> Option<u64> {
         let mut unlogged = 0;
         if let Some(index) = self.kept.iter().position(|kept| kept.text == text) {

@@ -16,13 +16,13 @@
 //! - A replica appends nothing of its own, from its first record until its promotion.
 //! - Before the epoch of a promotion begins, the server has stopped receiving and has applied everything
 //!   received; the epoch is on disk before a client may write.
-//! - A server never follows itself: it recognises its own addresses when a leader is named, and its own id in
+//! - A server never follows itself. It recognises its own addresses when a leader is named, and its own id in
 //!   the handshake, however the connection was made.
-//! - Outside of a group, a leader that learns of a higher epoch than its own takes no writes any more, and
-//!   persists that, until an operator decides otherwise.
-//! - Data that perhaps no leader has committed are not shown: a leader that begins to follow, or is fenced,
-//!   and, with `ack-replicas` or in a group, a replica that starts, show nothing until the leader has
-//!   committed all their data, or the rest was cut.
+//! - Outside of a group, a leader that learns of a higher epoch than its own persists that, and stops taking
+//!   writes until an operator decides otherwise.
+//! - Data that perhaps no leader has committed are not shown. A server shows nothing until the leader has
+//!   committed all its data, or the rest was cut, if it is a leader that begins to follow, or a leader that
+//!   is fenced. With `ack-replicas` or in a group, this also holds for a replica that starts.
 
 mod acks;
 mod clocks;
@@ -92,8 +92,8 @@ pub(crate) use self::{
 
 use crate::{encryption, traces::Traces, tunnels::Tunnels};
 
-/// The niceness of the threads that copy and load everything from a leader. They serve no client yet, while
-/// the leader and other processes on the machine do.
+/// The niceness of the threads that copy and load everything from a leader. These threads serve no client
+/// yet, while the leader and other processes on the machine do.
 pub(crate) const JOINING_NICE: i32 = 10;
 
 /// The reply to REPLICAOF during FAILOVER, as Redis gives it.
@@ -112,22 +112,22 @@ struct ReplicationSettings {
     files: ClientFiles,
 }
 
-/// Waits for the end of the present work of the workers, the long units and the threads of HTTP; for long
-/// units only until the argument returns true. Returns whether all have ended.
+/// Waits for the end of the present work of the workers, the long units and the threads of HTTP. The wait for
+/// long units ends when the argument returns true. Returns whether all work has ended.
 type RoundsEnd = Box<dyn Fn(&dyn Fn() -> bool) -> bool + Send + Sync>;
 
 /// The replication state of this server.
 pub(crate) struct Node {
     dir: PathBuf,
-    /// Carries connections between servers, if these are encrypted.
+    /// Carries connections between servers, if those connections are encrypted.
     tunnels: Option<Arc<Tunnels>>,
     clock: Arc<dyn Clock>,
     entropy: Arc<dyn Entropy + Send + Sync>,
     pub(crate) traces: Arc<Traces>,
-    /// Files that say what this server is, and that are being written.
+    /// Tracks the writes in progress of the files that hold the role and the membership of this server.
     writes: Arc<InFlight>,
-    /// `replication.json`: the part of the role that must survive a restart. Held while the role changes, so
-    /// also while the file is written: nothing that clients ask for waits for it.
+    /// `replication.json`: the part of the role that must survive a restart. The lock is held while the role
+    /// changes and the file is written, so no request of a client waits for it.
     standing: Mutex<ReplicationState>,
     /// The role in force; locked for a moment only.
     role: RwLock<Arc<Role<Address>>>,
@@ -140,18 +140,18 @@ pub(crate) struct Node {
     /// Held while the acknowledged position is passed to the log, so that an older position never overwrites
     /// a newer one.
     acking: Mutex<()>,
-    /// Copies of parts of `role`, for frequent readers.
+    /// A copy of a part of `role` for frequent readers, as are the next two fields.
     is_read_only: AtomicBool,
-    /// As `role::is_deposed` says.
+    /// Whether this server has given up its leadership; see `role::is_deposed`.
     is_deposed: AtomicBool,
     is_handing_over: AtomicBool,
-    /// The start of this incarnation has ended the membership of the directory in a group.
+    /// Whether the start of this incarnation has ended the membership of the directory in a group.
     has_left_group: bool,
-    /// Settings given at the start are not in the log yet.
+    /// Whether settings given at the start are not in the log yet.
     owes_settings: AtomicBool,
-    /// Fewer replicas are connected than `ack-replicas`.
+    /// Whether fewer replicas are connected than `ack-replicas`.
     lacks_acks: AtomicBool,
-    /// Replies have waited for replicas longer than `ack-timeout`, and still do.
+    /// Whether replies have waited for replicas longer than `ack-timeout`, and still wait.
     acks_overdue: AtomicBool,
     unconfirmed: AtomicU64,
     lacks_replicas: AtomicBool,
@@ -164,12 +164,12 @@ pub(crate) struct Node {
     named: Mutex<Option<(Option<consensus::Link>, Address)>>,
     /// Whether this leader refuses writes, because no majority takes its log.
     lacks_commits: AtomicBool,
-    /// This server has led its group, and has not stepped down since.
+    /// Whether this server has led its group, and has not stepped down since.
     has_led: AtomicBool,
     overdue: Mutex<Overdue>,
-    /// Replies that were errors because replicas had not acknowledged in time.
+    /// The number of replies that were errors because replicas had not acknowledged in time.
     ack_timeouts: AtomicU64,
-    /// Whether the next such reply causes a line in the server's log.
+    /// Whether the next reply that is such an error causes a line in the server's log.
     logs_ack_timeouts: AtomicBool,
     options: RwLock<ReplicationSettings>,
     log: OnceLock<Log>,
@@ -178,7 +178,8 @@ pub(crate) struct Node {
     /// The replicas that are Redis servers.
     pub(crate) redis: RedisReplicas,
     following: Mutex<Option<(Arc<Following>, Option<Threads>)>>,
-    /// The parts that following needs; `None` for a server that has never followed, and after it has stopped.
+    /// The parts that following needs; `None` for a server that has never followed, and for one that has
+    /// stopped.
     following_parts: Mutex<Option<Arc<FollowingParts>>>,
     /// The mirror of the log from before the promotion, kept while this server leads its group, because it
     /// may follow again.
@@ -186,13 +187,13 @@ pub(crate) struct Node {
     times_stepped_down: AtomicU64,
     clocks: Clocks,
     waits: Waits,
-    /// The reserve of the disk is being made.
+    /// Whether a thread is making the reserve of the disk.
     is_reserving: AtomicBool,
     /// The clients that wait for keys.
     interests: OnceLock<Arc<Interests>>,
     /// The FAILOVER in progress, until its thread has ended. Locked for a moment only, after `standing`.
     handover: Mutex<Option<Arc<Running>>>,
-    /// The replica that was told to lead and gave no answer.
+    /// The replica that was told to lead and has not answered.
     unanswered: Mutex<Option<Unanswered>>,
     /// The process of this server.
     process: ProcessId,
@@ -203,10 +204,10 @@ pub(crate) struct Node {
     before_leading: OnceLock<Box<dyn Fn() + Send + Sync>>,
     restart: Notify,
     is_restarting: AtomicBool,
-    /// The position at which the log diverged from the leader's: it is cut there at the next in-process
-    /// restart.
+    /// The position at which the log diverged from the leader's log. The next in-process restart cuts the log
+    /// there.
     diverged_at: Mutex<Option<Lsn>>,
-    /// The log of this replica is of no use: a full sync is needed.
+    /// Whether the log of this replica is of no use, so that a full sync is needed.
     copies_anew: AtomicBool,
     /// The copy in progress: bytes done and total.
     copied: (AtomicU64, AtomicU64),
@@ -346,8 +347,8 @@ impl Node {
         self.following().map_or_else(|| log.appended_lsn(), |following| following.applied())
     }
 
-    /// The position up to which the log is known to be committed. The tail of a log that no leader has
-    /// confirmed yet may be cut, although it is durable here.
+    /// The position up to which the log is known to be committed. Log after this position may be cut,
+    /// although it is durable here, because no leader has confirmed it yet.
     pub(crate) fn committed(&self, log: &Log) -> Lsn {
         if self.is_stale() { self.commit_lsn() } else { log.committed_lsn() }
     }
@@ -373,18 +374,19 @@ impl Node {
         self.own.get().is_some_and(|own| own.include(address))
     }
 
-    /// Whether this server takes no writes because of its role: it does not lead, or hands over.
+    /// Whether this server takes no writes because of its role: it does not lead, or it hands its leadership
+    /// over.
     pub(crate) fn refuses_changes(&self) -> bool {
         self.is_read_only.load(SeqCst)
     }
 
-    /// Notes whether settings that belong to the data were given and are not recorded yet; meanwhile no write
-    /// is taken.
+    /// Notes whether settings that belong to the data were given and are not recorded yet. While there are
+    /// such settings, no write is taken.
     pub(crate) fn owe_settings(&self, owes: bool) {
         self.owes_settings.store(owes, SeqCst);
     }
 
-    /// Passes in the clients that wait for keys: a demotion ends their waits.
+    /// Passes in the clients that wait for keys, so that a demotion can end their waits.
     pub(crate) fn set_interests(&self, interests: Arc<Interests>) {
         let _ = self.interests.set(interests);
     }
@@ -444,7 +446,7 @@ impl Node {
         self.is_restarting.store(true, SeqCst);
         self.leader.stop();
         self.redis.stop();
-        // The parts hold this server: left here, they would keep it from being freed.
+        // The parts hold this node; they are dropped, so that the node can be freed.
         *self.following_parts.lock() = None;
         let Some((following, threads)) = self.following.lock().take() else { return };
         following.stop();
@@ -470,8 +472,8 @@ impl Node {
         self.is_restarting.load(SeqCst)
     }
 
-    /// The position at which the next incarnation has to cut the log before it opens it; `None` if it need
-    /// not.
+    /// The position at which the next incarnation must cut the log before it opens the log; `None` if no cut
+    /// is needed.
     pub(crate) fn diverged_at(&self) -> Option<Lsn> {
         *self.diverged_at.lock()
     }
@@ -563,7 +565,7 @@ impl Node {
         Introduction { credentials: options.credentials.clone(), tls }
     }
 
-    /// Logs, once in a while, that another server is not served.
+    /// Logs, once in a while, that a connection of another server was refused.
     pub(crate) fn note_refused(&self, peer: SocketAddr, reason: &str) {
         let host = leader::shown_host(peer.ip());
         if let Some(unlogged) = self.leader.news(self, &host, reason) {
@@ -571,10 +573,12 @@ impl Node {
         }
     }
 
-    /// The plain end of the connection of another server, whose session is given if it is encrypted.
+    /// Returns the plain end of the connection of another server. `session` is given if that connection is
+    /// encrypted.
     ///
     /// # Errors
-    /// In words: servers talk to each other in another way here.
+    /// If the connection is encrypted and servers talk without TLS here, or the other way round: the reason
+    /// in words.
     pub(crate) fn plain_end(
         &self,
         socket: TcpStream,
@@ -611,7 +615,8 @@ impl Node {
 
     /// Whether a replica with this id is this server itself.
     fn is_itself(&self, id: ReplicaId) -> bool {
-        // A leader follows no server: if it gets its own id, a replica was made by copying its directory.
+        // A leader follows no server. If a leader gets its own id, a replica was made by copying its
+        // directory.
         self.is_replica() && self.replica_id == id
     }
 
@@ -624,15 +629,15 @@ impl Node {
         self.copied.0.load(SeqCst)
     }
 
-    /// Waits until all rounds and long units in progress have ended; for long units only until `gives_up`
-    /// returns true. Returns whether all have ended.
+    /// Waits until all rounds and long units in progress have ended. The wait for long units ends when
+    /// `gives_up` returns true. Returns whether all have ended.
     pub(crate) fn wait_for_rounds(&self, gives_up: &dyn Fn() -> bool) -> bool {
         self.rounds_end.get().is_none_or(|rounds_end| rounds_end(gives_up))
     }
 }
 
-/// The membership of the directory. If the settings end it, this server follows nobody any more, unless they
-/// name a leader.
+/// The membership of the directory in a group. If the settings end the membership, this server follows nobody
+/// any more, unless the settings name a leader.
 fn membership(
     settings: &Settings,
     dir: &Path,
@@ -661,7 +666,7 @@ fn membership(
                 remembered.set_leader(None);
                 standing.remember(&remembered);
             }
-            // The order matters: after a crash between the two steps, the server starts as a member, whose
+            // The order matters: after a crash between these steps, the server starts as a member, whose
             // leader the votes choose.
             standing.set_member(false);
             standing.store(&RealDisk, dir)?;

@@ -1,5 +1,5 @@
 //! The scrubber: a thread that slowly re-reads log, snapshots and control file, so that damage is found while
-//! memory has all data.
+//! memory still has all data.
 //!
 //! ```text
 //! waits for the next pass -> storage::scrub, paced -> findings -> logged, and replaced by a snapshot
@@ -8,11 +8,11 @@
 //! This module decides when and how fast to read, and handles findings. `storage::scrub` reads.
 //!
 //! Invariants
-//! - A damaged file is never repaired in place: its data are written anew from memory, and then the file is
-//!   not needed any more.
-//! - A damaged snapshot stays in place until another one can replace it at a start: its intact parts may be
-//!   the only copy. It makes room earlier only for a snapshot that begins at the same position.
-//! - No file is renamed while a replica or a backup copies it: the next pass does that.
+//! - A damaged file is never repaired in place. Its data are written anew from memory, so that the damaged
+//!   file is not needed any more.
+//! - A damaged snapshot stays in place until another one can replace it at a start, because its intact parts
+//!   may be the only copy. It is moved away earlier only for a new snapshot that begins at the same position.
+//! - No file is renamed while a replica or a backup copies it: a later pass renames it.
 
 use std::{
     cell::Cell,
@@ -101,7 +101,7 @@ impl Scrubber {
     }
 
     fn run(&self, log: &Log) {
-        // Commands have priority. A failure does no harm.
+        // Commands have priority. If the nice value cannot be set, the scrubber still works.
         let _ = env::thread::set_nice(10);
         let mut pause_began_ms = self.clock.unix_ms();
         while self.sleep(LOOK_PERIOD) {
@@ -184,7 +184,7 @@ impl Scrubber {
         }
         let begins = snapshot::list_begins(disk, dir).map_err(in_words)?;
         let has_other = begins.iter().any(|begin| *begin >= log.start_lsn() && !damaged.contains(begin));
-        // Whether a replica or a backup is copying one of them.
+        // Whether a replica or a backup is copying a damaged snapshot.
         let is_copied = Cell::new(false);
         let set_aside = |begin_lsn: Lsn| match set_aside_unpinned(disk, dir, log, begin_lsn) {
             Ok(Some(kept)) => {
@@ -197,21 +197,21 @@ impl Scrubber {
             }
             Err(error) => Err(in_words(error)),
         };
-        // Without writes since the damaged snapshot, a new one would begin at the same position: move the
-        // damaged one away first.
+        // Without writes since the damaged snapshot, a new one would begin at the same position. In that case
+        // the damaged one is moved away first.
         let newest = log.written_lsn();
         let (now, later): (Vec<Lsn>, Vec<Lsn>) =
             damaged.drain(..).partition(|&begin| has_other || begin == newest);
         const COPIED: &str = "a damaged snapshot is being copied, so it stays until the next pass";
         now.into_iter().try_for_each(set_aside)?;
         if is_copied.get() && !has_other {
-            // A new snapshot would have its name.
+            // A new snapshot would have the name of the damaged one.
             return Err(COPIED.into());
         }
         self.take_snapshot()?;
         later.into_iter().try_for_each(set_aside)?;
         if is_log {
-            // Keep one generation: the older one needs the damaged log.
+            // Only one generation is kept, because the older one needs the damaged log.
             retain_snapshots(disk, dir, log, 1).map_err(in_words)?;
         }
         if is_copied.get() { Err(COPIED.into()) } else { Ok(()) }
@@ -220,7 +220,7 @@ impl Scrubber {
     /// Requests a snapshot and waits for it.
     fn take_snapshot(&self) -> Result<(), String> {
         let (done, outcome) = sync_channel(1);
-        // If the server is stopping, there is no receiver.
+        // If the server is stopping, the receiver may be gone.
         self.snapshots.ask_then(Box::new(move |taken| drop(done.send(taken))));
         loop {
             match outcome.recv_timeout(LOOK_PERIOD) {

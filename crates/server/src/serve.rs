@@ -7,13 +7,13 @@
 //! ```
 //!
 //! An incarnation usually ends with the process. Some changes need an empty memory: a leader becomes a
-//! replica (unless it steps down in its group), or the log of a replica has to be cut or replaced. Then
-//! another incarnation begins, on the same ports, with the present settings. Clients reconnect.
+//! replica (unless it steps down in its group), or the log of a replica has to be cut or replaced. For such a
+//! change another incarnation begins, on the same ports, with the present settings. Clients reconnect.
 //!
 //! Invariants
-//! - Only the settings, the position at which the log is to be cut, and the fields of `Process` (the lock,
-//!   the ports, the certificates, the identity of the process) outlive an incarnation.
-//! - An incarnation that another one is to follow ends only when the disk has room for the restart.
+//! - Only three things outlive an incarnation: the settings, the position at which the log must be cut, and
+//!   the fields of `Process` (the lock, the ports, the certificates, the identity of the process).
+//! - If an incarnation is to follow, the present one ends only when the disk has room for the restart.
 
 mod failure;
 mod incarnation;
@@ -49,16 +49,16 @@ use incarnation::Next;
 pub const EXIT_LOG_FAILED: i32 = 74;
 /// Exit status when the data directory or its lock file was moved, replaced or removed (EX_NOINPUT).
 pub const EXIT_DIRECTORY_LOST: i32 = 66;
-/// How long each worker may take to answer waiting clients after the log has failed, and how long the end of
-/// an incarnation waits for its blocking tasks.
+/// The time that each worker has to answer waiting clients after the log has failed. Also the time for which
+/// the end of an incarnation waits for blocking tasks.
 const FAIL_GRACE: Duration = Duration::from_secs(2);
-/// How long a start waits for the data directory if another process holds it.
+/// The time for which a start waits for the data directory if another process holds it.
 const LOCK_PATIENCE: Duration = Duration::from_secs(5);
-/// How long a start that waits for the data directory sleeps between its attempts.
+/// The pause between two attempts of a start that waits for the data directory.
 const LOCK_POLL: Duration = Duration::from_millis(20);
-/// How long pages that nothing uses are kept. Documents are in memory for a second or two, until they are
-/// saved; with the 10 ms of the allocator, a tenth of the CPU time of `_bulk_docs` went into getting the same
-/// memory again.
+/// The milliseconds for which the allocator keeps unused pages. Documents are in memory for a second or two,
+/// until they are saved. With the allocator's default of 10 ms, a tenth of the CPU time of `_bulk_docs` was
+/// spent on getting the same memory again.
 const UNUSED_KEPT_MS: u16 = 250;
 
 /// Why the server did not start or had to stop; the message says what to do.
@@ -174,7 +174,7 @@ impl Process {
         let disk = HeldDisk::new(lock(&dir)?);
         refuse_unfinished(&RealDisk, &dir)?;
         backup::refuse_backup(&RealDisk, &dir)?;
-        // This comes before anybody can connect: a password may be among the lost settings.
+        // Lost settings are refused before anybody can connect, because a password may be among them.
         refuse_lost_settings(&RealDisk, &dir)?;
         let unusable = |error: tls::LoadError| ServeError::Setting(std::io::Error::other(error));
         let encryption = Encryption::open(settings).map_err(unusable)?.map(Arc::new);
@@ -226,7 +226,7 @@ impl Process {
         }
         let listen_on = |port: u16| listen::bind(bind, port, backlog).map_err(ServeError::of_settings);
         let listen_if_set = |port: u16| if port == 0 { Ok(Vec::new()) } else { listen_on(port) };
-        // With another door, port 0 means no plain one, as in Redis.
+        // With another door, port 0 means that there is no plain port, as in Redis.
         let has_other_door = tls_port != 0 || !settings.text(Key::Unixsocket).is_empty();
         let redis = if has_other_door { listen_if_set(port)? } else { listen_on(port)? };
         let http = if http_tls_port == 0 { listen_on(http_port)? } else { listen_if_set(http_port)? };
@@ -282,7 +282,7 @@ fn warn_of_open_door(
     redis_tls: &[std::net::TcpListener],
 ) {
     let is_open = |address: &SocketAddr| !address.ip().to_canonical().is_loopback();
-    // A client that shows a certificate of a trusted authority is no stranger.
+    // Clients of a TLS port that requires certificates are no strangers, so such a port does not count.
     let asks = settings.text(Key::TlsAuthClients) == "yes";
     let open: Vec<String> = redis
         .iter()
@@ -335,11 +335,11 @@ fn lock(dir: &Path) -> Result<DirLock, ServeError> {
     Ok(lock)
 }
 
-/// Locks the directory. If another process holds it, that may be a server that was just killed: the kernel
-/// releases its locks only when its memory is freed.
+/// Locks the directory, and waits if another process holds it: a server that was just killed holds its locks
+/// until the kernel has freed its memory.
 ///
 /// # Errors
-/// As [`DirLock::acquire`]; `Held` only after [`LOCK_PATIENCE`].
+/// As [`DirLock::acquire`], but `Held` only after [`LOCK_PATIENCE`].
 fn wait_for_lock(dir: &Path) -> Result<DirLock, env::LockError> {
     // Each attempt takes a while, too, because tools lock the directory for a moment to inspect it.
     let until_us = RealClock.monotonic_us() + LOCK_PATIENCE.as_micros() as u64;

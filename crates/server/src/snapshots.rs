@@ -4,18 +4,19 @@
 //! "snapshots" thread: waits for a trigger -> SnapshotTask -> snapshot-0..n capture, write, paced -> publish
 //! ```
 //!
-//! The triggers are growth of the log, time, a clean stop, and requests: SAVE and BGSAVE, a backup, a Redis
-//! replica, the scrubber, the confirmation of a forced recovery. [`recovery::snapshot_task`] takes the
-//! snapshot. Acknowledged writes never depend on a snapshot: they are in the log.
+//! The triggers are growth of the log, time, a clean stop, and requests. Requests come from SAVE and BGSAVE,
+//! a backup, a Redis replica, the scrubber, and the confirmation of a forced recovery.
+//! [`recovery::snapshot_task`] takes the snapshot. Acknowledged writes are in the log, and never depend on a
+//! snapshot.
 //!
 //! Invariants
 //! - A witness, whose memory has no data, takes no snapshot.
-//! - One snapshot at a time. A failure is logged, and the server goes on; while growth of the log or time
-//!   calls for a snapshot, the server tries again later.
-//! - Whoever waits for a snapshot gets an answer, also if a script holds keys for ever: after
-//!   [`STANDSTILL_US`] an error, while the snapshot waits on.
-//! - A request that comes while a snapshot is being taken is refused, or served by one more snapshot after
-//!   it: the one in progress may lack records written meanwhile.
+//! - At most one snapshot is taken at a time. A failure is logged, and the server goes on. While growth of
+//!   the log or time calls for a snapshot, the server tries again later.
+//! - Whoever waits for a snapshot gets an answer, even if a script holds keys for ever: an error after
+//!   [`STANDSTILL_US`]. The snapshot itself waits on.
+//! - A request that comes during a snapshot is either refused, or served by one more snapshot afterwards. The
+//!   snapshot in progress would not do: it may lack records written meanwhile.
 
 mod persistence;
 
@@ -54,11 +55,12 @@ use crate::{
 
 /// The maximum number of writer threads of a snapshot.
 const WRITERS_MAX: usize = 8;
-/// The reply to clients that wait for a snapshot that was given up.
+/// The error for clients that wait for a snapshot that was given up.
 const CANCELLED: &str = "ERR the snapshot was cancelled";
-/// If others have held a key for this long that a snapshot needs, those who wait for the snapshot are told.
+/// If a key that a snapshot needs was held by others for this long, clients that wait for the snapshot get an
+/// error.
 const STANDSTILL_US: u64 = 10_000_000;
-/// The reply to them.
+/// The error for clients that wait for a snapshot which waits for held keys.
 const HELD: &str = "ERR the snapshot cannot go on: a script or another command has held keys that it needs for 10 seconds. It is \
                     taken once they are free, which LASTSAVE shows; SCRIPT KILL ends a script, BGSAVE CANCEL gives the snapshot up";
 /// Period of the check of triggers.
@@ -66,7 +68,7 @@ const LOOK_PERIOD: Duration = Duration::from_secs(1);
 /// After a failure or a cancellation, automatic snapshots pause for this time; commands are not delayed.
 const RETRY_MS: u64 = 60_000;
 /// By default, a clean stop takes a snapshot if the next start would otherwise replay more log than this.
-/// Replaying so much takes about a second.
+/// Replaying this much log takes about a second.
 const STOP_REPLAY_BYTES_MAX: u64 = 128 << 20;
 
 /// Why no snapshot was taken.
@@ -93,19 +95,19 @@ enum Failure {
 /// Figures for INFO and metrics.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Figures {
-    /// A snapshot is requested or in progress.
+    /// Whether a snapshot is requested or in progress.
     pub(crate) in_progress: bool,
-    /// Start time of the snapshot in progress.
+    /// The start time of the snapshot in progress, in Unix milliseconds.
     pub(crate) running_since_ms: Option<u64>,
     /// Start time of the newest snapshot, or of a later attempt that found nothing new in the log. Without
     /// either, the start of this incarnation.
     pub(crate) last_unix_ms: u64,
     /// Bytes of the newest snapshot's files; 0 without one.
     pub(crate) last_file_bytes: u64,
-    /// Duration of the last attempt.
+    /// The duration of the last attempt, in seconds.
     pub(crate) last_seconds: Option<u64>,
     pub(crate) last_failed: bool,
-    /// A client has cancelled the last attempt.
+    /// Whether a client has cancelled the last attempt.
     pub(crate) last_cancelled: bool,
     pub(crate) taken: u64,
     pub(crate) failures: u64,
@@ -124,15 +126,15 @@ pub(crate) struct Snapshots {
     wake: Condvar,
     /// Bytes written to files of snapshots since this incarnation began.
     written_bytes: AtomicU64,
-    /// Bytes that the last snapshot, or the one in progress, has copied early, because they were about to
+    /// Bytes that the last snapshot, or the snapshot in progress, has copied early because they were about to
     /// change.
     copied_bytes: AtomicU64,
     cancelled: AtomicBool,
-    /// The chunks that are being captured: each needs the locks of its keys.
+    /// The captures of chunks in progress. A capture waits for the locks of its keys.
     captures: InFlight,
 }
 
-/// The parts of the server that a snapshot is made of, or depends on.
+/// The parts of the server from which a snapshot is made, or on which it depends.
 pub(crate) struct Sources {
     pub(crate) startup: Arc<StartupInfo>,
     pub(crate) clock: Arc<dyn Clock>,
@@ -146,8 +148,8 @@ pub(crate) struct Sources {
 }
 
 impl Sources {
-    /// Changes replayed at the start and written since: records, and the pops of waiting clients, which are
-    /// in the records of the pushes.
+    /// The number of changes replayed at the start and written since. Counts records, and also pops of
+    /// waiting clients, because such a pop is in the record of a push.
     fn changes(&self) -> u64 {
         let written = self.log.get().map_or(0, |log| log.stats().records.load(Relaxed));
         self.progress.records() + written + self.stats.served()
@@ -180,8 +182,8 @@ impl State {
 }
 
 impl Snapshots {
-    /// The snapshots of a server that has taken none yet; until there is one, the time of this call is
-    /// reported as the time of the last.
+    /// The snapshots of a server that has taken none yet. Until the first snapshot, LASTSAVE gets the time of
+    /// this call.
     pub(crate) fn new(sources: Sources) -> Snapshots {
         let figures = Figures { last_unix_ms: sources.unix_ms(), ..Figures::default() };
         let captures = InFlight::new(sources.clock.clone());
@@ -212,19 +214,20 @@ impl Snapshots {
         self.written_bytes.load(Relaxed)
     }
 
-    /// Bytes that the last snapshot, or the one in progress, has copied early, because they were about to
+    /// Bytes that the last snapshot, or the snapshot in progress, has copied early because they were about to
     /// change.
     pub(crate) fn copied_bytes(&self) -> u64 {
         self.copied_bytes.load(Relaxed)
     }
 
-    /// Changes written since the newest snapshot was begun or, after a forced recovery, was confirmed.
+    /// The number of changes since the newest snapshot began. After a forced recovery: the number of changes
+    /// since its confirmation.
     pub(crate) fn changes(&self) -> u64 {
         self.sources.changes().saturating_sub(self.figures().changes_at_last)
     }
 
-    /// Requests a snapshot. While one is wanted or in progress, only a `scheduled` request is taken, which is
-    /// served by a snapshot that begins later.
+    /// Requests a snapshot. While one is wanted or in progress, only a `scheduled` request is accepted, and
+    /// is served by a snapshot that begins later.
     pub(crate) fn ask(&self, scheduled: bool) -> SaveAnswer {
         let mut state = self.state.lock();
         let is_busy = state.is_busy();
@@ -236,7 +239,7 @@ impl Snapshots {
         if is_busy { SaveAnswer::Scheduled } else { SaveAnswer::Started }
     }
 
-    /// Gives up the snapshot in progress, or else the wanted snapshot.
+    /// Gives up the snapshot in progress. If none is in progress, gives up the snapshot that is wanted.
     pub(crate) fn cancel(&self) -> CancelAnswer {
         let mut state = self.state.lock();
         if state.stop.is_some() || state.confirming.is_some() {
@@ -255,7 +258,7 @@ impl Snapshots {
         CancelAnswer::Scheduled
     }
 
-    /// Requests a snapshot, unless one is wanted or in progress; the responder gets its result.
+    /// Requests a snapshot, unless one is wanted or in progress. The responder gets the result.
     pub(crate) fn ask_and_tell(&self, responder: Responder) -> Result<(), &'static str> {
         let mut state = self.state.lock();
         if state.is_busy() {
@@ -267,7 +270,7 @@ impl Snapshots {
         Ok(())
     }
 
-    /// Requests a snapshot, after the one in progress if there is one; `then` gets its result.
+    /// Requests a snapshot that begins after the one in progress, if there is one. `then` gets the result.
     pub(crate) fn ask_then(&self, then: OnTaken) {
         let mut state = self.state.lock();
         state.wanted = true;
@@ -287,11 +290,11 @@ impl Snapshots {
         Ok(())
     }
 
-    /// Asks the thread to abandon its snapshot, to take one if `at_stop` says so, and to end.
+    /// Asks the thread to give up its snapshot, to take a last one if `at_stop` says so, and to end.
     pub(crate) fn stop(&self, at_stop: AtStop) {
         let mut state = self.state.lock();
         state.stop = Some(at_stop);
-        // This is set under the lock, so that a snapshot that is given up finds the reason in `stop`.
+        // The flag is set under the lock, so that a snapshot that is given up finds the reason in `stop`.
         self.cancelled.store(true, Relaxed);
         drop(state);
         self.wake.notify_one();
@@ -348,7 +351,7 @@ impl Snapshots {
             let wanted = std::mem::take(&mut state.wanted);
             state.serving = std::mem::take(&mut state.waiting);
             state.figures.running_since_ms = wanted.then(|| self.sources.unix_ms());
-            // The lock is released first: triggers read the figures.
+            // The lock is released first, because the checks of triggers read the figures.
             drop(state);
             if wanted || self.is_due(log, &figures) {
                 let outcome = self.take_and_tell(log);
@@ -360,14 +363,14 @@ impl Snapshots {
         }
     }
 
-    /// Tells those who wait for the snapshot in progress.
+    /// Passes the outcome to the callers that wait for the snapshot in progress.
     fn tell(&self, outcome: &Result<(), String>) {
         let serving = std::mem::take(&mut self.state.lock().serving);
         serving.into_iter().for_each(|then| then(outcome.clone()));
     }
 
-    /// Tells those who wait for the snapshot in progress, or for the next one, if keys that it needs have
-    /// been held for too long. The snapshot waits on. Call once a second.
+    /// Checks whether keys that the snapshot in progress needs were held for too long. If so, all callers
+    /// that wait for a snapshot get an error; the snapshot waits on. Called once a second.
     pub(crate) fn look_for_standstill(&self) {
         if self.captures.oldest_us() < STANDSTILL_US {
             return;
@@ -388,7 +391,8 @@ impl Snapshots {
         told.into_iter().for_each(|then| then(Err(HELD.into())));
     }
 
-    /// Replaces the files left by a forced recovery by a snapshot of the memory; then writes are accepted.
+    /// Replaces the files left by a forced recovery by a snapshot of the memory. From then on, writes are
+    /// accepted.
     fn take_confirmed(&self, log: &Log) -> Result<(), Failure> {
         let (disk, dir): (Arc<dyn Disk>, _) =
             (Arc::new(self.sources.startup.disk.clone()), &self.sources.startup.dir);
@@ -413,8 +417,9 @@ impl Snapshots {
         Ok(())
     }
 
-    /// Whether an automatic snapshot is due: something was written since the last one, no attempt has failed
-    /// or was cancelled lately, and the log has grown enough or enough time has passed.
+    /// Whether an automatic snapshot is due. Something must have been written since the last one, no attempt
+    /// may have failed or been cancelled lately, and the log must have grown enough or enough time have
+    /// passed.
     fn is_due(&self, log: &Log, figures: &Figures) -> bool {
         let (growth_bytes, period_s) = {
             let settings = self.sources.config.current();
@@ -424,7 +429,7 @@ impl Snapshots {
         let failed_lately = (figures.last_failed || figures.last_cancelled)
             && now_ms.saturating_sub(figures.failed_at_ms) < RETRY_MS;
         let node = &self.sources.node;
-        // A snapshot of a tail that may be cut would be of no use.
+        // A snapshot is of no use while the tail of the log may still be cut.
         let has_nothing_to_keep = log.is_frozen() || node.is_witness() || node.is_stale();
         if failed_lately || has_nothing_to_keep || self.changes() == 0 {
             return false;
@@ -435,8 +440,8 @@ impl Snapshots {
         has_grown || (period_s > 0 && age_ms >= period_s * 1000)
     }
 
-    /// Takes a snapshot, logs its outcome and notes it in the figures. The error is the reply to clients that
-    /// wait for the snapshot.
+    /// Takes a snapshot, logs its outcome and records it in the figures. The error is the reply to clients
+    /// that wait for the snapshot.
     fn take_and_tell(&self, log: &Log) -> Result<(), String> {
         let (begun_ms, changes_before) = (self.sources.unix_ms(), self.sources.changes());
         self.state.lock().figures.running_since_ms = Some(begun_ms);
@@ -525,12 +530,12 @@ impl Snapshots {
             };
             let started: Vec<_> = parts.into_iter().enumerate().map(start).collect();
             let ended = started.into_iter().map(|it| it?.join().unwrap_or_else(|panic| resume_unwind(panic)));
-            // Join all of them, even if one has failed.
+            // All threads are joined, even if one has failed.
             ended.collect::<Vec<_>>().into_iter().collect()
         });
         let summaries = summaries?;
-        // Publishing gives up the log before the snapshot: documents must not need it. A frozen log gives up
-        // nothing.
+        // Publishing removes the log before the snapshot, so documents must not need that log. If the log is
+        // frozen, nothing of it is removed.
         let saver = &self.sources.saver;
         let is_needed = |saved: Option<Lsn>| saved.is_some_and(|saved_lsn| saved_lsn < task.meta().begin_lsn);
         if !log.is_frozen() && is_needed(saver.saved_lsn()) && is_needed(saver.save_all(log)?) {
@@ -539,15 +544,16 @@ impl Snapshots {
         Ok(Some(task.publish(summaries)?))
     }
 
-    /// The position at which a snapshot begins, for keys and documents alike; `None`: at the end of the log.
+    /// The position at which a snapshot begins, for keys and documents alike. `None` means the end of the
+    /// log.
     ///
-    /// Documents are saved first, as far as they are committed. If some of them wait for a replica, which may
-    /// itself wait for a snapshot to copy, the snapshot begins at the last position up to which documents are
-    /// saved.
+    /// Documents are saved first, as far as they are committed. If some documents wait for a replica, the
+    /// snapshot begins at the last position up to which documents are saved. It cannot wait for them, because
+    /// the replica may itself wait for a snapshot to copy.
     fn begin_lsn(&self, log: &Log) -> Result<Option<Lsn>, Failure> {
         let Sources { node, saver, .. } = &self.sources;
         let begin_lsn = node.snapshot_begin()?;
-        // The documents of a frozen log are saved after the snapshot of memory: see `salvage`.
+        // Documents of a frozen log are saved after the snapshot of the memory: see `salvage`.
         if log.is_frozen() || saver.save_committed(log)? {
             return Ok(begin_lsn);
         }
@@ -557,7 +563,7 @@ impl Snapshots {
     }
 
     fn write_part(&self, mut part: PartTask<'_>, paces: &Paces) -> Result<PartSummary, Failure> {
-        // Commands have priority. A failure does no harm.
+        // Commands have priority. If the nice value cannot be set, the snapshot still works.
         let _ = env::thread::set_nice(15);
         let mut cpu_us = env::thread::cpu_time_us();
         while let Some(chunk) = self.captures.during(|| part.capture()) {

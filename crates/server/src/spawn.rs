@@ -1,14 +1,14 @@
-//! Threads that are handed a value, such as the answer channel of a client.
+//! Starts threads that get a value, such as the answer channel of a client.
 //!
 //! Invariant
-//! - The value is never lost: if the system refuses the thread, the caller gets it back, and can answer the
-//!   client.
+//! - The value is never lost: if the system refuses the thread, the caller gets the value back, and can
+//!   answer the client.
 
 use std::{io, sync::Arc, thread};
 
 use parking_lot::Mutex;
 
-/// The system has refused a thread.
+/// The system has refused to start a thread.
 pub(crate) struct Refused<T> {
     pub(crate) value: T,
     pub(crate) error: io::Error,

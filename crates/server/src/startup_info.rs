@@ -7,7 +7,7 @@ use env::HeldDisk;
 /// Each field is set once: most when the server starts, the others soon after.
 pub(crate) struct StartupInfo {
     pub(crate) dir: PathBuf,
-    /// The disk with the locked directory: changes fail once the lock is lost.
+    /// The disk with the locked directory. Changes to files fail once the lock is lost.
     pub(crate) disk: HeldDisk,
     pub(crate) workers: usize,
     /// Whether consecutive commands on one key may be merged (`log-merge`).
@@ -16,10 +16,10 @@ pub(crate) struct StartupInfo {
     pub(crate) run_id: String,
     /// The commit of the binary; empty if it is not known.
     pub(crate) commit: &'static str,
-    /// The memory of the process beside the data when it began to serve: the program, its threads and
+    /// The memory that the process used beside the data when it began to serve: the program, its threads and
     /// buffers.
     pub(crate) beside_data_bytes: OnceLock<u64>,
-    /// Set as soon as the server listens: the plain port, or, if there is none, the port of TLS.
+    /// The plain port, or, if there is none, the port of TLS. Set as soon as the server listens.
     pub(crate) redis_port: OnceLock<u16>,
     /// The addresses of the Redis protocol, by kind.
     pub(crate) listeners: [(&'static str, Vec<SocketAddr>); 3],

@@ -12,7 +12,7 @@ pub(crate) enum AtStop {
     Leave,
 }
 
-/// The request, which holds from then on for all incarnations of the process.
+/// The request to stop. Once made, it holds for all incarnations of the process.
 pub(crate) struct Stop {
     requested: watch::Sender<bool>,
     at_stop: Mutex<AtStop>,
@@ -32,7 +32,7 @@ impl Stop {
 
     /// Completes when the stop was requested.
     pub(crate) async fn requested(&self) {
-        // It fails only if there is no sender any more, and `self` has one.
+        // The wait fails only if there is no sender any more, and `self` has one.
         let _ = self.requested.subscribe().wait_for(|is_requested| *is_requested).await;
     }
 

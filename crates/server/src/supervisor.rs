@@ -1,21 +1,22 @@
 //! The supervisor that started the server: systemd, or another one that sets `NOTIFY_SOCKET`.
 //!
-//! It is told when the server is ready (`Type=notify`), so that services ordered after it find its data
-//! loaded, and when the server stops. A restart within the process, for replication, is not reported.
+//! The supervisor is told when the server is ready (`Type=notify`), so that services ordered after it find
+//! its data loaded, and when the server stops. A restart within the process, for replication, is not
+//! reported.
 
 use sd_notify::NotifyState;
 
-/// The data is loaded, and clients are served.
+/// Reports that the data is loaded and clients are served.
 pub(crate) fn tell_ready() {
     tell(NotifyState::Ready);
 }
 
-/// The server stops in order.
+/// Reports that the server stops in order.
 pub(crate) fn tell_stopping() {
     tell(NotifyState::Stopping);
 }
 
-/// Without a supervisor that listens, this does nothing.
+/// Sends a state to the supervisor. Does nothing without a supervisor that listens.
 fn tell(state: NotifyState<'_>) {
     if let Err(error) = sd_notify::notify(&[state]) {
         tracing::warn!(target: "server", %error, "the supervisor (NOTIFY_SOCKET) cannot be reached");

@@ -30,7 +30,7 @@ impl Timeouts {
         }
     }
 
-    /// Removes a deadline. The timer may fire once without need.
+    /// Removes a deadline. The timer may then fire once with no deadline due.
     pub(crate) fn remove(&self, deadline: Instant, client_id: u64) {
         self.deadlines.borrow_mut().remove(&(deadline, client_id));
     }

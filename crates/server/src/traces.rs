@@ -7,12 +7,12 @@
 //! log: when was the batch written? -----------+
 //! ```
 //!
-//! This module chooses the requests and commands to trace, and gives ids; `spans` makes spans of the reports
-//! of the other crates, and `export` delivers them. Traces belong to the process: they go on while it
-//! restarts within itself.
+//! This module chooses the requests and commands to trace, and gives ids. `spans` makes spans from the
+//! reports of the other crates, and `export` delivers them. Traces belong to the process, so they go on when
+//! it restarts within itself.
 //!
 //! Invariants
-//! - Without `otel-endpoint` there is neither a queue nor a thread, and nothing is asked of anybody.
+//! - Without `otel-endpoint` there is neither a queue nor a thread, and other parts are asked for no reports.
 //! - No thread that serves clients waits for a collector: spans that the queue cannot take are dropped and
 //!   counted.
 
@@ -37,9 +37,10 @@ use storage::Log;
 use self::export::Exporter;
 pub(crate) use self::job::Job;
 
-/// The share that stands for all, in millionths.
+/// The share of all requests and commands, in millionths.
 const WHOLE: u64 = 1_000_000;
-/// The drift between the wall clock and the monotonic one above which spans follow the wall clock again.
+/// Up to this drift between the wall clock and the monotonic clock, all spans use one origin. Beyond it, a
+/// new origin is taken from the wall clock.
 const DRIFT_US_MAX: u64 = 2_000;
 
 /// The traces of a process.
@@ -63,7 +64,7 @@ struct Place {
     parent_id: Option<SpanId>,
 }
 
-/// What has become of the spans.
+/// The numbers of delivered and dropped spans.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct TraceFigures {
     /// Spans that the collector has taken.
@@ -119,7 +120,7 @@ impl Traces {
         self.exporter.is_some()
     }
 
-    /// Explains waits by this log from now on.
+    /// Uses this log from now on to explain the waits of commands and requests.
     pub(crate) fn attach(&self, log: &Log) {
         if self.is_on() {
             log.keep_flush_times();
@@ -127,12 +128,12 @@ impl Traces {
         }
     }
 
-    /// The log has ended.
+    /// Forgets the log, which has ended.
     pub(crate) fn detach(&self) {
         *self.log.write() = None;
     }
 
-    /// What has become of the spans.
+    /// The numbers of delivered and dropped spans.
     pub(crate) fn figures(&self) -> TraceFigures {
         self.exporter.as_ref().map_or(TraceFigures { sent: 0, dropped: 0 }, Exporter::figures)
     }
@@ -147,7 +148,7 @@ impl Traces {
         share > 0 && self.random.lock().below(WHOLE) < share
     }
 
-    /// A new span, of a new trace or in the course of a client's.
+    /// The place of a new span: below the span of a client (`parent`), or in a new trace.
     fn new_place(&self, parent: Option<&TraceParent>) -> Place {
         let mut random = self.random.lock();
         let mut trace_id = [0; 16];
@@ -161,14 +162,14 @@ impl Traces {
         }
     }
 
-    /// A new span in the course of another.
+    /// The place of a new span below the span at `place`.
     fn place_below(&self, place: Place) -> Place {
         let span_id = new_id(&mut self.random.lock());
         Place { span_id, parent_id: Some(place.span_id), ..place }
     }
 
-    /// The origin of the monotonic clock by the wall clock: the same for all spans until the clocks have
-    /// drifted apart by more than [`DRIFT_US_MAX`].
+    /// The wall-clock time at the origin of the monotonic clock, in microseconds. It is the same for all
+    /// spans until the clocks have drifted apart by more than [`DRIFT_US_MAX`].
     fn origin_us(&self) -> u64 {
         let now_us = (self.clock.unix_ms() * 1000).saturating_sub(self.clock.monotonic_us());
         let kept_us = self.origin_us.load(Relaxed);

@@ -1,17 +1,18 @@
-//! Connections between servers over TLS (`tls-replication`), as plain sockets for the code that uses them.
+//! Carries TLS connections between servers (`tls-replication`), and gives the code that uses them plain
+//! sockets.
 //!
 //! ```text
 //! replication, votes: one end <-> pair of sockets <-> thread "tls-links": session <-> the other server
 //! ```
 //!
-//! What it is: a carrier of bytes. Replication and votes block, wait with timeouts, and break sockets from
-//! other threads; a pair of sockets does all of that as a connection does, so their code is the same with TLS
-//! and without. What it is not: a decision about who may follow or vote.
+//! A tunnel only carries bytes; it does not decide who may follow or vote. Replication and votes block, wait
+//! with timeouts, and break sockets from other threads. A pair of sockets supports all of that as a TCP
+//! connection does, so their code is the same with TLS and without.
 //!
 //! Invariants
-//! - A tunnel ends as a whole: when either end closes, both do.
-//! - A tunnel keeps no more than a piece for each direction, the records of one write, and the buffers of the
-//!   kernel. While one side takes nothing, the other side soon cannot send.
+//! - A tunnel ends as a whole: when one end closes, the other one closes, too.
+//! - A tunnel keeps no more than one piece for each direction, the records of one write, and the buffers of
+//!   the kernel. So if one side takes no bytes, the other side soon cannot send any.
 
 use std::{io, net::TcpStream, os::unix::net::UnixStream, thread, time::Duration};
 
@@ -23,13 +24,14 @@ use tokio::{
     time::timeout,
 };
 
-/// How long the last record, which says that nothing more comes, may take.
+/// The longest time for sending the last record, which tells the other side that nothing more comes.
 const GOODBYE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Carries connections until it is dropped.
 pub(crate) struct Tunnels(mpsc::UnboundedSender<Order>);
 
-/// An order to the thread. The queue is bounded by the connections between servers.
+/// An order to the thread. The number of queued orders is bounded by the number of connections between
+/// servers.
 enum Order {
     /// Carry this connection to the other end of `near`.
     Carry { stream: TcpStream, session: Box<Session>, near: UnixStream },
@@ -61,7 +63,7 @@ impl Tunnels {
         Ok(Tunnels(sender))
     }
 
-    /// Carries a connection that has shaken hands; returns the plain end.
+    /// Carries a connection whose handshake is over. Returns the plain end.
     ///
     /// # Errors
     /// If the OS refuses the two sockets between this server and the thread.
@@ -71,11 +73,11 @@ impl Tunnels {
         Ok(plain(own))
     }
 
-    /// Shakes hands with the server that this connection leads to, which must be `host`; returns the plain
-    /// end. Blocks for `limit` at most.
+    /// Shakes hands with the server at the other end of `stream`, which must prove to be `host`. Returns the
+    /// plain end. Blocks for `limit` at most.
     ///
     /// # Errors
-    /// In words: why there is no encrypted connection.
+    /// The reason why there is no encrypted connection, in words.
     pub(crate) fn begin(
         &self,
         stream: TcpStream,
@@ -93,8 +95,8 @@ impl Tunnels {
     }
 }
 
-/// One end of a pair of sockets as a `TcpStream`: reading, writing, timeouts and shutting down are the same
-/// for all stream sockets.
+/// One end of a pair of sockets as a `TcpStream`. That works because reading, writing, timeouts and shutting
+/// down are the same for all stream sockets.
 fn plain(end: UnixStream) -> TcpStream {
     TcpStream::from(std::os::fd::OwnedFd::from(end))
 }

@@ -1,10 +1,10 @@
-//! The Unix socket of the Redis protocol (`unixsocket`): a door for processes of this machine, which the
-//! permissions of a file open to some of its users.
+//! The Unix socket of the Redis protocol (`unixsocket`): a door for processes on this machine. The
+//! permissions of its file say which users may open it.
 //!
 //! Invariants
-//! - The socket of a server that runs is never taken away; the one that a killed server has left is.
-//! - Nobody connects before the file has its mode.
-//! - No file but a socket is removed, and at the end only the one that was made here.
+//! - The socket of a running server is never taken away. A socket that a killed server has left is replaced.
+//! - No client can connect before the file has its mode.
+//! - No file but a socket is removed at the start. At the end, only the socket made here is removed.
 
 use std::{
     ffi::c_int,
@@ -28,11 +28,11 @@ use crate::{
     mailbox::UnixPeer,
 };
 
-/// The socket. Its file is removed when it is dropped.
+/// The socket of `unixsocket`. When the value is dropped, the file of the socket is removed.
 pub(crate) struct UnixDoor {
     listener: UnixListener,
     path: Arc<str>,
-    /// The number of its file.
+    /// The inode number of the socket's file.
     inode: u64,
 }
 
@@ -52,7 +52,7 @@ impl UnixDoor {
         };
         remove_stale(Path::new(path)).map_err(explained)?;
         let socket = bind(Path::new(path), mode).map_err(explained)?;
-        // The kernel has the largest queue that it permits.
+        // The kernel shortens the queue to the length that it permits.
         socket.listen(c_int::MAX).map_err(explained)?;
         let listener = UnixListener::from(OwnedFd::from(socket));
         listener.set_nonblocking(true)?;
@@ -60,7 +60,7 @@ impl UnixDoor {
         Ok(Some(UnixDoor { listener, path: path.into(), inode }))
     }
 
-    /// Its path.
+    /// The path of the socket.
     pub(crate) fn path(&self) -> &str {
         &self.path
     }
@@ -68,7 +68,7 @@ impl UnixDoor {
     /// Accepts connections until the runtime ends.
     ///
     /// # Errors
-    /// The operating system refuses to listen.
+    /// If the operating system refuses to listen.
     pub(crate) fn accept(&self, reception: Reception) -> io::Result<()> {
         let listener = tokio::net::UnixListener::from_std(self.listener.try_clone()?)?;
         let path = self.path.clone();
@@ -100,8 +100,8 @@ impl Drop for UnixDoor {
     }
 }
 
-/// A socket at this path, with this mode. Nobody can connect before it listens, so nobody connects with the
-/// rights that the file has until its mode is set.
+/// Makes a socket at this path, with this mode. Clients can connect only once it listens, so none connects
+/// with the rights that the file has before its mode is set.
 fn bind(path: &Path, mode: Option<u32>) -> io::Result<Socket> {
     let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
     socket.bind(&SockAddr::unix(path)?)?;
@@ -111,7 +111,8 @@ fn bind(path: &Path, mode: Option<u32>) -> io::Result<Socket> {
     Ok(socket)
 }
 
-/// The mode of the file, in octal digits as Redis writes it; `None`: what the process gives to new files.
+/// The mode of the file, written in octal digits as in Redis. `None`: the file keeps the mode that the
+/// process gives to new files.
 fn mode_of(settings: &Settings) -> io::Result<Option<u32>> {
     match settings.text(Key::Unixsocketperm) {
         "" | "0" => Ok(None),
@@ -135,7 +136,7 @@ fn remove_stale(path: &Path) -> io::Result<()> {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "there is a file that is no socket"));
     }
     let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
-    // Otherwise this would wait for a server that listens and accepts no connection.
+    // A blocking connect would wait for a server that listens and accepts no connection.
     socket.set_nonblocking(true)?;
     let listens = || Err(io::Error::new(io::ErrorKind::AddrInUse, "another server listens there"));
     match socket.connect(&SockAddr::unix(path)?) {
@@ -192,7 +193,7 @@ mod tests {
         assert!(path.exists(), "a killed server leaves it");
         let door = UnixDoor::open(&settings(&path, "0770")).unwrap().unwrap();
         assert_eq!(mode(&path), 0o770);
-        // Somebody else has replaced it.
+        // Another process has replaced the socket.
         fs::remove_file(&path).unwrap();
         fs::write(&path, "x").unwrap();
         drop(door);

@@ -6,16 +6,17 @@
 //!       -> end of tick (a task that runs after them): carries out the actions of `engine::tick`
 //! ```
 //!
-//! A worker connects gates with sockets. It decides nothing about commands, and nothing about the order in
-//! which a tick ends: [`Tick`] decides that. Its jobs are in files of their own: its clients' lives
-//! (`clients`), messages of other threads (`mail`), rounds and ticks (`tick`), replies sent together
-//! (`replies`), channel messages (`delivery`) and publishers that wait (`held_back`), long units, its own
-//! changes, upkeep, the end (`stopping`).
+//! A worker connects gates with sockets. It decides neither about commands nor about the order in which a
+//! tick ends; [`Tick`] decides that order. The worker's jobs have files of their own:
+//! - `clients`: the lives of its clients; `mail`: messages of other threads; `tick`: rounds and ticks;
+//! - `replies`: replies sent together; `delivery`: channel messages; `held_back`: publishers that wait;
+//! - `long_units`, `own_changes`, `upkeep`, and `stopping`, the end.
 //!
 //! Invariants
-//! - Everything here belongs to one thread; `Rc` and `RefCell` are enough, and no borrow lives across an
+//! - All state of a worker belongs to one thread, so `Rc` and `RefCell` are enough. No borrow lives across an
 //!   await.
-//! - Everything that waits for the log is in [`Tick`]; no borrow of it lives while an action is carried out.
+//! - Everything that waits for the log is in [`Tick`]. No borrow of the tick lives while an action is carried
+//!   out.
 
 mod clients;
 mod delivery;
@@ -60,9 +61,9 @@ pub(crate) struct Worker {
     pub(crate) mailbox: Mailbox,
     executor: RefCell<Executor>,
     batch: RefCell<RequestBatch>,
-    /// One buffer for all connections; each borrows it while it reads.
+    /// A buffer that all connections share; each connection borrows it while reading.
     pub(crate) read_buffer: RefCell<Vec<u8>>,
-    /// One more for the encrypted bytes of TLS; empty until the first encrypted connection is read.
+    /// A second buffer, for the encrypted bytes of TLS; empty until the first encrypted connection is read.
     pub(crate) encrypted_buffer: RefCell<Vec<u8>>,
     /// Everything that waits for the log, and the end of the tick.
     tick: RefCell<Tick<Rc<Connection>>>,
@@ -84,9 +85,9 @@ pub(crate) struct Worker {
     /// The approximate memory of the unsent bytes of subscribers whose sockets refuse more, without the
     /// blocks that several of them share.
     pub(crate) unsent_bytes: Cell<usize>,
-    /// When the output limits are checked next.
+    /// The monotonic time of the next check of the output limits.
     limits_due_ms: Cell<u64>,
-    /// The highest number of subscriptions that a look has found since memory was last given back.
+    /// The highest number of subscriptions that a check has found since memory was last given back.
     subscriptions_most: Cell<usize>,
     stopping: Cell<bool>,
 }

@@ -43,28 +43,28 @@ pub enum Task {
     Serve {
         /// The settings of the server.
         settings: Settings,
-        /// The files, variables and flags from which they come.
+        /// The files, variables and flags from which the settings come.
         lasting: Lasting,
-        /// The parts of the directory from which the server recovers.
+        /// Whether to recover from the newest snapshot, from an older one, or by force.
         mode: Mode,
     },
-    /// Verify a directory.
+    /// Verify a data directory.
     Check {
-        /// The directory.
+        /// The data directory.
         dir: PathBuf,
     },
-    /// Print the log of a directory.
+    /// Print the log of a data directory.
     Log {
-        /// The directory.
+        /// The data directory.
         dir: PathBuf,
         /// The records to print.
         selection: Selection,
     },
-    /// Read an RDB file into a directory.
+    /// Read an RDB file into a data directory.
     Import {
         /// The RDB file.
         file: PathBuf,
-        /// The directory.
+        /// The data directory.
         dir: PathBuf,
         /// How to treat keys that the directory already holds.
         existing: tools::import::Existing,
@@ -75,7 +75,7 @@ pub enum Task {
     Export {
         /// The RDB file.
         file: PathBuf,
-        /// The data.
+        /// The source of the data.
         from: ExportSource,
         /// The format of the file.
         format: Format,
@@ -84,14 +84,14 @@ pub enum Task {
     Backup {
         /// The directory of the backup.
         dir: PathBuf,
-        /// The server.
+        /// The server to copy.
         source: Source,
     },
     /// Make a data directory from a backup or another data directory.
     Restore {
-        /// The backup or data directory.
+        /// The source: a backup or a data directory.
         source: PathBuf,
-        /// The directory.
+        /// The new data directory.
         dir: PathBuf,
         /// The position or time to restore.
         target: Target,
@@ -102,30 +102,30 @@ pub enum Task {
     Group(tools::group::Options),
     /// Ask a running server whether it serves.
     Health {
-        /// The URL of its HTTP port.
+        /// The URL of the server's HTTP port.
         url: String,
         /// The certificates for a URL that begins with `https`.
         tls: ClientFiles,
     },
     /// Measure a server.
     Bench(tools::bench::Options),
-    /// Look at the machine and a directory.
+    /// Check the machine and a data directory.
     Doctor(tools::doctor::Options),
-    /// Make certificates to try TLS.
+    /// Make certificates with which TLS can be tried.
     Certs(tools::certs::Options),
     /// Print a configuration file of Redis as one of Sheaf.
     Convert {
-        /// The file.
+        /// The configuration file of Redis.
         file: PathBuf,
     },
     /// Print a script for a shell.
     Completions {
-        /// The shell.
+        /// The shell that will run the script.
         shell: clap_complete::Shell,
     },
     /// Write the manual pages.
     Man {
-        /// The directory of the pages.
+        /// The directory into which the pages are written.
         dir: PathBuf,
     },
 }
@@ -139,8 +139,8 @@ pub enum ExportSource {
     Server(Source),
 }
 
-/// The arguments as texts. The values of variables `SHEAF_*` are checked, too: clap does not name the
-/// variable that it refuses.
+/// The arguments as texts. Also checks that the values of variables `SHEAF_*` are UTF-8, because clap would
+/// not name the variable that it refuses.
 fn texts(arguments: impl IntoIterator<Item = impl Into<OsString>>) -> Result<Vec<String>, UsageError> {
     let is_setting = |name: &OsString| name.as_encoded_bytes().starts_with(b"SHEAF_");
     let refused = std::env::vars_os().find(|(name, value)| is_setting(name) && value.to_str().is_none());
@@ -153,12 +153,12 @@ fn texts(arguments: impl IntoIterator<Item = impl Into<OsString>>) -> Result<Vec
     arguments.into_iter().map(Into::into).enumerate().map(text).collect()
 }
 
-/// Parses the command line. Prints help and exits, or prints a usage error and exits with status 2, as clap
-/// does.
+/// Parses the command line. If the user asks for help, prints it and exits. At a usage error that only clap
+/// knows, prints the error and exits with status 2, as clap does.
 ///
 /// # Errors
-/// [`UsageError`]: a setting is wrong or its file cannot be read, arguments do not fit together or are not
-/// UTF-8, or a flag is one of another server.
+/// If a setting is wrong or its file cannot be read, if arguments do not fit together or are not UTF-8, or if
+/// a flag belongs to another server.
 pub fn parse(arguments: impl IntoIterator<Item = impl Into<OsString>>) -> Result<Task, UsageError> {
     let arguments = redis_server::in_our_words(texts(arguments)?, &tool_names());
     let matches = command()
@@ -216,7 +216,7 @@ pub fn parse(arguments: impl IntoIterator<Item = impl Into<OsString>>) -> Result
     }
 }
 
-/// The flag for a server that is reached by a Unix socket, as that of redis-cli.
+/// The flag for a server that is reached by a Unix socket, named as in redis-cli.
 fn socket() -> Arg {
     Arg::new("socket")
         .short('s')
@@ -225,16 +225,16 @@ fn socket() -> Arg {
         .help("Unix socket of the server (unixsocket), instead of its host and port")
 }
 
-/// The server at the socket that is given.
+/// The server at the Unix socket that was given, if any.
 fn at_socket(matches: &ArgMatches) -> Option<Address> {
     let host = matches.get_one::<String>("socket")?.clone();
     Some(Address { host, port: 0, user: None, password: None, tls: None })
 }
 
-/// The running server that is copied.
+/// The running server that will be copied.
 ///
 /// # Errors
-/// If there are certificates for a connection without TLS.
+/// If certificates are given for a connection without TLS.
 fn source(url: String, matches: &ArgMatches) -> Result<Source, UsageError> {
     Ok(Source {
         user: matches.get_one::<String>("user").cloned().unwrap_or_else(|| DEFAULT_USER.into()),
@@ -244,7 +244,7 @@ fn source(url: String, matches: &ArgMatches) -> Result<Source, UsageError> {
     })
 }
 
-/// The user that logs in to the server that is copied.
+/// The flags for the user that logs in to the server that will be copied.
 fn login_flags() -> [Arg; 2] {
     let user = Arg::new("user").long("user").value_name("NAME");
     let password_file = Arg::new("password-file").long("password-file").value_name("FILE");
@@ -338,7 +338,7 @@ fn tool_names() -> Vec<String> {
     all.get_subcommands().map(|tool| tool.get_name().to_owned()).filter(|name| name != "serve").collect()
 }
 
-/// The directory of a stopped server; the default is the same as for `serve`.
+/// The flag for the directory of a stopped server; its default is the same as for `serve`.
 fn data_dir() -> Arg {
     let default = OPTIONS[Key::Dir as usize].default;
     Arg::new("dir").long("dir").value_name("DIR").env("SHEAF_DIR").hide_env(true).default_value(default)

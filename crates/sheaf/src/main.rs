@@ -1,9 +1,12 @@
-//! The `sheaf` binary: the command line and exit statuses, nothing else.
+//! The `sheaf` binary has the command line and the exit statuses, and nothing else.
 //!
-//! 0: done, or stopped in order. 1: failed or refused to start, damage found; `sheaf doctor` advises a
-//! change. 2: wrong usage, or a wrong value of a setting; `sheaf doctor` could not look at everything. 3:
-//! `sheaf group` has shown a group, and the server that it asked knows no leader. 66: the data directory was
-//! moved, replaced or removed. 74: the log failed.
+//! Exit statuses:
+//! - 0: done, or stopped in order.
+//! - 1: failed, refused to start, or found damage; for `sheaf doctor`: advises a change.
+//! - 2: wrong usage, or a wrong value of a setting; for `sheaf doctor`: a check was not possible.
+//! - 3: `sheaf group` has shown a group, and the server that it asked knows no leader.
+//! - 66: the data directory was moved, replaced or removed.
+//! - 74: the log failed.
 
 #![forbid(unsafe_code)]
 
@@ -21,17 +24,17 @@ use tools::{
 
 use self::cli::{ExportSource, Task};
 
-/// The allocator that the keyspace's accounting and memory figures assume.
+/// The allocator on which the keyspace's accounting and the memory figures rely.
 #[global_allocator]
 static ALLOCATOR: env::allocator::Allocator = env::allocator::Allocator;
 
 /// The commit from which the binary was built (`build.rs`); empty if it is not known.
 const COMMIT: &str = env!("SHEAF_COMMIT");
-/// Exit status of wrong usage, as in clap.
+/// Exit status for wrong usage, as in clap.
 const EXIT_USAGE: u8 = 2;
-/// Exit status of `sheaf doctor` if there is nothing to change, but not all could be seen.
+/// Exit status of `sheaf doctor` if it advises no change, but a check was not possible.
 const EXIT_UNSEEN: u8 = 2;
-/// Exit status of `sheaf group` if the server that is asked knows no leader.
+/// Exit status of `sheaf group` if the server that it asks knows no leader.
 const EXIT_NO_LEADER: u8 = 3;
 
 fn main() -> ExitCode {
@@ -90,7 +93,8 @@ fn main() -> ExitCode {
     }
 }
 
-/// Prints the text, and tells of lines that it does not have: a server started with it would do without them.
+/// Prints the converted file. Fails if lines were left out, because a server started with the result would
+/// lack them.
 fn print_converted(converted: &settings::Converted) -> ExitCode {
     print!("{}", converted.text);
     if converted.refused == 0 {
@@ -111,20 +115,20 @@ fn exit_of(state: doctor::State) -> ExitCode {
     }
 }
 
-/// Prints an error. If that fails, only the exit status reports it.
+/// Prints an error. If printing fails, only the exit status reports the error.
 fn tell(error: &dyn std::error::Error) {
     logging::tell(format!("sheaf: {error}\n"));
 }
 
-/// A panic is a bug: memory may be ahead of the log, so the process ends and recovers from the log. The
-/// release profile aborts by itself. The binary that tests start is built with the profile of the tests, in
-/// which a panic unwinds.
+/// Makes a panic end the process. A panic is a bug: memory may be ahead of the log, so the process must end
+/// and recover from the log. The release profile aborts anyway. But the binary that tests start is built with
+/// the test profile, in which a panic unwinds.
 ///
-/// The hook of the standard library would wait for ever for a pipe that nobody reads, or for another thread
-/// that writes to it.
+/// The hook of the standard library is replaced, because it could wait for ever: for a pipe that nobody
+/// reads, or for another thread that writes to standard error.
 fn end_at_a_panic() {
     std::panic::set_hook(Box::new(|panic| {
-        // The last lines of the log come first.
+        // The last lines of the server's log are written first.
         logging::flush();
         let thread = thread::current();
         let name = thread.name().unwrap_or("<unnamed>");

@@ -1,8 +1,8 @@
-//! The server's side: its certificate in force, and the sessions that begin with it.
+//! The server's side: the certificate in force, and the sessions that begin with it.
 //!
 //! Invariants
-//! - [`Acceptor::accept`] never waits and never fails because files are being replaced.
-//! - A set of files takes effect as a whole: a certificate is never served with another one's key.
+//! - [`Acceptor::accept`] neither waits nor fails when files are being replaced.
+//! - A set of files takes effect as a whole: a certificate is never served with the key of another one.
 
 use std::sync::Arc;
 
@@ -24,7 +24,8 @@ pub struct Loaded {
     config: Arc<ServerConfig>,
     policy: ServerPolicy,
     stamp: Stamp,
-    /// When the server's certificate ends, in seconds since 1970; `None` if that cannot be read.
+    /// The end of the validity of the server's certificate, in seconds since 1970; `None` if it cannot be
+    /// read.
     pub expires_unix_s: Option<i64>,
 }
 
@@ -32,10 +33,10 @@ impl Loaded {
     /// Reads the files that the policy names.
     ///
     /// # Errors
-    /// A file is missing or wrong, or a necessary one is not named, or they do not fit together.
+    /// If a file is missing or wrong, a necessary file is not named, or the files do not fit together.
     pub fn read(policy: &ServerPolicy) -> Result<Loaded, LoadError> {
-        // The stamp is taken before the files are read, so that the next reload notices a change during the
-        // reading.
+        // The stamp is taken before the files are read. So if a file changes during the reading, the next
+        // reload notices.
         let stamp = Stamp::of(policy.files(), policy.directory());
         let file = |name, path| match named(path) {
             Some(path) => Ok(Named { name, path }),
@@ -94,10 +95,11 @@ fn authorities(policy: &ServerPolicy) -> Result<RootCertStore, LoadError> {
 #[derive(Debug)]
 pub struct Acceptor {
     loaded: ArcSwap<Loaded>,
-    /// The state of the files that was refused last. [`Acceptor::reload`] tries it again only with `always`.
+    /// The state of the files that were refused last. Files in this state are read again only by a
+    /// [`Acceptor::reload`] with `always`.
     refused: Mutex<Option<Stamp>>,
-    /// Held during a reload and a replacement: a reload by an earlier policy must not replace the files that
-    /// a later policy has put in force meanwhile.
+    /// Held during a reload and a replacement. Otherwise a reload by an earlier policy could replace the
+    /// files that a later policy has put in force meanwhile.
     changing: Mutex<()>,
 }
 
@@ -111,7 +113,7 @@ impl Acceptor {
         }
     }
 
-    /// Sessions begin with these files from now on.
+    /// Puts these files in force: new sessions begin with them from now on.
     pub fn replace(&self, loaded: Loaded) {
         let _changing = self.changing.lock();
         self.put_in_force(loaded);
@@ -127,12 +129,12 @@ impl Acceptor {
         self.loaded.load_full()
     }
 
-    /// Reads the files again if they have changed, or, with `always`, in any case. Returns `None` if there
-    /// was nothing to do.
+    /// Reads the files again if they have changed; with `always`, in any case. Returns `None` if the files
+    /// were not read.
     ///
     /// # Errors
-    /// As [`Loaded::read`]; the earlier files remain in force, and without `always` the refused files are not
-    /// read again until they change.
+    /// As [`Loaded::read`]. The earlier files then remain in force, and without `always` the refused files
+    /// are not read again until they change.
     pub fn reload(&self, always: bool) -> Option<Result<(), LoadError>> {
         let _changing = self.changing.lock();
         let policy = self.loaded.load().policy.clone();
@@ -156,7 +158,7 @@ impl Acceptor {
     /// Begins the session of a connection that was accepted.
     ///
     /// # Errors
-    /// If rustls refuses, which it does for no configuration that was loaded.
+    /// If rustls refuses the configuration, which never happens with one that was loaded.
     pub fn accept(&self) -> Result<Session, LoadError> {
         let config = self.loaded.load().config.clone();
         let connection = ServerConnection::new(config);

@@ -3,14 +3,14 @@
 use rustls::pki_types::CertificateDer;
 use x509_parser::prelude::{FromDer, X509Certificate};
 
-/// The last moment at which the certificate is valid, in seconds since 1970; `None` if it cannot be read.
+/// The end of the certificate's validity, in seconds since 1970; `None` if the certificate cannot be read.
 pub(crate) fn expires_unix_s(certificate: &CertificateDer<'_>) -> Option<i64> {
     let (_, parsed) = X509Certificate::from_der(certificate).ok()?;
     Some(parsed.validity().not_after.timestamp())
 }
 
-/// The common name of the subject. `None` unless the subject has exactly one, which is text, not empty, and
-/// without null bytes.
+/// The common name of the subject. `None` unless the subject has exactly one common name, and it is a text
+/// that is not empty and has no null bytes.
 pub(crate) fn common_name(certificate: &CertificateDer<'_>) -> Option<String> {
     let (_, parsed) = X509Certificate::from_der(certificate).ok()?;
     let mut names = parsed.subject().iter_common_name();

@@ -21,10 +21,11 @@ pub struct ClientFiles {
     pub certificate: Option<PathBuf>,
     /// The key of that certificate (`--key`).
     pub key: Option<PathBuf>,
-    /// The name that the server's certificate must have, unless every server is trusted (`--sni`); `None` for
-    /// the host of the connection.
+    /// The name that the server's certificate must have (`--sni`), unless every server is trusted. `None`
+    /// means the host of the connection.
     pub server_name: Option<String>,
-    /// Trust every server (`--insecure`): the connection is encrypted, but may be to the wrong server.
+    /// Whether to trust every server (`--insecure`). The connection is then encrypted, but may be to the
+    /// wrong server.
     pub trusts_everybody: bool,
 }
 
@@ -33,9 +34,10 @@ pub struct ClientFiles {
 pub struct ClientIdentity {
     /// The authorities to trust.
     pub authorities: Vec<CertificateDer<'static>>,
-    /// The certificate to show, and the certificates between it and its authority; empty without a key.
+    /// The certificate to show, followed by the certificates between it and its authority; empty if none is
+    /// to be shown.
     pub certificates: Vec<CertificateDer<'static>>,
-    /// The key of that certificate.
+    /// The key of the certificate to show; `None` if none is to be shown.
     pub key: Option<PrivateKeyDer<'static>>,
 }
 
@@ -43,8 +45,8 @@ impl ClientFiles {
     /// Reads the files.
     ///
     /// # Errors
-    /// A file is missing or wrong, no authority is known and not every server is trusted, or only one of
-    /// certificate and key is given.
+    /// If a file is missing or wrong, if no authority is known and not every server is trusted, or if only
+    /// one of certificate and key is given.
     pub fn read(&self) -> Result<ClientIdentity, LoadError> {
         let authorities = match &self.authorities {
             Some(path) => Named { name: "--cacert", path }.certificates()?,
@@ -121,8 +123,8 @@ impl Connector {
     }
 }
 
-/// Accepts every certificate. Only the signature made with the key of that certificate is verified, so the
-/// other side has the key of the certificate that it shows.
+/// Accepts every certificate. It verifies only the signature made with the certificate's key, so the other
+/// side is known to have the key of the certificate that it shows.
 #[derive(Debug)]
 struct TrustsEverybody(Arc<CryptoProvider>);
 

@@ -16,7 +16,7 @@ use crate::LoadError;
 /// The maximum bytes of one file. The largest bundles of authorities have some hundred KiB.
 const FILE_BYTES_MAX: u64 = 8 << 20;
 
-/// A file, and the setting or flag that names it.
+/// A file, with the setting or flag that names the file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Named<'a> {
     pub(crate) name: &'static str,
@@ -40,7 +40,7 @@ impl Named<'_> {
         fs::read(self.path).map_err(|error| self.unreadable(&error))
     }
 
-    /// The certificates of the file, of which there is at least one.
+    /// The certificates of the file. A file without any is an error.
     pub(crate) fn certificates(&self) -> Result<Vec<CertificateDer<'static>>, LoadError> {
         let content = self.read()?;
         let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&content).collect();
@@ -60,7 +60,7 @@ impl Named<'_> {
         })
     }
 
-    /// Adds the certificates of the file to `authorities`: all of them, or after an error none.
+    /// Adds the certificates of the file to `authorities`. After an error, none of them was added.
     pub(crate) fn add_authorities(&self, authorities: &mut RootCertStore) -> Result<(), LoadError> {
         let mut added = RootCertStore::empty();
         for certificate in self.certificates()? {
@@ -76,7 +76,7 @@ impl Named<'_> {
         for path in files_of(self.path).map_err(|error| self.unreadable(&error))? {
             let file = Named { name: self.name, path: &path };
             match file.add_authorities(authorities) {
-                // A file that cannot be used is skipped: the directory may hold other files, too.
+                // A file that cannot be used is skipped, because the directory may hold files of other kinds.
                 Ok(()) | Err(LoadError::Unusable { .. }) => {}
                 Err(error) => return Err(error),
             }
@@ -102,7 +102,7 @@ fn files_of(directory: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// The state of files as the OS shows it: a change is noticed without reading them.
+/// The state of files as the OS shows it. By it, a change of a file is noticed without reading the file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Stamp(Vec<(PathBuf, Option<FileStamp>)>);
 

@@ -7,19 +7,18 @@
 //! plain bytes -> Session::encrypt -> Session::write_to -> socket
 //! ```
 //!
-//! What it is: the only crate that knows rustls. It reads files with certificates and keys, judges the
-//! certificate of the other side, and turns bytes of a socket into bytes of a protocol and back. What it is
-//! not: a thread, a listener or a limit on connections (crate `server`); a judge of users: it only reads the
-//! name in a certificate.
+//! Only this crate knows rustls. It reads files with certificates and keys, judges the certificate of the
+//! other side, and turns bytes of a socket into bytes of a protocol and back. Threads, listeners and limits
+//! on connections are in the crate `server`. This crate does not judge users: it only reads the name in a
+//! certificate.
 //!
 //! Invariants
-//! - An [`Acceptor`] always has a complete, consistent set of files: a set that cannot be loaded changes
+//! - An [`Acceptor`] always has a complete, consistent set of files. A set that cannot be loaded changes
 //!   nothing. A connection keeps the set with which it began.
-//! - Nothing that a peer sends makes a call panic. A peer that breaks the protocol gets an alert, and its
-//!   [`Session`] is of no more use.
-//! - The memory of a session is bounded: a record or a message of the handshake that has not arrived whole,
-//!   the plain bytes that one [`Session::read_from`] leaves, and about [`UNSENT_BYTES_MAX`] of unwritten
-//!   records.
+//! - Whatever a peer sends, no call panics. A peer that breaks the protocol gets an alert, and its
+//!   [`Session`] cannot be used any more.
+//! - The memory of a session is bounded. It holds at most an incomplete record or handshake message, the
+//!   plain bytes that one [`Session::read_from`] leaves, and about [`UNSENT_BYTES_MAX`] of unwritten records.
 
 #![forbid(unsafe_code)]
 

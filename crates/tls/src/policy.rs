@@ -17,7 +17,7 @@ pub enum ClientCertificates {
     Unasked,
 }
 
-/// The versions of the protocol that are spoken (`tls-protocols`).
+/// The versions of TLS that are spoken (`tls-protocols`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Versions {
     v1_2: bool,
@@ -25,10 +25,10 @@ pub struct Versions {
 }
 
 impl Versions {
-    /// Parses names with white space between them. Without any name, both versions are spoken.
+    /// Parses names of versions with white space between them. Without any name, both versions are spoken.
     ///
     /// # Errors
-    /// A name is neither `TLSv1.2` nor `TLSv1.3`.
+    /// If a name is neither `TLSv1.2` nor `TLSv1.3`.
     pub fn parse(text: &str) -> Result<Versions, LoadError> {
         let mut versions = Versions { v1_2: false, v1_3: false };
         for name in text.split_whitespace() {
@@ -55,9 +55,9 @@ pub struct ServerPolicy {
     pub certificate: PathBuf,
     /// The key of that certificate (`tls-key-file`).
     pub key: PathBuf,
-    /// Authorities that sign certificates of clients (`tls-ca-cert-file`).
+    /// A file with authorities that sign certificates of clients (`tls-ca-cert-file`).
     pub authority_file: PathBuf,
-    /// A directory with more such authorities (`tls-ca-cert-dir`).
+    /// A directory with more authorities that sign certificates of clients (`tls-ca-cert-dir`).
     pub authority_dir: PathBuf,
     /// Whether clients show certificates.
     pub clients: ClientCertificates,

@@ -1,4 +1,4 @@
-//! One encrypted connection, without its socket: bytes of the wire in, plain bytes out, and back.
+//! One encrypted connection, without its socket: turns bytes of the wire into plain bytes, and back.
 //!
 //! Invariants
 //! - After [`Session::receive`] no plain bytes are left in the session.
@@ -10,8 +10,8 @@ use rustls::{AlertDescription, Connection};
 
 use crate::certificate::common_name;
 
-/// The longest record, with its header. The buffer of plain bytes must be longer than the encrypted bytes by
-/// this much, because the encrypted bytes may complete a record that has begun in an earlier call.
+/// The length of the longest record, with its header. The buffer for plain bytes must be longer by this much
+/// than the encrypted bytes of one call, which may complete a record that began in an earlier call.
 pub const RECORD_BYTES_MAX: usize = (16 << 10) + 256 + 5;
 
 /// While this many bytes of records, or more, wait for the socket, nothing more is encrypted.
@@ -25,7 +25,7 @@ const CERTIFICATE_REQUIRED: &str = "the server requires a certificate of its cli
 #[derive(Debug)]
 pub struct Session {
     connection: Connection,
-    /// The other side has said that it sends nothing more.
+    /// Whether the other side has said that it sends nothing more.
     is_closed: bool,
 }
 
@@ -40,17 +40,17 @@ impl Session {
         self.connection.is_handshaking()
     }
 
-    /// Takes encrypted bytes, and puts the plain ones into `plain`, which must be [`RECORD_BYTES_MAX`] longer
-    /// than `encrypted`. Returns the number of plain bytes: 0 if no record of data is complete, or the other
-    /// side has said before that it sends nothing more.
+    /// Takes encrypted bytes, and puts the plain bytes into `plain`, which must be [`RECORD_BYTES_MAX`]
+    /// longer than `encrypted`. Returns the number of plain bytes: 0 if no record of data is complete, or if
+    /// the other side has already said that it sends nothing more.
     ///
     /// # Errors
-    /// The other side breaks the protocol, or is not trusted. An alert waits to be written.
+    /// If the other side breaks the protocol, or is not trusted. An alert then waits to be written.
     pub fn receive(&mut self, mut encrypted: &[u8], plain: &mut [u8]) -> io::Result<usize> {
         let mut filled = 0;
         while !encrypted.is_empty() && !self.is_closed {
             if self.connection.read_tls(&mut encrypted)? == 0 {
-                // The other side has said before that it sends nothing more.
+                // The other side has already said that it sends nothing more.
                 break;
             }
             self.process()?;
@@ -60,12 +60,12 @@ impl Session {
     }
 
     /// As [`Session::receive`], but reads once from the socket, and leaves the plain bytes in the session for
-    /// [`Session::take`]. Returns how many bytes were read: 0 at the end of the socket, or if the other side
-    /// has said before that it sends nothing more.
+    /// [`Session::take`]. Returns the number of bytes read: 0 at the end of the socket, or if the other side
+    /// has already said that it sends nothing more.
     ///
     /// # Errors
-    /// Errors of the socket, `WouldBlock` among them, and as [`Session::receive`]; also if too many plain
-    /// bytes were not taken.
+    /// Errors of the socket, `WouldBlock` among them, and errors as in [`Session::receive`]. Also an error if
+    /// too many plain bytes are left in the session.
     pub fn read_from(&mut self, socket: &mut dyn Read) -> io::Result<usize> {
         let count = self.connection.read_tls(socket)?;
         self.process()?;
@@ -85,10 +85,10 @@ impl Session {
         Ok(())
     }
 
-    /// Takes plain bytes that are left in the session. Returns how many.
+    /// Takes plain bytes that are left in the session. Returns the number of taken bytes.
     ///
     /// # Errors
-    /// The socket has ended, and the other side has not said before that it sends nothing more.
+    /// If the socket has ended although the other side had not said that it sends nothing more.
     pub fn take(&mut self, plain: &mut [u8]) -> io::Result<usize> {
         match self.connection.reader().read(plain) {
             Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(0),
@@ -101,7 +101,7 @@ impl Session {
         self.is_closed
     }
 
-    /// Encrypts these bytes, as far as there is room. Returns how many of them.
+    /// Encrypts these bytes, as far as there is room. Returns the number of encrypted bytes.
     ///
     /// # Errors
     /// None after a handshake.
@@ -114,10 +114,10 @@ impl Session {
         self.connection.wants_write()
     }
 
-    /// Writes the waiting records, as far as the socket takes them. Returns the number of bytes.
+    /// Writes the waiting records, as far as the socket takes them. Returns the number of written bytes.
     ///
     /// # Errors
-    /// Errors of the socket; `WouldBlock` if it takes nothing now.
+    /// Errors of the socket; `WouldBlock` if the socket takes no byte now.
     pub fn write_to(&mut self, socket: &mut dyn Write) -> io::Result<usize> {
         let mut sent = 0;
         while self.connection.wants_write() {
@@ -125,7 +125,8 @@ impl Session {
                 Ok(0) => return Err(ErrorKind::WriteZero.into()),
                 Ok(count) => sent += count,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                // Reports the written bytes. If the socket still takes nothing, the next call fails.
+                // The bytes that were written are reported first. If the socket still takes nothing, the next
+                // call fails.
                 Err(error) if error.kind() == ErrorKind::WouldBlock && sent > 0 => return Ok(sent),
                 Err(error) => return Err(error),
             }
@@ -133,7 +134,8 @@ impl Session {
         Ok(sent)
     }
 
-    /// Tells the other side that nothing more comes: a last record waits to be written.
+    /// Encrypts a last record, which tells the other side that nothing more comes. The record waits to be
+    /// written.
     pub fn close(&mut self) {
         self.connection.send_close_notify();
     }
@@ -146,14 +148,14 @@ impl Session {
         }
     }
 
-    /// The common name in the certificate that the other side has shown; `None` if it has shown none, or the
-    /// certificate has no usable common name.
+    /// The common name in the certificate that the other side has shown. `None` if it has shown no
+    /// certificate, or one without a usable common name.
     pub fn peer_name(&self) -> Option<String> {
         self.connection.peer_certificates()?.first().and_then(common_name)
     }
 
     /// The version and the algorithms, such as `TLSv1.3 TLS13_AES_256_GCM_SHA384`; empty until the handshake
-    /// has chosen them.
+    /// has chosen both.
     pub fn description(&self) -> String {
         let (Some(version), Some(suite)) =
             (self.connection.protocol_version(), self.connection.negotiated_cipher_suite())

@@ -1,7 +1,7 @@
 //! An encrypted connection on a socket of tokio: its handshake, and a stream of plain bytes.
 //!
-//! Invariant: a stream keeps no more than one record that has not arrived whole, the plain bytes of one read,
-//! and the records of one write.
+//! Invariant: a stream keeps no more than one incomplete record, the plain bytes of one read, and the records
+//! of one write.
 
 use std::{
     io::{self, ErrorKind, IoSlice, Read, Write},
@@ -16,7 +16,8 @@ use tokio::{
 
 use crate::Session;
 
-/// A socket for the synchronous calls of a session: a read or write that would wait returns `WouldBlock`.
+/// A socket for the synchronous calls of a session. A read or write that would have to wait returns
+/// `WouldBlock`.
 struct Ready<'a>(&'a TcpStream);
 
 impl Read for Ready<'_> {
@@ -39,11 +40,11 @@ impl Write for Ready<'_> {
     }
 }
 
-/// Shakes hands; afterwards both sides may send. The caller limits the time.
+/// Shakes hands. Afterwards both sides may send. The caller must limit the time.
 ///
 /// # Errors
-/// The other side is not trusted, speaks no TLS, or has gone. Unless it has gone, it was sent an alert, as
-/// far as the socket took it.
+/// If the other side is not trusted, speaks no TLS, or has gone. Unless it has gone, an alert was sent to it,
+/// as far as the socket took the alert.
 pub async fn handshake(socket: &TcpStream, session: &mut Session) -> io::Result<()> {
     loop {
         while session.has_unsent() {
@@ -59,7 +60,7 @@ pub async fn handshake(socket: &TcpStream, session: &mut Session) -> io::Result<
         match session.read_from(&mut Ready(socket)) {
             Err(error) if error.kind() == ErrorKind::WouldBlock => socket.readable().await?,
             Err(error) => {
-                // Sends the alert, which tells the other side the reason.
+                // This sends the alert, which tells the other side the reason.
                 let _ = session.write_to(&mut Ready(socket));
                 return Err(error);
             }
@@ -69,7 +70,7 @@ pub async fn handshake(socket: &TcpStream, session: &mut Session) -> io::Result<
     }
 }
 
-/// Why a handshake or a session failed, in words for a log.
+/// The reason why a handshake or a session failed, in words for a log.
 pub fn reason_of(error: &io::Error) -> String {
     let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
     match (inner, error.kind()) {
@@ -81,7 +82,7 @@ pub fn reason_of(error: &io::Error) -> String {
     }
 }
 
-/// The reason for which a client has no session, with advice for its operator.
+/// Adds advice for the operator of a client to the reason why the client has no session.
 pub fn advised(reason: &str) -> String {
     let advice = match reason {
         _ if reason.contains("UnknownIssuer") => {
@@ -104,7 +105,7 @@ pub struct Stream {
 }
 
 impl Stream {
-    /// The connection of a session that has shaken hands.
+    /// The stream of a socket and its session, whose handshake is over.
     pub fn new(socket: TcpStream, session: Session) -> Stream {
         Stream { socket, session, has_said_goodbye: false }
     }
@@ -168,8 +169,8 @@ impl AsyncRead for Stream {
                     let _ = session.write_to(&mut Ready(socket));
                     return Poll::Ready(Err(error));
                 }
-                // The socket has ended without a `close_notify`: perhaps somebody in between has cut it. The
-                // reader sees the end of the stream.
+                // The socket has ended without a `close_notify`; perhaps a third party has cut the
+                // connection. The reader sees the end of the stream.
                 Ok(0) => return Poll::Ready(Ok(())),
                 Ok(_) => {}
             }

@@ -1,4 +1,5 @@
-//! For tests: authorities that sign certificates, directories, and two sides without sockets between them.
+//! Helpers for tests: authorities that sign certificates, directories, and two sides without sockets between
+//! them.
 
 use std::{
     fs,
@@ -17,7 +18,7 @@ use crate::{
     Versions,
 };
 
-/// A directory that is removed at the end.
+/// A directory that is removed when the value is dropped.
 pub(crate) struct Directory(PathBuf);
 
 impl Directory {
@@ -40,7 +41,7 @@ impl Drop for Directory {
     }
 }
 
-/// Signs certificates.
+/// A test authority, which signs certificates.
 pub(crate) struct Authority {
     issuer: CertifiedIssuer<'static, KeyPair>,
     number: u32,
@@ -58,7 +59,8 @@ impl Authority {
         Authority { issuer, number }
     }
 
-    /// A certificate with these common names, valid for these hosts, and its key in PEM.
+    /// Issues a certificate with these common names, valid for these hosts. Returns the certificate, and its
+    /// key in PEM.
     pub(crate) fn issue(&self, names: &[&str], hosts: &[&str]) -> (CertificateDer<'static>, String) {
         let (certificate, key) = self.signed(names, hosts);
         (certificate.der().clone(), key.serialize_pem())
@@ -74,7 +76,8 @@ impl Authority {
         let mut params = CertificateParams::new(hosts).unwrap();
         params.distinguished_name = DistinguishedName::new();
         for (index, name) in names.iter().enumerate() {
-            // The library keeps one value of each type.
+            // The library keeps only one value of each type, so a second common name gets a custom type with
+            // the same number.
             let kind = match index {
                 0 => DnType::CommonName,
                 _ => DnType::CustomDnType(vec![2, 5, 4, 3]),
@@ -87,15 +90,15 @@ impl Authority {
         (params.signed_by(&key, &self.issuer).unwrap(), key)
     }
 
-    /// A file with its certificate.
+    /// Writes the authority's certificate to a file, and returns the file's path.
     pub(crate) fn file(&self, directory: &Directory) -> PathBuf {
         let path = directory.path(&format!("authority-{}.crt", self.number));
         fs::write(&path, self.issuer.pem()).unwrap();
         path
     }
 
-    /// A client that trusts this authority, and perhaps shows a certificate that another one has signed for
-    /// this name.
+    /// A client that trusts this authority. With `shown`, the client shows a certificate that the given
+    /// authority has signed for the given name.
     pub(crate) fn connector(&self, directory: &Directory, shown: Option<(&Authority, &str)>) -> Connector {
         let mut files = ClientFiles { authorities: Some(self.file(directory)), ..ClientFiles::default() };
         if let Some((by, name)) = shown {
@@ -112,7 +115,7 @@ impl Authority {
     }
 }
 
-/// A policy with a certificate for this machine, which asks clients for theirs.
+/// A policy with a certificate for this machine, which requires certificates of clients.
 pub(crate) fn policy_in(directory: &Directory, authority: &Authority) -> ServerPolicy {
     let (certificate, key) = authority.issue_pem(&["server"], &["localhost", "127.0.0.1"]);
     let policy = ServerPolicy {
@@ -128,7 +131,7 @@ pub(crate) fn policy_in(directory: &Directory, authority: &Authority) -> ServerP
     policy
 }
 
-/// Two sides that have not shaken hands: a client named alice, and a server.
+/// Two sides before their handshake: a client named alice, and a server.
 pub(crate) fn begin(name: &str) -> (Session, Session) {
     let (directory, authority) = (Directory::new(name), Authority::new());
     let acceptor = Acceptor::new(Loaded::read(&policy_in(&directory, &authority)).unwrap());
@@ -136,14 +139,15 @@ pub(crate) fn begin(name: &str) -> (Session, Session) {
     (connector.connect("localhost").unwrap(), acceptor.accept().unwrap())
 }
 
-/// Two sides that have.
+/// Two sides after their handshake.
 pub(crate) fn pair(name: &str) -> (Session, Session) {
     let (mut client, mut server) = begin(name);
     shake_hands(&mut client, &mut server).unwrap();
     (client, server)
 }
 
-/// Carries bytes between the sides until nothing more comes.
+/// Carries bytes between the sides until neither side sends any more. Fails if a handshake is not complete
+/// then.
 pub(crate) fn shake_hands(client: &mut Session, server: &mut Session) -> Result<(), String> {
     let mut plain = vec![0; (64 << 10) + RECORD_BYTES_MAX];
     loop {

@@ -3,7 +3,7 @@
 /* Thrown when the user must log in. */
 export class LoginNeeded extends Error {}
 
-/* Commands in a request, beside the two that it adds itself; the server takes 256. */
+/* Commands in one request, besides the two that `redis` adds; the server takes 256. */
 const COMMANDS_MAX = 250;
 
 async function request(path, { method = 'GET', body, accept = 'application/json' } = {}) {
@@ -49,8 +49,8 @@ export async function metrics() {
   return reply.text();
 }
 
-/* Runs commands; returns their replies in the form of `plain`, errors as { error }. Reads leave the access
-   times of keys alone. */
+/* Runs commands and returns their replies in the form of `plain`, errors as { error }. Reads do not change
+   the access times of keys. */
 export async function redis(commands, db = 0) {
   const replies = [];
   for (let at = 0; at < commands.length; at += COMMANDS_MAX) {
@@ -71,7 +71,8 @@ export async function command(words, db = 0) {
 
 export const isError = (reply) => reply !== null && typeof reply === 'object' && 'error' in reply;
 
-/* Maps become Map, numbers that JavaScript does not have become texts. Bytes stay { base64 }. */
+/* Converts a reply: maps become Map, numbers that JavaScript does not have become texts, bytes stay { base64
+   }. */
 function plain(reply) {
   if (Array.isArray(reply)) return reply.map(plain);
   if (reply === null || typeof reply !== 'object') return reply;

@@ -1,4 +1,5 @@
-// The frame: which view is shown, who is logged in, the state of the server in the bar.
+// The frame of the page: the view that is shown, the user who is logged in, and the bar with the server's
+// state.
 
 import { LoginNeeded, command, logOut, session, up } from './api.js';
 import { button, byId, fill, h, pill, tell } from './dom.js';
@@ -25,7 +26,7 @@ function showNavigation(current) {
   byId('views').querySelector('[aria-current]')?.scrollIntoView({ block: 'nearest', inline: 'nearest' });
 }
 
-/* Shows the view of the address; `moveFocus` after the user has chosen one. */
+/* Shows the view that the address names. `moveFocus` is true after the user has chosen a view. */
 async function route(moveFocus) {
   shownView?.abort();
   const controller = new AbortController();
@@ -88,13 +89,13 @@ async function showServer() {
   fill(byId('server'), told);
 }
 
-/* Finds out who the user is, then shows what they may see. */
+/* Finds out who the user is, and shows what this user may see. */
 async function begin() {
   let user;
   try {
     user = (await session()).userCtx;
   } catch (error) {
-    // While the server loads, nobody can be told who they are; INFO is served.
+    // While the server loads, it cannot tell who a user is, but it serves INFO.
     user = error instanceof LoginNeeded ? { roles: [] } : { name: null, roles: ['_admin'] };
     if (error.status === 403) {
       fill(byId('main'), h('p', { class: 'wrong', role: 'alert' }, error.message));

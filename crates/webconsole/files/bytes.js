@@ -1,13 +1,14 @@
-// Values of keys: texts, and bytes that are no text ({ base64 }). Shown escaped, edited as text or Base64.
+// Values of keys: texts, and bytes that are not text ({ base64 }). Bytes are shown escaped; values are edited
+// as text or Base64.
 
 import { h } from './dom.js';
 
 export const isBytes = (value) => value !== null && typeof value === 'object' && 'base64' in value;
 
-/* A text for titles and confirmations. */
+/* The text of a value, for titles and confirmations. */
 export const label = (value) => (isBytes(value) ? escaped(value) : String(value));
 
-/* Bytes as text: printable ASCII as it is, a backslash and all else as \xNN. */
+/* Bytes as text: printable ASCII stays as it is; a backslash and all other bytes become \xNN. */
 export function escaped({ base64 }) {
   const bytes = atob(base64);
   return [...bytes].map((byte) => {
@@ -31,7 +32,7 @@ export function shown(value, { short = true, clamp = short } = {}) {
 export const toAddress = (value) => (isBytes(value) ? `b:${value.base64}` : `t:${value}`);
 export const fromAddress = (text) => (text.startsWith('b:') ? { base64: text.slice(2) } : text.slice(2));
 
-/* Fields for text drop carriage returns. */
+/* Whether a value can be edited as text: fields for text would drop its carriage returns. */
 const isEditable = (value) => !isBytes(value) && !String(value).includes('\r');
 
 function base64Of(value) {
@@ -39,13 +40,14 @@ function base64Of(value) {
   return btoa(String.fromCharCode(...new TextEncoder().encode(value)));
 }
 
-/* A field for a value: { element, read(), area }. `read` throws if Base64 is chosen and the text is none. */
+/* A field for a value: { element, read(), area }. `read` throws if Base64 is chosen and the text is not
+   Base64. */
 export function valueField(name, value = '', { rows = 1 } = {}) {
   const area = h('textarea', { rows, spellcheck: 'false', autocomplete: 'off' });
   const format = h('select', { 'aria-label': `Format of ${name}` }, h('option', { value: 'text' }, 'Text'), h('option', { value: 'base64' }, 'Base64'));
   format.value = isEditable(value) ? 'text' : 'base64';
   area.value = isEditable(value) ? value : base64Of(value);
-  // One line is sent by Enter, as from any other field.
+  // In a field of one line, Enter submits the form, as in any other field.
   if (rows === 1) {
     area.addEventListener('keydown', (event) => {
       if (event.key !== 'Enter' || event.shiftKey || event.isComposing) return;

@@ -2,17 +2,17 @@
 
 import { h } from './dom.js';
 
-/* Samples on a chart: at one in 2 s, ten minutes. */
+/* Samples on a chart: ten minutes at one sample every 2 s. */
 const SAMPLES_MAX = 300;
 const HEIGHT_PX = 190;
-/* The shortest time on the axis. */
+/* The shortest time span on the axis. */
 const SECONDS_MIN = 60;
 const dark = matchMedia('(prefers-color-scheme: dark)');
 
 const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
-/* A chart of these series (names), with values written by `format`, up to `top` at least:
-   { element, add(at, values), end() }. */
+/* A chart with a line for each of `names`, and values written by `format`. The axis of values reaches at
+   least to `top`. Returns { element, add(at, values), end() }. */
 export function chart(title, names, format, top) {
   const data = [[], ...names.map(() => [])];
   const place = h('div', {});
@@ -67,7 +67,7 @@ export function chart(title, names, format, top) {
       });
       summary.textContent = `Now: ${names.map((name, index) => `${name} ${Number.isFinite(values[index]) ? format(values[index]) : '–'}`).join(', ')}`;
       plot?.setData(data);
-      // Without a pointer on the chart, the legend shows the present.
+      // Without a pointer on the chart, the legend shows the newest values.
       if (plot && !(plot.cursor.left >= 0)) plot.setLegend({ idx: data[0].length - 1 });
     },
     end() {

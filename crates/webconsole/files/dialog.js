@@ -2,8 +2,8 @@
 
 import { h } from './dom.js';
 
-/* Opens a dialog with content, and resolves to what `work` returns, or to undefined if it was closed.
-   If `work` throws, the dialog stays open and says why. */
+/* Opens a dialog with this content. Resolves to the result of `work`, or to undefined if the dialog was
+   closed. If `work` throws, the dialog stays open and shows the error. */
 export function ask(title, content, verb, work, { kind = 'main' } = {}) {
   return new Promise((resolve) => {
     const wrong = h('p', { class: 'wrong', role: 'alert' });
@@ -36,7 +36,7 @@ export function ask(title, content, verb, work, { kind = 'main' } = {}) {
   });
 }
 
-/* Asks before `work`, which cannot be undone. Resolves to whether it was done. */
+/* Asks before it does `work`, which cannot be undone. Resolves to whether `work` was done. */
 export async function confirm(title, text, verb, work) {
   const done = await ask(title, h('p', {}, text), verb, async () => {
     await work();

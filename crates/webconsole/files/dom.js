@@ -1,7 +1,7 @@
-// Elements from texts, never from markup: what users store cannot become a part of the page.
+// Elements are made from texts, never from markup: what users store cannot become a part of the page.
 
-/* An element. `properties`: attributes; `on...` are listeners; null and false are left out.
-   Children are elements, texts, numbers, arrays of these; null and false are left out. */
+/* An element. `properties` are attributes; those named `on...` are listeners; null and false are left out.
+   Children are elements, texts, numbers, and arrays of these; null and false are left out. */
 export function h(name, properties = {}, ...children) {
   const element = document.createElement(name);
   for (const [key, value] of Object.entries(properties ?? {})) {
@@ -43,13 +43,13 @@ export const pill = (text, kind = '') => h('span', { class: `pill ${kind}` }, te
 
 export const none = (text) => h('p', { class: 'none' }, text);
 
-/* Names with values. */
+/* A list of names with their values. */
 export function facts(pairs) {
   const shown = pairs.filter(([, value]) => value !== null && value !== undefined && value !== '');
   return h('dl', { class: 'facts' }, shown.map(([name, value]) => [h('dt', {}, name), h('dd', {}, value)]));
 }
 
-/* Large numbers: [name, value, note]. */
+/* Large numbers, given as [name, value, note]. */
 export function figures(rows) {
   return h('dl', { class: 'figures' }, rows.map(([name, value, note]) => h('div', { class: 'figure' },
     h('dt', {}, name), h('dd', {}, value, note && h('div', { class: 'note' }, note)))));
@@ -71,7 +71,7 @@ export function table(caption, columns, rows, { empty = 'None.', chosen = () => 
       h('tbody', {}, rows.map((row) => h('tr', { class: chosen(row) ? 'chosen' : null }, columns.map(cell(row)))))));
 }
 
-/* A button. The listener may be async: its failure is told. */
+/* A button. The listener may be async; if it fails, the user is told. */
 export function button(text, listener, properties = {}) {
   const element = h('button', { type: 'button', ...properties }, text);
   element.addEventListener('click', async () => {

@@ -1,4 +1,4 @@
-// INFO, CLIENT LIST: texts of names and values.
+// Parses INFO and CLIENT LIST, which are texts of names and values.
 
 /* INFO as an object. */
 export function info(text) {

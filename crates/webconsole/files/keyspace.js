@@ -1,12 +1,12 @@
-// The common parts of the views of keys: the choice of a database, facts about keys, walking over them.
+// Common parts of the views of keys: the choice of a database, facts about keys, and scanning.
 
 import { command, isError, redis } from './api.js';
 import { h } from './dom.js';
 
 const DATABASES = 16;
-/* Keys of a step of SCAN without a filter: with three questions about each, one request. */
+/* Keys of one step of SCAN without a filter. With three commands about each key, all fit one request. */
 const STEP = 80;
-/* Steps before the user is asked to go on, even if too few keys were found. */
+/* Steps after which the user is asked whether to go on, even if too few keys were found. */
 const STEPS_MAX = 50;
 
 /* A field for the number of a database: { element, value() }. */
@@ -16,7 +16,7 @@ export function databaseField(chosen, changed) {
   return { element: h('label', {}, 'Database', field), value: () => Number(field.value) };
 }
 
-/* Type, time to live (ms) and size of keys; those that have gone are left out. */
+/* Type, time to live (ms) and size of keys. Keys that no longer exist are left out. */
 export async function describe(db, keys) {
   const replies = await redis(keys.flatMap((key) => [['TYPE', key], ['PTTL', key], ['MEMORY', 'USAGE', key]]), db);
   const rows = keys.map((key, index) => {
@@ -26,12 +26,12 @@ export async function describe(db, keys) {
   return rows.filter(({ type }) => type !== 'none' && !isError(type));
 }
 
-/* The next keys: { cursor, keys, isOver }. */
+/* The next keys that match: { cursor, keys, isOver }. */
 export async function scan(db, { cursor = '0', match = '', type = '', wanted = STEP }) {
   const keys = [];
   for (let step = 0; step < STEPS_MAX && keys.length < wanted; step += 1) {
     const options = [...(match === '' ? [] : ['MATCH', match]), ...(type === '' ? [] : ['TYPE', type])];
-    // With a filter, a step may look at more keys than it finds.
+    // With a filter, a step looks at more keys, because it finds only some of them.
     const [next, found] = await command(['SCAN', cursor, ...options, 'COUNT', options.length > 0 ? 1000 : STEP], db);
     keys.push(...found);
     cursor = String(next);

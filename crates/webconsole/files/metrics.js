@@ -3,7 +3,8 @@
 const LINE = /^([a-z_]+)(?:\{(.*)\})? (\S+)/i;
 const LABEL = /([a-z_]+)="((?:[^"\\]|\\.)*)"/gi;
 
-/* A sample: its time `at`, in seconds, and `rows(name)`, the { labels, value } of a metric. */
+/* Parses a sample: its time `at`, in seconds, and `rows(name)`, which returns the { labels, value } of a
+   metric. */
 export function parse(text) {
   const found = new Map();
   for (const line of text.split('\n')) {
@@ -17,18 +18,19 @@ export function parse(text) {
   return { at: Date.now() / 1000, rows: (name) => found.get(name) ?? [] };
 }
 
-/* The value of a metric, summed over the rows that `matches`. */
+/* The value of a metric: the sum of the rows for whose labels `matches` returns true. */
 export const value = (sample, name, matches = () => true) => sample.rows(name).filter(({ labels }) => matches(labels)).reduce((sum, row) => sum + row.value, 0);
 
-/* Events per second between two samples; NaN without an earlier one, or if the count has been reset. */
+/* Events per second between two samples; NaN without an earlier sample, or if the count was reset. */
 export function rate(before, now, name, matches) {
   if (!before) return NaN;
   const more = value(now, name, matches) - value(before, name, matches);
   return more < 0 ? NaN : more / (now.at - before.at);
 }
 
-/* The smallest bound of a bucket that this share of the events between two samples does not exceed. Without
-   `before`, of all events since the start; NaN if there were none. */
+/* A quantile of the events between two samples: the smallest bound of a bucket that at least this share of
+   the events does not exceed. Without `before`, all events since the start count. NaN if there were no
+   events. */
 export function quantile(before, now, name, share) {
   const buckets = (sample) => new Map(sample ? sample.rows(`${name}_bucket`).map(({ labels, value: count }) => [labels.le, count]) : []);
   const earlier = buckets(before);

@@ -1,7 +1,7 @@
-// Repeats something while a view is shown and the page is visible.
+// Repeats work while a view is shown and the page is visible.
 
-/* Calls `work` now, `periodMs` after it has ended, and when the page becomes visible again, until `signal`
-   aborts; `failed` gets its errors. */
+/* Calls `work` now, `periodMs` after each end, and whenever the page becomes visible, until `signal` aborts.
+   `failed` gets the errors of `work`. */
 export function poll(work, periodMs, signal, failed) {
   let timer;
   let isRunning = false;

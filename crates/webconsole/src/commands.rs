@@ -1,4 +1,4 @@
-//! Parsing commands from JSON, and refusing commands that a request cannot run.
+//! Parses commands from JSON, and refuses commands that a request cannot run.
 
 use base64::{Engine, prelude::BASE64_STANDARD};
 use engine::{CommandTable, row::ConnectionNeed};
@@ -8,10 +8,10 @@ use wire::OwnedArgs;
 /// The maximum number of commands in one request.
 pub const COMMANDS_MAX: usize = 256;
 
-/// Why a body is no request.
+/// Why the body of a request is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Malformed {
-    /// It does not have the form of a list of commands.
+    /// The body does not have the form of a list of commands.
     #[error(
         "The body must be an array of commands, each an array of words: strings, integers, or {{\"base64\": \"...\"}}."
     )]
@@ -19,7 +19,7 @@ pub enum Malformed {
     /// A command has no word.
     #[error("A command must have at least one word.")]
     NoWord,
-    /// There are more commands than [`COMMANDS_MAX`].
+    /// The body has more than [`COMMANDS_MAX`] commands.
     #[error("A request has at most 256 commands.")]
     TooMany,
 }
@@ -72,7 +72,7 @@ pub fn parse(body: &[u8]) -> Result<Vec<Vec<Vec<u8>>>, Malformed> {
 /// A request for the messages of a durable channel.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Follow {
-    /// The name of the channel.
+    /// The name of the channel to read.
     pub channel: Vec<u8>,
     /// The position after which messages are wanted, as XSUBSCRIBE takes it.
     pub from: String,
@@ -116,8 +116,8 @@ fn reason(need: ConnectionNeed) -> &'static str {
     }
 }
 
-/// Why a request cannot run this command: its row says that it needs a connection. `None` if no row says so,
-/// also for a command that does not exist.
+/// The reason why a request cannot run this command, because its row says that it needs a connection of its
+/// own. `None` if the command's row does not say so, or if no row has this name.
 pub fn refusal(table: &'static CommandTable, words: &[Vec<u8>]) -> Option<CommandRefusal> {
     let args: OwnedArgs = words.iter().collect();
     let (row, need) = ConnectionNeed::of(table, args.as_args())?;

@@ -5,7 +5,7 @@ use std::{io::Write, sync::OnceLock};
 use flate2::{Compression, write::GzEncoder};
 use sha2::{Digest, Sha256};
 
-/// Limit of all files together, as they stand in the binary.
+/// The limit of the bytes of all files together, uncompressed, as they are in the binary.
 pub const FILES_BYTES_MAX: usize = 500_000;
 
 /// Bytes of the checksum in a tag.
@@ -15,7 +15,7 @@ const TAG_BYTES: usize = 12;
 #[derive(Debug)]
 pub struct File {
     name: &'static str,
-    /// Its content.
+    /// The content of the file.
     pub bytes: &'static [u8],
     gzip: OnceLock<Vec<u8>>,
     tag: OnceLock<String>,
@@ -68,7 +68,7 @@ static FILES: [File; FILES_COUNT] = files![
 
 const FILES_COUNT: usize = 36;
 
-/// The file of this name, below `/_console/`.
+/// The file of this name, which is its path below `/_console/`.
 pub fn file(name: &str) -> Option<&'static File> {
     FILES.iter().find(|file| file.name == name)
 }
@@ -78,7 +78,7 @@ impl File {
         File { name, bytes, gzip: OnceLock::new(), tag: OnceLock::new() }
     }
 
-    /// Its media type.
+    /// The media type of the file, for `Content-Type`.
     pub fn media_type(&self) -> &'static str {
         match self.name.rsplit_once('.').map(|(_, extension)| extension) {
             Some("html") => "text/html; charset=utf-8",
@@ -89,7 +89,7 @@ impl File {
         }
     }
 
-    /// Its content in gzip, compressed when it is first asked for.
+    /// The content of the file in gzip. It is compressed at the first call.
     pub fn gzip(&'static self) -> &'static [u8] {
         self.gzip.get_or_init(|| {
             let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
@@ -98,7 +98,7 @@ impl File {
         })
     }
 
-    /// The tag of its content, for `ETag`.
+    /// The tag of the file's content, for `ETag`.
     pub fn tag(&'static self) -> &'static str {
         self.tag.get_or_init(|| hex::encode(&Sha256::digest(self.bytes)[..TAG_BYTES]))
     }

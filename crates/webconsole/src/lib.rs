@@ -6,21 +6,20 @@
 //! POST /_redis  [[...], ...]  -> [`parse`] -> words -> a client of the Redis protocol -> [`JsonReply`]
 //! ```
 //!
-//! What it is: the static files, embedded in the binary as they stand in `files/`, and the translations
-//! between JSON and the Redis protocol.
-//! What it is not: routes and headers, which are `couch`'s; the connection that runs the commands, which is
-//! the server's.
+//! This crate has the static files, embedded in the binary as they are in `files/`, and the translations
+//! between JSON and the Redis protocol. Routes and headers are in `couch`; the connection that runs the
+//! commands is in `server`.
 //!
-//! In `files/`, each view is a module of its own, `api.js` is the only one that sends requests, and, apart
-//! from `vendor/`, `dom.js` the only one that makes elements, from texts and never from markup: data of users
-//! cannot become a part of the page. The files are served as they are, and load nothing from elsewhere.
+//! In `files/`, each view is a module of its own, and only `api.js` sends requests. Apart from `vendor/`,
+//! only `dom.js` makes elements. It makes them from texts and never from markup, so that data of users cannot
+//! become a part of the page. The files are served as they are, and load nothing from elsewhere.
 //!
 //! Invariants
-//! - Words and values survive the way through JSON: bytes that are not UTF-8 are `{"base64": "..."}` in both
-//!   directions, and an integer that JavaScript would round is `{"integer": "..."}` in a reply. Errors are
-//!   always texts: U+FFFD replaces bytes in them that are not UTF-8.
-//! - A command that would outlive its request, or change how its connection answers, is refused by name: the
-//!   n-th reply belongs to the n-th command.
+//! - Words and values keep their bytes on the way through JSON. Bytes that are not UTF-8 are `{"base64":
+//!   "..."}` in both directions. An integer that JavaScript would round is `{"integer": "..."}` in a reply.
+//!   Errors are always texts: U+FFFD replaces bytes in them that are not UTF-8.
+//! - A command is refused by name if it would outlive its request, or change how its connection answers. So
+//!   the n-th reply always belongs to the n-th command.
 //! - All files together are smaller than [`FILES_BYTES_MAX`].
 
 #![forbid(unsafe_code)]

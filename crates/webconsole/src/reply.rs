@@ -1,4 +1,4 @@
-//! From replies to JSON.
+//! Converts replies to JSON.
 //!
 //! | reply | JSON |
 //! |---|---|
@@ -9,14 +9,14 @@
 //! | null, boolean | `null`, `true`, `false` |
 //! | array, set, push | an array |
 //! | map | `{"map": [[key, value], ...]}`, in the order of the reply: keys need not be texts |
-//! | error | `{"error": "..."}`; U+FFFD replaces what is not UTF-8 |
+//! | error | `{"error": "..."}`; U+FFFD replaces bytes that are not UTF-8 |
 //! | value with attributes | the value alone |
 
 use base64::{Engine, prelude::BASE64_STANDARD};
 use serde::{Serialize, Serializer, ser::SerializeMap};
 use wire::Value;
 
-/// `Number.MAX_SAFE_INTEGER` of JavaScript, which may round larger integers.
+/// `Number.MAX_SAFE_INTEGER` of JavaScript. JavaScript may round larger integers.
 const EXACT_MAX: u64 = (1 << 53) - 1;
 
 /// A reply as JSON.

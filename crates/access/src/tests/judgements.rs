@@ -9,7 +9,8 @@ use crate::rights::Rights;
 use crate::samples::{commands, user};
 use crate::user::User;
 
-/// A call: `NAME ARGUMENT ...`; `keys` and `channels` are as the table of commands would find them.
+/// The verdict about a call `NAME ARGUMENT ...`. The keys and channels of the call are found as the table of
+/// commands would find them.
 fn verdict(rights: &Rights, commands: &CommandList, call: &str) -> String {
     let words: Vec<&str> = call.split(' ').collect();
     let args = &words[1..];

@@ -13,7 +13,7 @@ use crate::samples::{commands, grammar};
 use crate::selector::Selector;
 use crate::user::User;
 
-/// A rule for a selector. Some are refused.
+/// A rule for a selector. The grammar refuses some of these rules.
 fn rule() -> impl Strategy<Value = String> {
     let command = prop::sample::select(vec![
         "get",
@@ -70,7 +70,7 @@ fn user_rule() -> impl Strategy<Value = String> {
     ]
 }
 
-/// The user of those rules that are not refused.
+/// The user that results from those rules that are not refused.
 fn user_of(rules: &[String]) -> User {
     let commands = commands();
     rules.iter().fold(User::initial(false), |user, rule| {
@@ -84,7 +84,8 @@ fn users() -> impl Strategy<Value = User> {
         .prop_map(|(rules, birth)| User { birth, ..user_of(&rules) })
 }
 
-/// Whether the rules permit a command. The model applies the meaning of each rule, one after the other.
+/// Whether the rules permit a command, according to the model, which applies the meaning of each rule in
+/// order.
 fn model_permits_command(rules: &CommandRules, commands: &CommandList, id: CommandId, arg: &[u8]) -> bool {
     let name = commands.name(id);
     let (_, command) = commands.iter().find(|(known, _)| *known == id).unwrap();
@@ -163,7 +164,7 @@ proptest! {
         for bytes in [payload, [&[VERSION], &*random].concat(), random] {
             if let Ok(user) = User::decode(&bytes) {
                 prop_assert_eq!(user.encode(), bytes);
-                // Every user that can be decoded can be judged and shown.
+                // Every user that can be decoded can also be judged and shown.
                 user.line(b"u");
                 Rights::new(&user, commands());
             }
@@ -211,7 +212,7 @@ proptest! {
     fn rules_that_are_left_out_change_no_verdict(rules in prop::collection::vec(rule(), 0..14)) {
         let commands = commands();
         let user = user_of(&rules);
-        // The same rules, none of which replaces another.
+        // `kept` has the same rules, but no rule replaces another one.
         let mut kept = CommandRules::default();
         for rule in &rules {
             let one = user_of(std::slice::from_ref(rule)).root.commands;

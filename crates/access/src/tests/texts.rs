@@ -1,4 +1,4 @@
-//! The lines that rules result in, and the errors of refused rules. Each was compared with Redis 8.2.3 and
+//! The lines that result from rules, and the errors of refused rules. Each was compared with Redis 8.2.3 and
 //! Valkey 9.1.2. Redis 7.0.15 differs only where it rewrites rules about commands.
 
 use crate::codec::DecodeError;
@@ -6,7 +6,7 @@ use crate::rule_error::RulesError;
 use crate::samples::{commands, grammar, user};
 use crate::user::User;
 
-/// The line of a user that `rules` have made, without the parts that all lines have; or the error.
+/// The line of a user after these rules, without the parts that all lines have; or the error.
 fn after(rules: &[&[u8]]) -> String {
     let commands = commands();
     let text = match grammar(commands).apply(&User::initial(false), rules.iter().copied()) {
@@ -178,7 +178,7 @@ fn a_user_with_the_password_of_a_document_does_not_log_in_without_it() {
     let role = || b"writers"[..].into();
     let after = User::of_document(Some(user("on nopass ~a*")), vec![role(), role()], derived);
     assert!(after.accepts(b"password") && !after.accepts(b"any"));
-    // The text of the user, which ACL SAVE writes, makes an equal user.
+    // The text of the user, which ACL SAVE writes, gives an equal user again.
     let line = String::from_utf8(after.line(b"u")).unwrap();
     assert_eq!(user(line.strip_prefix("user u ").unwrap()), after);
 }

@@ -81,8 +81,8 @@ impl FileBody {
         self.reading = Some(tokio::task::spawn_blocking(move || {
             thread::sleep(pause);
             file.read_exact_at(&mut piece, offset)?;
-            // This is checked after the read: if the session is still open, the bytes are those of the
-            // offered file.
+            // The session is checked after the read: if it is still open, the bytes are those of the offered
+            // file.
             if session.has_ended() {
                 return Err(io::Error::other("the session has ended"));
             }

@@ -1,6 +1,6 @@
 //! The HTTP routes of backups: `POST /_backup`, `GET /_backup/SESSION/FILE`, `DELETE /_backup/SESSION`.
 //!
-//! They are for admins and for users who may run REPLICATE; the caller of this router checks that.
+//! These routes are for admins and for users who may run REPLICATE; the caller of this router checks that.
 
 use std::{borrow::Cow, sync::Arc, time::Duration};
 
@@ -89,8 +89,9 @@ async fn begin(backups: Arc<Backups>, query: Option<&str>) -> Reply {
             return refuse(StatusCode::BAD_REQUEST, "bad_request", &reason);
         }
     };
-    // A client that continues after a broken connection sends the same name. Its earlier session ends when
-    // the new one opens, and keeps its files pinned until then; without a free place, it ends now.
+    // A client that continues after a broken connection sends the same name. The client's earlier session
+    // ends when the new session opens, and its files stay pinned until then. If there is no free place, the
+    // earlier session ends now.
     let (sessions, now_us) = (&backups.sessions, backups.clock.monotonic_us());
     let give_way = || sessions.end(&name).then(|| sessions.place()).flatten();
     let unused_gives_way = || sessions.end_unused(now_us).then(|| sessions.place()).flatten();
@@ -146,8 +147,8 @@ async fn plan(backups: &Arc<Backups>, log: &Log, resume: Option<Lsn>) -> Result<
     }
 }
 
-/// Plans a copy of the log alone, for a witness. The roster is recorded again first, because the copied log
-/// must contain the roster.
+/// Plans a copy of the log alone, for a witness. The roster is recorded again first, so that the copied log
+/// contains the roster.
 async fn plan_log(backups: &Arc<Backups>, log: &Log) -> Result<Plan, String> {
     let (planning, log) = (backups.clone(), log.clone());
     let plan = move || {

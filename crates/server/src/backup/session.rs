@@ -1,13 +1,14 @@
 //! Backup sessions: the files that a running server keeps for a backup, and the limits on keeping them.
 //!
 //! Invariants
-//! - A session that has ended sends nothing more, not even from an open file: its bytes may have been reused
-//!   for another file. A reader therefore checks *after* each read whether the session has ended.
+//! - A session that has ended sends nothing more, not even from an open file, because the file's bytes may
+//!   have been reused for another file. A reader therefore checks *after* each read whether the session has
+//!   ended.
 //! - There are at most [`SESSIONS_MAX`] sessions. Each ends after [`IDLE_US`] without a request or a piece
 //!   sent, when the log after it has grown by `backup-retention-bytes`, or when the disk has no room for the
 //!   log.
-//! - A session from which nothing was copied blocks no other and keeps little: after [`GIVE_WAY_US`] it gives
-//!   way to another one, and it ends when the log has grown by a [share](UNUSED_LOG_SHARE) of
+//! - A session from which nothing was copied does not block others: after [`GIVE_WAY_US`] it gives way to
+//!   another one. It also keeps little log: it ends when the log has grown by a [share](UNUSED_LOG_SHARE) of
 //!   `backup-retention-bytes`.
 
 use std::{
@@ -52,7 +53,7 @@ pub(crate) struct Sessions {
     /// CPU-time pace of all bodies together.
     pub(super) pace: Pace,
     open: Mutex<Vec<Arc<Session>>>,
-    /// Gets a span of each session; `None`: no spans are made.
+    /// Where each session leaves a span; `None`: no spans are made.
     traces: Option<Arc<Traces>>,
     places: Arc<Semaphore>,
 }
@@ -328,8 +329,8 @@ impl Session {
         self.last_asked_us.load(Relaxed) <= self.begun_us
     }
 
-    /// Whether the session is over. Then its files may have been replaced: bytes read from them until now are
-    /// not to be trusted.
+    /// Whether the session is over. If it is, its files may have been replaced, and bytes read from them
+    /// before this call are not to be trusted.
     pub(crate) fn has_ended(&self) -> bool {
         self.hold.lock().is_none()
     }
@@ -444,8 +445,7 @@ mod tests {
         let (sessions, log) = (Sessions::default(), log_with_snapshot());
         let other = open(&sessions, &log, "other", 0).unwrap();
         let mut earlier = open(&sessions, &log, "name", 0).unwrap();
-        // The client returns more often than there are places: however often it is killed, it takes up one
-        // place.
+        // A client that is killed again and again, here more often than there are places, takes up one place.
         for _ in 0..2 * SESSIONS_MAX {
             let later = open(&sessions, &log, "name", 0).expect("a place");
             assert!(earlier.has_ended() && !later.has_ended() && !other.has_ended());

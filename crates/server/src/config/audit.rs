@@ -1,7 +1,7 @@
 //! Writes the entries of the audit to the log, as messages of its durable channel, soon after they are noted.
 //!
-//! No action waits for its entry, which is written a moment later. While the server may not write, for
-//! example because it follows another one or its disk is full, its log lines have the entries instead.
+//! No action waits for its entry. While the server may not write, for example because it follows another one
+//! or its disk is full, the entries go to the server's log lines instead.
 
 use std::{sync::Arc, time::Duration};
 
@@ -31,7 +31,7 @@ impl Config {
         }
     }
 
-    /// Writes the entries that wait. Returns whether none waits any more.
+    /// Writes the entries that wait to be written. Returns whether none is left.
     pub(crate) fn record_audit(&self, log: &Log) -> bool {
         let audit = &self.users.audit;
         while !audit.is_empty() {

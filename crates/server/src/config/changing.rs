@@ -2,10 +2,12 @@
 //! read again.
 //!
 //! Invariants
-//! - Changes of settings and of their files hold the lock of `files`: no change undoes another one unseen.
-//!   The disk may keep it locked for long, so it is locked on threads that serve no other clients. Changes
-//!   are put in force under another lock, `forcing`; settings of the data, in no file, need that one alone.
-//! - A lasting change is on disk before it is in force, so that an OK means both. A failed one changes
+//! - A change of settings and of their files holds the lock of `files`, so that no change undoes another one
+//!   unseen. The disk may keep it locked for long; therefore only threads that serve no other clients lock
+//!   it.
+//! - Another lock, `forcing`, is held while a change is put in force. Settings of the data are in no file:
+//!   their changes need `forcing` alone.
+//! - A lasting change is on disk before it is in force, so that an OK means both. A failed change changes
 //!   nothing.
 
 use std::{fmt, path::Path, time::Duration};
@@ -78,10 +80,11 @@ impl Config {
         Ok(recorded)
     }
 
-    /// The files, for a change that a client wants, behind an earlier one.
+    /// Locks the files for a client's change, once an earlier change is done.
     ///
     /// # Errors
-    /// The earlier one waits for the disk for too long: threads on which such clients wait are few.
+    /// The earlier change has waited for the disk for longer than [`TURN`]. The wait is bounded because few
+    /// threads are there for clients that wait.
     fn files_in_turn(&self) -> Result<MutexGuard<'_, Lasting>, String> {
         self.files.try_lock_for(TURN).ok_or_else(|| {
             format!(
@@ -91,14 +94,15 @@ impl Config {
         })
     }
 
-    /// Changes the file of settings that clients have set. Doors tell of a disk that does not answer
-    /// meanwhile; the configuration file may be on another one.
+    /// Runs `store`, which changes the file of settings that clients have set. If the disk does not answer
+    /// meanwhile, the doors report it. With a configuration file they do not, because it may be on another
+    /// disk.
     fn storing<T>(&self, store: impl FnOnce() -> T) -> T {
         if self.config_file.is_none() { self.node.during_write(store) } else { store() }
     }
 
-    /// Puts changed settings in force, but for those of the data: these stay as they are now, because they
-    /// may have changed since. `files` is locked.
+    /// Puts changed settings in force, except settings of the data. Those keep their present values, because
+    /// they may have changed since `changed` was computed. `files` is locked.
     fn put_own_in_force(&self, mut changed: Settings) {
         let _one_change_at_a_time = self.forcing.lock();
         let current = self.current().clone();
@@ -122,8 +126,7 @@ impl Config {
         Ok(())
     }
 
-    /// The settings in force with these values in place of the present ones, and the keys of the given
-    /// settings.
+    /// A copy of the settings in force with the given values, and the keys of the given settings.
     fn changed(&self, pairs: &[(&[u8], &[u8])]) -> Result<(Settings, Vec<Key>), Refused> {
         let mut changed = self.current().clone();
         let mut keys = Vec::with_capacity(pairs.len());
@@ -185,14 +188,15 @@ impl Config {
             );
         }
         let name = OPTIONS[Key::LogSegmentBytes as usize].name;
-        // The log has no size that the setting refuses.
+        // The setting accepts every segment size that a log can have.
         if changed.set(name, &actual.to_string()).is_ok() {
             self.put_own_in_force(changed);
         }
     }
 
-    /// Seals the file of settings set by clients, if there is one, and marks the directory as one that has
-    /// such a file. Called once the log is attached; later changes do the same.
+    /// Seals the file of settings set by clients, if there is one, and notes in the control file that the
+    /// directory has such a file. Called once the log is attached; each later change of the file does the
+    /// same.
     ///
     /// # Errors
     /// In words: why the file cannot be sealed, or the control file cannot be written.
@@ -200,8 +204,8 @@ impl Config {
         self.files.lock().seal_kept(&|| self.note_kept()).map_err(|error| error.to_string())
     }
 
-    /// Notes in the control file that the directory has a file of settings set by clients. While the server
-    /// recovers there is no log to do that: [`Config::protect_kept`] does it later.
+    /// Notes in the control file that the directory has a file of settings set by clients. Does nothing while
+    /// the server recovers, because there is no log yet: [`Config::protect_kept`] notes it later.
     fn note_kept(&self) -> Result<(), NotStored> {
         self.log.get().map_or(Ok(()), Log::note_settings).map_err(|error| match error.is_disk_full() {
             true => NotStored::NoRoom(error.to_string()),
@@ -209,8 +213,8 @@ impl Config {
         })
     }
 
-    /// Puts settings in force; `forcing` is locked. An observer may wait for the disk: nobody who reads
-    /// settings waits for it.
+    /// Puts settings in force; `forcing` is locked. An observer may wait for the disk: `settings` is locked
+    /// only afterwards, so that readers of settings do not wait, too.
     pub(super) fn put_in_force(&self, changed: Settings) {
         self.hot.refresh(&changed);
         self.observers.read().iter().for_each(|observe| observe(&changed));
@@ -297,7 +301,7 @@ impl Config {
     }
 }
 
-/// Tells an administrator once, when the setting is first set.
+/// Tells an administrator, when the setting is set for the first time, that it has no effect.
 fn tell_that_it_has_no_effect(first_set: Option<&'static str>) {
     if let Some(setting) = first_set {
         tracing::info!(

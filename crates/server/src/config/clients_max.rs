@@ -1,5 +1,5 @@
-//! How many clients each port may have: as many as are wanted, if the limit of open files can be raised far
-//! enough.
+//! The number of clients that each port may have: as many as are wanted, if the limit of open files can be
+//! raised far enough.
 
 use settings::ClientsMax;
 

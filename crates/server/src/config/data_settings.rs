@@ -8,11 +8,11 @@
 //! ```
 //!
 //! Invariants
-//! - The value in the log is in force on every server that has the data. Only a value given at the start of a
-//!   leader, or in its file when that is read again, overrides it, until the given value is recorded itself.
-//!   A line of the server's log reports that.
+//! - The value in the log is in force on every server that has the data. The one exception is a value given
+//!   at the start of a leader, or in its file when the file is read again: it overrides the log's value until
+//!   it is recorded itself. A line of the server's log reports the record.
 //! - Given values are recorded before any later write. So every server that acknowledges a later write has
-//!   the values in its log as well. While the values cannot be recorded, no write is taken.
+//!   the given values in its log as well. While they cannot be recorded, the leader takes no writes.
 //! - A given value is recorded once; see [`OwedSettings`].
 
 use std::sync::Arc;
@@ -124,7 +124,7 @@ impl Config {
         self.append_marked(log, slot, record, false)
     }
 
-    /// As [`Config::append`]; `has_messages`: whether the record has messages to durable channels.
+    /// As [`Config::append`]. `has_messages` says whether the record has messages to durable channels.
     pub(super) fn append_marked(
         &self,
         log: &Log,

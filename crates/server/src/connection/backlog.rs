@@ -1,20 +1,22 @@
 //! Disconnects clients that receive too slowly.
 //!
-//! These are rules over unsent bytes. The waits of publishers are in [`keeping_up`](super::keeping_up).
+//! All rules but one are about unsent bytes. The waits of publishers are in
+//! [`keeping_up`](super::keeping_up).
 //!
 //! Messages of durable channels from the log do not count: a slow reader falls behind instead (see
 //! [`pubsub::durable`]).
 //!
-//! - Above the hard limit of the client's class: at once. A normal client is not disconnected for it: its
-//!   commands merely stop at that limit while the client does not read (see [`unread`](super::unread)), and
-//!   one reply may be longer.
+//! - Above the hard limit of the client's class: at once. A normal client is not disconnected for this: its
+//!   commands stop at that limit while it does not read (see [`unread`](super::unread)), and a single reply
+//!   may be longer.
 //! - Above the soft limit for longer than the class allows.
-//! - A subscriber with more than [`STALLED_BYTES_MIN`] unsent whose peer has acknowledged nothing for
-//!   [`STALLED_MS_MAX`]: it is taken for dead before it reaches the other limits.
-//! - A client that has more commands behind a blocked one than are kept, for [`STALLED_MS_MAX`]: its socket
-//!   is not read, so it would wait in its send as long as its command does, and its end would not be noticed.
+//! - A subscriber with more than [`STALLED_BYTES_MIN`] unsent bytes whose peer has acknowledged nothing for
+//!   [`STALLED_MS_MAX`]. Such a subscriber is taken for dead before it reaches the other limits.
+//! - A client with more input behind a blocked command than the server keeps, for [`STALLED_MS_MAX`]. The
+//!   server does not read its socket, so the client would be stuck in its send while the command blocks, and
+//!   the server would not notice when the client ends.
 //! - Subscribers of one worker with more than [`UNSENT_BYTES_MAX`] unsent bytes together: the furthest behind
-//!   first. A block sent to several of them counts once, as it is in memory once.
+//!   is disconnected first. A block sent to several subscribers counts once, as it is in memory once.
 
 use std::{fmt, sync::atomic::Ordering::Relaxed};
 
@@ -27,7 +29,7 @@ use settings::OutputLimit;
 
 use super::Connection;
 
-/// With fewer unsent bytes a subscriber never counts as stalled.
+/// A subscriber with no more unsent bytes than this never counts as stalled.
 const STALLED_BYTES_MIN: u64 = 1 << 20;
 /// The time after which a client without progress is disconnected. The documentation of this module and of
 /// `unread` says what counts as a lack of progress.
@@ -180,7 +182,7 @@ impl Connection {
             return;
         }
         {
-            // Free its memory now, not when its task has ended.
+            // The memory of the conversation is freed now, not when the task has ended.
             let mut conversation = self.conversation.borrow_mut();
             conversation.close();
             conversation.outbox = Outbox::default();
@@ -209,8 +211,8 @@ mod tests {
     const LIMIT: OutputLimit = OutputLimit { hard_bytes: 32 << 20, soft_bytes: 8 << 20, soft_seconds: 60 };
     const MIB: u64 = 1 << 20;
 
-    /// Checks a subscriber at each of (seconds, MiB unsent, bytes acknowledged); returns the result of each
-    /// check.
+    /// Checks a subscriber at each triple of seconds, unsent MiB and acknowledged bytes. Returns the result
+    /// of each check.
     fn looks(looks: &[(u64, u64, u64)]) -> Vec<Option<TooSlow>> {
         let mut backlog = Backlog::default();
         let look = |&(s, mib, sent): &(u64, u64, u64)| {

@@ -1,25 +1,27 @@
 //! Decides whether a subscriber keeps up with its messages. If at least half of the subscribers of a message
 //! are behind, publishers wait for them (see [`pubsub::Backpressure`]).
 //!
-//! - Behind: its socket refuses bytes, more than [`BEHIND_BYTES_MIN`] are unsent, and it is worth waiting
-//!   for.
-//! - Caught up: its socket takes bytes again, no more than [`CAUGHT_UP_BYTES_MAX`] are unsent, or it is no
-//!   longer worth waiting for.
+//! - Behind: its socket refuses bytes, more than [`BEHIND_BYTES_MIN`] are unsent, and the subscriber is worth
+//!   waiting for.
+//! - Caught up: its socket takes bytes again, no more than [`CAUGHT_UP_BYTES_MAX`] are unsent, or the
+//!   subscriber is no longer worth waiting for.
 //! - Worth waiting for: its peer acknowledges something. [`RATE_BYTES_PER_S_MIN`] acknowledged bytes earn a
-//!   second of patience, and no more than [`PATIENCE_US_MAX`] is saved up. Only acknowledgements after a
-//!   refusal of the socket count: before, the kernels buffer the bytes.
-//! - A subscriber whose peer has not yet acknowledged anything after a refusal gets [`PATIENCE_US_MAX`] once,
-//!   unless such a wait of its worker was useless in the last [`DISTRUST_US`].
+//!   second of patience, and no more than [`PATIENCE_US_MAX`] is saved up. Acknowledgements count only after
+//!   the socket has refused bytes: before that, the kernels buffer the bytes.
+//! - On trial: its peer has acknowledged nothing yet after a refusal. Such a subscriber gets
+//!   [`PATIENCE_US_MAX`] once, unless its worker has waited in vain for another new subscriber in the last
+//!   [`DISTRUST_US`].
 //!
-//! Bytes that the socket takes are no measure: a full socket takes nothing until a third of its buffer is
-//! free, which takes seconds with a slow reader. Acknowledgements come in lumps too, but of a sixteenth of
-//! the peer's buffer: 93 KiB by default, 0.7 s apart at 128 KiB/s. Patience outlasts two of these gaps, and
-//! [`RATE_BYTES_PER_S_MIN`] is half of that rate, so a subscriber that reads 128 KiB/s is always waited for.
+//! The bytes that the socket takes are no measure of progress: a full socket takes nothing until a third of
+//! its buffer is free, which takes seconds with a slow reader. Acknowledgements come in lumps, too, but in
+//! smaller ones, a sixteenth of the peer's buffer: 93 KiB by default, 0.7 s apart at 128 KiB/s. Patience
+//! outlasts two of these gaps, and [`RATE_BYTES_PER_S_MIN`] is half of 128 KiB/s. So a subscriber that reads
+//! 128 KiB/s is always waited for.
 //!
 //! A subscriber that never reads, or stops reading, thus delays publishers for two seconds at most. After a
-//! useless wait for a new subscriber, further new ones of its worker delay nobody for [`DISTRUST_US`]. The
-//! unsent bytes of such a subscriber grow to the limits of [`backlog`](super::backlog), far above those here,
-//! where it is disconnected.
+//! wait in vain for a new subscriber, other new subscribers of its worker delay nobody for [`DISTRUST_US`].
+//! The unsent bytes of a subscriber that is not waited for grow to the limits of [`backlog`](super::backlog),
+//! where it is disconnected. Those limits are far above the ones here.
 
 use super::Connection;
 
@@ -36,7 +38,7 @@ const ASKING_PERIOD_US: u64 = 10_000;
 /// The time after a useless wait in which new subscribers are not waited for.
 pub(crate) const DISTRUST_US: u64 = 10_000_000;
 
-/// How a subscriber has received after refusals of its socket.
+/// The progress of a subscriber after its socket has refused bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 enum History {
     /// The subscriber has never been behind.
@@ -54,19 +56,20 @@ enum History {
 pub(super) struct KeepingUp {
     history: History,
     is_behind: bool,
-    /// Publishers wait for it until then at most.
+    /// Publishers wait for the subscriber until this time at most.
     patient_until_us: u64,
     /// Bytes that the peer had acknowledged when the kernel was last asked; `None` before the first refusal.
     acknowledged_bytes: Option<u64>,
-    /// The kernel is not asked again before this time.
+    /// The kernel is asked for acknowledged bytes again at this time at the earliest.
     asks_at_us: u64,
 }
 
 impl KeepingUp {
-    /// Updates the state after a send. The peer has acknowledged `received_bytes` since the last call, after
-    /// the socket had refused some; `unsent_bytes` are left; `refused`: the socket refuses them now.
-    /// `trusts`: new subscribers are waited for. Returns whether a wait for a new subscriber has proven
-    /// useless.
+    /// Updates the state after a send, and returns whether a wait for a new subscriber has proven useless.
+    ///
+    /// - `received_bytes`: acknowledged by the peer since the last call, once the socket had refused bytes;
+    /// - `unsent_bytes`: not yet taken by the socket; `refused`: the socket refuses them now;
+    /// - `trusts`: whether new subscribers are waited for.
     fn look(
         &mut self,
         received_bytes: u64,
@@ -92,9 +95,9 @@ impl KeepingUp {
         was_behind && !self.is_behind && self.history == History::OnTrial
     }
 
-    /// How many bytes the peer has acknowledged since `ask` was last called; 0 if `ask` is not due. `ask`
-    /// returns how many bytes the peer has acknowledged in all. `ask` is called only after the socket has
-    /// refused bytes, and at most once in [`ASKING_PERIOD_US`].
+    /// The number of bytes that the peer has acknowledged since `ask` was last called; 0 if `ask` is not due.
+    /// `ask` returns the number of bytes that the peer has acknowledged in all. It is called only after the
+    /// socket has refused bytes, and at most once in [`ASKING_PERIOD_US`].
     fn received_bytes(&mut self, refused: bool, ask: impl FnOnce() -> u64, now_us: u64) -> u64 {
         let has_refused = refused || self.acknowledged_bytes.is_some();
         if !has_refused || now_us < self.asks_at_us {
@@ -108,7 +111,8 @@ impl KeepingUp {
 }
 
 impl Connection {
-    /// Called after a send; `refused`: the socket refuses more now, `had_refused`: it did before.
+    /// Updates the back-pressure state after a send. `refused` says whether the socket refuses bytes now,
+    /// `had_refused` whether it did before.
     #[inline]
     pub(super) fn note_pace(&self, had_refused: bool, refused: bool) {
         if refused || had_refused || self.keeping_up.get().is_behind {
@@ -127,7 +131,7 @@ impl Connection {
         self.check_pace(self.refused.get());
     }
 
-    /// The connection has ended: publishers no longer wait for it.
+    /// Ends the wait of publishers for a subscriber whose connection has ended.
     pub(super) fn end_waiting_for_it(&self) {
         self.check_pace(false);
     }
@@ -158,8 +162,8 @@ mod tests {
     const MS: u64 = 1000;
     const KIB: u64 = 1 << 10;
 
-    /// Looks at a subscriber at each of (milliseconds, KiB received, KiB unsent); returns whether it is
-    /// behind after each.
+    /// Looks at a subscriber at each triple of milliseconds, received KiB and unsent KiB. Returns whether the
+    /// subscriber is behind after each look.
     fn looks(looks: &[(u64, u64, u64)]) -> Vec<bool> {
         let mut keeping_up = KeepingUp::default();
         let look = |&(ms, received, unsent): &(u64, u64, u64)| {
@@ -207,7 +211,8 @@ mod tests {
     }
     #[test]
     fn a_steady_reader_is_waited_for_though_its_bytes_come_in_lumps() {
-        // As measured at 128 KiB/s: after a second, then every 0.73 s. The socket refuses meanwhile.
+        // The lumps are as measured at 128 KiB/s: the first after a second, then one every 0.73 s. The socket
+        // refuses bytes all the time.
         let mut keeping_up = KeepingUp::default();
         let waits = |it: &mut KeepingUp, received_kib, ms| {
             it.look(received_kib * KIB, 1000 * KIB, true, true, ms * MS);

@@ -1,12 +1,14 @@
-//! Disconnects clients that have to log in and do not: each has a place among the clients, and memory for its
-//! requests.
+//! Disconnects clients that have to log in and do not. Each of them takes a place among the clients, and
+//! memory for its requests.
 //!
 //! Only time in which the client could log in counts. While the server loads its data, no time counts,
-//! because no users are known. Before the first failure, waits of a login do not count: for its turn among
-//! the logins of its address, for the check of a password, for the end of a pause. After a failure waits
-//! count: a stranger whose guesses wait in a pipeline would keep its turn for hours, and others with the
-//! right password would wait. For the same reason a client that hangs up while its login waits for its
-//! address is disconnected.
+//! because no users are known.
+//!
+//! Before the first failed login, waits of a login do not count: the wait for its turn among the logins of
+//! its address, for the check of a password, and for the end of a pause. After a failure these waits count.
+//! Otherwise a stranger whose guesses wait in a pipeline would keep the turn for hours, and users with the
+//! right password would have to wait. For the same reason a client that hangs up while its login waits for
+//! its turn is disconnected.
 
 use std::sync::atomic::Ordering::Relaxed;
 

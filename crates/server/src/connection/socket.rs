@@ -2,10 +2,11 @@
 //!
 //! Invariants
 //! - A plain socket costs one branch for each call, and nothing else.
-//! - An encrypted socket keeps the bytes that it has accepted in records of its session: they have left only
-//!   when [`Socket::flush`] has succeeded. About [`tls::UNSENT_BYTES_MAX`] are kept at most.
-//! - Records of replies leave in `write` and `flush` alone, whose caller has asked whether replies may leave
-//!   (the lease of a leader may have ended since they were encrypted): neither a read nor the end sends them.
+//! - An encrypted socket keeps the bytes that it has accepted, as encrypted records, until [`Socket::flush`]
+//!   has succeeded. It keeps about [`tls::UNSENT_BYTES_MAX`] at most.
+//! - Encrypted replies leave only in `write` and `flush`. Their caller has asked whether replies may leave,
+//!   because the lease of a leader may have ended since the encryption. Neither a read nor the end of the
+//!   connection sends encrypted replies.
 
 use std::{
     cell::{Cell, RefCell, RefMut},
@@ -31,7 +32,7 @@ pub(crate) struct Encrypted {
     stream: TcpStream,
     /// `None` once another server has taken the connection over.
     session: RefCell<Option<Box<Session>>>,
-    /// Plain bytes may have come with the last bytes of the handshake.
+    /// Whether plain bytes may have come with the last bytes of the handshake.
     may_have_plain: Cell<bool>,
     /// Bytes that the socket has taken.
     sent_bytes: Cell<u64>,
@@ -64,8 +65,8 @@ impl Socket {
         }
     }
 
-    /// Whether the other side has closed the connection, or its own half of it. Bytes from before may be
-    /// unread.
+    /// Whether the other side has closed the connection, or its own half of the connection. Bytes that came
+    /// before may be unread.
     pub(super) fn has_hung_up(&self) -> bool {
         let ready = pin!(self.stream().ready(Interest::READABLE));
         let known = ready.poll(&mut Context::from_waker(Waker::noop()));
@@ -128,8 +129,8 @@ impl Socket {
         }
     }
 
-    /// Encrypted bytes that the socket has taken. `None` for a plain socket, which takes just the bytes that
-    /// are sent to the client.
+    /// The number of encrypted bytes that the socket has taken. `None` for a plain socket, where this is the
+    /// number of bytes sent to the client.
     pub(super) fn sent_bytes(&self) -> Option<u64> {
         match self {
             Socket::Plain(_) => None,
@@ -137,8 +138,8 @@ impl Socket {
         }
     }
 
-    /// Tells the client of an encrypted connection that nothing more comes, if all accepted bytes have left
-    /// and the socket takes the message.
+    /// Tells the client of an encrypted connection that nothing more comes. Does so only if all accepted
+    /// bytes have left, and the socket takes the message.
     pub(super) fn say_goodbye(&self) {
         if let Socket::Tls(encrypted) = self
             && encrypted.session.borrow().as_ref().is_some_and(|session| !session.has_unsent())
@@ -232,14 +233,15 @@ impl Encrypted {
         let received = session.receive(&encrypted[..read], plain);
         drop(session);
         if !holds_replies {
-            // Sends the messages of TLS itself: an alert, or the answer to a message. While encrypted replies
-            // wait, nothing is sent here, because only `send` may send these. Bytes that the socket does not
-            // take leave with the next `send`; the rest of an alert is lost, because the connection ends.
+            // This sends messages of TLS itself: an alert, or the answer to a message. While encrypted
+            // replies wait, nothing is sent here, because only `send` may send replies. If the socket takes
+            // only a part, the rest leaves with the next `send`; the rest of an alert is lost, because the
+            // connection ends.
             let _ = self.flush();
         }
         match received {
             Ok(0) if self.session().is_closed() => Poll::Ready(Ok(0)),
-            // No record is complete. Others get their turn before the socket is read again.
+            // No record is complete. Other connections get their turn before the socket is read again.
             Ok(0) => {
                 cx.waker().wake_by_ref();
                 Poll::Pending
@@ -270,7 +272,7 @@ impl Encrypted {
     }
 }
 
-/// A socket as the session writes to it.
+/// A socket as a session writes to it: a write that would wait fails with `WouldBlock`.
 struct Trying<'a>(&'a TcpStream);
 
 impl io::Write for Trying<'_> {
@@ -330,7 +332,7 @@ mod tests {
         tokio::runtime::Builder::new_current_thread().enable_io().build().unwrap().block_on(test);
     }
 
-    /// Writes replies until the socket takes no more, though some are encrypted.
+    /// Writes replies until the socket takes no more; some of them are encrypted and unsent then.
     fn fill(socket: &Socket) {
         let mut outbox = Outbox::default();
         outbox.bytes_mut().resize(1 << 20, b'x');

@@ -3,16 +3,16 @@
 //! Many clients send all commands of a pipeline before they read the first reply. If the server stopped at
 //! the first mebibyte of replies, both sides would wait for each other for ever. So:
 //!
-//! - Above [`OUTBOX_BYTES_MAX`] unsent bytes, commands wait until all is sent. For a client that reads
-//!   meanwhile, this limit stays.
-//! - If the peer acknowledges nothing for [`READ_ON_AFTER_MS`] while its commands wait, the client may have
-//!   [`GROWTH`] times as much unsent, and so on, up to the hard limit of its class
-//!   (`client-output-buffer-limit normal`), until all is sent.
+//! - Above [`OUTBOX_BYTES_MAX`] unsent bytes, the client's commands wait until all bytes are sent. The limit
+//!   stays the same for a client that reads meanwhile.
+//! - If the peer acknowledges nothing for [`READ_ON_AFTER_MS`] while its commands wait, the limit of this
+//!   client is multiplied by [`GROWTH`]. That is repeated up to the hard limit of its class
+//!   (`client-output-buffer-limit normal`). Once all bytes are sent, the limit is the first one again.
 //! - All clients together are allowed at most [`UNREAD_BYTES_MAX`] unsent beyond the first mebibyte of each.
 //! - A client whose limit cannot be raised further, and whose peer acknowledges nothing for
-//!   [`STALLED_MS_MAX`] while its commands wait, is disconnected. While other clients are refused more bytes,
-//!   every client that waits or has a raised limit, and whose peer is silent for so long, is disconnected as
-//!   well.
+//!   [`STALLED_MS_MAX`] while its commands wait, is disconnected.
+//! - While other clients are refused more bytes, further clients are disconnected if their peer is silent for
+//!   so long: clients whose commands wait, and clients with a raised limit.
 //!
 //! The limit of clients that are not logged in, and of subscribers, is never raised.
 //!
@@ -22,8 +22,8 @@
 //! Invariants
 //! - A connection in [`ConversationState::WaitForClient`] or with a raised limit is checked several times a
 //!   second, until neither is the case.
-//! - [`UnreadReplies`] counts what connections are allowed beyond [`OUTBOX_BYTES_MAX`]; it learns at the next
-//!   look at a connection that its allowance has ended.
+//! - [`UnreadReplies`] counts the bytes that connections are allowed beyond [`OUTBOX_BYTES_MAX`]. When the
+//!   allowance of a connection ends, the count is corrected at the next look at the connection.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -37,7 +37,7 @@ use super::{
     backlog::{STALLED_MS_MAX, TooSlow},
 };
 
-/// Silence of the peer after which its client is allowed more.
+/// A client is allowed more bytes after its peer has been silent for this time.
 const READ_ON_AFTER_MS: u64 = 100;
 /// The factor by which a client's allowed bytes grow at each step.
 const GROWTH: u64 = 4;
@@ -55,7 +55,7 @@ pub(crate) struct UnreadReplies {
 }
 
 impl UnreadReplies {
-    /// Takes this many bytes, if they are left.
+    /// Takes `bytes` from the common limit, if so many are left. Returns whether they were taken.
     fn take(&self, bytes: u64, now_ms: u64) -> bool {
         let more = |taken: u64| taken.checked_add(bytes).filter(|sum| *sum <= UNREAD_BYTES_MAX);
         let is_taken = self.bytes.fetch_update(Relaxed, Relaxed, more).is_ok();
@@ -79,13 +79,13 @@ impl UnreadReplies {
 /// State of one connection between looks.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Unread {
-    /// The worker looks at the connection.
+    /// Whether the worker checks the connection several times a second.
     is_watched: bool,
     /// Bytes taken from [`UnreadReplies`].
     taken_bytes: u64,
     /// The bytes that the peer had acknowledged at its last progress, and the time of that progress.
     progress: Option<(u64, u64)>,
-    /// Since when commands wait.
+    /// The time since which commands wait; `None` while no command waits.
     waits_since_ms: Option<u64>,
 }
 
@@ -99,7 +99,7 @@ struct Silence {
 }
 
 impl Unread {
-    /// Notes how many bytes the peer has acknowledged (`None`: all that were sent to it), and whether
+    /// Notes the bytes that the peer has acknowledged (`None`: all bytes that were sent to it), and whether
     /// commands wait.
     fn look(&mut self, acknowledged_bytes: Option<u64>, commands_wait: bool, now_ms: u64) -> Silence {
         let bytes = acknowledged_bytes.unwrap_or(0);
@@ -113,9 +113,9 @@ impl Unread {
 }
 
 impl Connection {
-    /// Called when the client must read before its next command. Returns whether the client was not watched
-    /// before. The worker then calls [`Connection::look_at_unread`] several times a second until that returns
-    /// `false`.
+    /// Notes that the client must read before its next command. Returns whether the client was not watched
+    /// before. If so, the worker calls [`Connection::look_at_unread`] several times a second until that call
+    /// returns `false`.
     pub(crate) fn is_newly_unread(&self) -> bool {
         let unread = self.unread.get();
         self.unread.set(Unread { is_watched: true, ..unread });
@@ -133,7 +133,8 @@ impl Connection {
         }
         let of_all = &self.worker.parts.unread_replies;
         let mut unread = self.unread.get();
-        // If the client is allowed less than it has taken, everything was sent meanwhile.
+        // If the client is allowed less than it has taken from the common limit, all its bytes were sent
+        // meanwhile.
         let taken_bytes = allowed_bytes - OUTBOX_BYTES_MAX as u64;
         of_all.give_back(unread.taken_bytes.saturating_sub(taken_bytes));
         unread.taken_bytes = unread.taken_bytes.min(taken_bytes);
@@ -159,7 +160,7 @@ impl Connection {
         self.conversation.borrow().pending_bytes() > 0 || is_any(env::socket::unread_bytes(&self.socket))
     }
 
-    /// Allows the client more unsent bytes, if the limits permit; returns whether they do.
+    /// Raises the client's limit of unsent bytes, if the limits permit that. Returns whether it was raised.
     fn allow_more(&self, allowed_bytes: u64, now_ms: u64) -> bool {
         let kind = self.client().kind();
         let hard_bytes = self.worker.parts.config.hot().output_limit(kind).hard_bytes;
@@ -184,15 +185,15 @@ impl Connection {
         self.worker.parts.unread_replies.give_back(self.unread.take().taken_bytes);
     }
 
-    /// Bytes that the peer has acknowledged since the connection began; `None` if these are all that were
-    /// sent, or if the kernel does not say.
+    /// Bytes that the peer has acknowledged since the connection began. `None` if the peer has acknowledged
+    /// all sent bytes, or if the kernel does not tell.
     pub(super) fn acknowledged_bytes(&self) -> Option<u64> {
         let unacknowledged_bytes = env::socket::unacknowledged_bytes(&self.socket).ok()?;
         (unacknowledged_bytes > 0).then(|| self.sent_bytes().saturating_sub(unacknowledged_bytes))
     }
 
-    /// Bytes that the socket has taken, as the kernel counts them: bytes of records for an encrypted
-    /// connection.
+    /// The number of bytes that the socket has taken, as the kernel counts them. For an encrypted connection
+    /// these are bytes of TLS records.
     pub(super) fn sent_bytes(&self) -> u64 {
         self.socket.sent_bytes().unwrap_or_else(|| self.client().traffic_bytes().1)
     }

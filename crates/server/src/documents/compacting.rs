@@ -1,11 +1,12 @@
 //! The thread "compaction": rewrites the files of databases that are mostly garbage, one at a time.
 //!
-//! It decides when a compaction runs (a periodic check, `POST /db/_compact`) and how fast. The crate
+//! This thread decides when a compaction runs (a periodic check, `POST /db/_compact`) and how fast. The crate
 //! `documents` does the compaction itself, in steps.
 //!
 //! Invariants
-//! - It rests between two steps, so that it takes at most [`CPU_PERCENT`] of the processors' time, except
-//!   while a client waits for a requested compaction, or while it catches up with writers.
+//! - The thread rests between two steps, so that it takes at most [`CPU_PERCENT`] of the processors' time. It
+//!   does not rest while a client waits for a requested compaction, or while the compaction catches up with
+//!   writers.
 //! - An interrupted compaction changes nothing.
 
 use std::{
@@ -72,7 +73,7 @@ impl Compactor {
     }
 
     fn run(&self) {
-        // Clients have priority. A failure does no harm.
+        // Commands of clients have priority. If the nice value cannot be set, compaction still works.
         let _ = env::thread::set_nice(15);
         loop {
             let mut state = self.state.lock();
@@ -108,7 +109,7 @@ impl Compactor {
         let failed = match outcome {
             Ok(Some(bytes)) => {
                 tracing::info!(target: "server", database = name, bytes, "compacted");
-                // The catalog must name the new file; then the old one is removed.
+                // The save makes the catalog name the new file; only then the old file is removed.
                 self.saver.ask();
                 false
             }

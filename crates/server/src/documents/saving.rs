@@ -6,8 +6,8 @@
 //!     -> log durable and committed -> tree files -> catalog
 //! ```
 //!
-//! It decides when to save, and logs the result. Acknowledged changes do not depend on it: they are in the
-//! log, and stay there until they are saved.
+//! The thread decides when to save, and logs the result. Acknowledged changes do not depend on a save: they
+//! are in the log, and stay there until they are saved.
 //!
 //! Invariants
 //! - One save at a time.
@@ -16,8 +16,8 @@
 //! - Files hold only committed changes, so they fit a log that has lost its uncommitted tail.
 //! - The log before a snapshot's begin is given up only if documents are saved up to there: recovery begins
 //!   at a snapshot for keys and documents alike.
-//! - A failed save is retried for ever, less and less often: the disk may have room again. Until then its
-//!   changes stay in the log, which takes writes as long as it has room.
+//! - A failed save is retried for ever, at growing pauses: the disk may have room again. Until a save
+//!   succeeds, the changes stay in the log, which takes writes as long as it has room.
 
 use std::{
     sync::{
@@ -43,10 +43,10 @@ const LOOK_PERIOD: Duration = Duration::from_secs(1);
 const COMMIT_PATIENCE_US: u64 = 10_000_000;
 /// As [`COMMIT_PATIENCE_US`], for a save that may leave out changes that are not committed.
 const SHORT_PATIENCE_US: u64 = 1_000_000;
-/// How often such a wait checks whether the changes are committed.
+/// The period at which a waiting save checks whether the changes are committed.
 const COMMIT_POLL: Duration = Duration::from_millis(1);
-/// Delay after a failure; it doubles with each further failure up to the maximum. Requested saves are not
-/// delayed.
+/// The pause after a failed save; it doubles with each further failure, up to the maximum. Requested saves do
+/// not wait for the pause.
 const RETRY_MS_MIN: u64 = 1_000;
 const RETRY_MS_MAX: u64 = 60_000;
 
@@ -133,7 +133,7 @@ impl Saver {
         }
     }
 
-    /// The documents that are served; `None` before that.
+    /// The documents; `None` until documents are served.
     pub(crate) fn documents(&self) -> Option<&Documents> {
         self.documents.get().map(|documents| &**documents)
     }

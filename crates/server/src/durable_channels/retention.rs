@@ -1,11 +1,11 @@
 //! Retention of the log for durable channels: a floor follows the end of the log at a distance in bytes and
 //! in time.
 //!
-//! The floor is not exact: it is a position between batches, and segments are removed whole.
+//! The floor is not exact: it lies between two batches, and only whole segments are removed.
 //!
 //! Invariants
-//! - While durable channels are in use and the disk has room, the floor is never above the position that the
-//!   settings require.
+//! - While durable channels are in use and the disk has room, the floor is never above the position from
+//!   which the settings require the log.
 
 use std::path::Path;
 
@@ -39,8 +39,8 @@ impl Retention {
         *self.floor.lock()
     }
 
-    /// Moves the floor, and removes segments that only the old floor has kept. Call once a second, and before
-    /// the log can be cut. Blocks.
+    /// Moves the floor, and removes segments that only the old floor has kept. Called once a second, and
+    /// before the log can be cut. Blocks.
     pub(crate) fn renew(&self, config: &Config, dir: &Path, now_ms: u64, log: &Log) {
         if log.is_frozen() {
             return;
@@ -77,7 +77,7 @@ impl Retention {
 pub(super) fn floor(log: &Log, kept: Kept, now_ms: u64) -> Result<Lsn, Error> {
     let (start, end) = (log.start_lsn(), log.durable_lsn());
     let oldest = Lsn::new(end.get().saturating_sub(kept.bytes)).max(start);
-    // The start of the batch with the first kept byte.
+    // The search begins at the start of the batch that has the first kept byte.
     let mut floor =
         if oldest == end { end } else { log.batch_at(oldest.advance(1))?.map_or(start, |it| it.start) };
     if kept.ms == 0 {

@@ -1,5 +1,5 @@
-//! Messages in a log on a simulated disk, each at its position with any other records between them; and the
-//! floor of retention.
+//! Tests with a log on a simulated disk: messages have their positions, with other records between them, and
+//! the floor of retention follows the end of the log.
 
 #![allow(clippy::unwrap_used)]
 
@@ -280,7 +280,7 @@ fn the_floor_follows_the_end_by_bytes_and_by_time() {
     assert_eq!(floor(1, 0), ends[49], "a whole batch");
     assert_eq!(floor(10 * batch, 0), ends[40]);
     assert_eq!(floor(u64::MAX, 1), ends[50]);
-    // Batch n, from 0, was closed after 1 + n seconds.
+    // The clock starts at 1 s, so batch n, counted from 0, was closed at 1 + n seconds.
     assert_eq!(floor(u64::MAX, 10_000), ends[40]);
     assert_eq!(floor(u64::MAX, 10_001), ends[40]);
     assert_eq!(floor(u64::MAX, 1_000_000), Lsn::ZERO);

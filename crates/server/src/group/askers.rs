@@ -1,7 +1,7 @@
 //! The servers that ask to join at the moment, and how many there may be.
 //!
-//! Without a password, everybody who reaches the port can send GROUP JOIN, and each asker occupies a thread
-//! of the leader until the leader has reached it at its address and the change is committed.
+//! Without a password, everybody who reaches the port can send GROUP JOIN. Each server that asks occupies a
+//! thread of the leader until the leader has checked its address and the change is committed.
 //!
 //! Invariants
 //! - At most [`ASKERS_MAX`] are served at a time; others are told to try again.

@@ -7,8 +7,8 @@
 //!
 //! Invariants
 //! - One change at a time; see [`Roster`].
-//! - The leader lists another member only at an address at which a server answers with its id, and does not
-//!   move it away from an address at which it still answers.
+//! - The leader lists another member only at an address where a server answers with the member's id. It lists
+//!   no new address for a member that still answers at its former address.
 
 use std::{cell::Cell, sync::atomic::Ordering::SeqCst, thread, time::Duration};
 
@@ -68,7 +68,8 @@ impl Group {
         if is_known() {
             return Ok(state.group_id.clone());
         }
-        // This comes before the lock is taken: a server that does not answer must not delay other changes.
+        // The address is verified before the lock is taken, because a server that does not answer must not
+        // delay other changes.
         self.verify(id, &listed, known().as_ref())?;
         let _one_at_a_time = self.begin_change()?;
         if is_known() {
@@ -142,8 +143,8 @@ impl Group {
         Ok(())
     }
 
-    /// Refuses a removal after which the voters that answer and have the log would be no majority: then
-    /// nothing could be committed any more, not even the addition of another member.
+    /// Refuses a removal if the remaining voters that answer and have the log would be no majority. After
+    /// such a removal nothing could be committed, not even the addition of another member.
     fn require_majority_without(&self, votes: &Votes, id: &str) -> Result<(), String> {
         let mut voters = self.known.lock().in_force.voters.clone();
         let before = voters.len();
@@ -161,8 +162,8 @@ impl Group {
         ))
     }
 
-    /// Records the roster again at the end of the log: otherwise a copy of the log alone could begin after
-    /// the record.
+    /// Records the roster again at the end of the log, so that a copy of the log alone, which could begin
+    /// after the earlier record, has it, too.
     pub(crate) fn repeat_roster(&self) -> Result<(), String> {
         let Some(votes) = &self.votes else { return Ok(()) };
         self.require_leader(votes)?;
@@ -170,8 +171,9 @@ impl Group {
         self.change_and_wait(votes, |_| Ok(()))
     }
 
-    /// Waits for the caller's turn to change the roster. While the group is being founded no caller waits: of
-    /// several servers that ask to join, one would always hold the turn that the founder needs.
+    /// Waits for the caller's turn to change the roster. While the group is being founded, callers get an
+    /// error instead: otherwise one of several servers that ask to join would always hold the turn that the
+    /// founder needs.
     ///
     /// # Errors
     /// If the founder has not recorded itself yet.
@@ -182,8 +184,8 @@ impl Group {
         Ok(self.changing.lock())
     }
 
-    /// Changes the roster, and waits until the change is committed, then for [`KNOWN_TIMEOUT_US`] at most
-    /// until a majority knows that; [`Group::changing`] is held.
+    /// Changes the roster and waits until the change is committed. Then waits for [`KNOWN_TIMEOUT_US`] at
+    /// most until a majority knows that it is committed. [`Group::changing`] is held.
     fn change_and_wait(
         &self,
         votes: &Votes,
@@ -211,9 +213,10 @@ impl Group {
         Ok(())
     }
 
-    /// The voters to be shown. A leader shows a new voter only once a majority knows of it, so that every
-    /// member that may be elected counts it: if the leader showed it earlier and then died, there might be no
-    /// member left that may campaign. Other members show the voters in force here.
+    /// The voters to be shown. A leader shows a new voter only once a majority knows of the new voter, so
+    /// that every member that may be elected counts its vote. If the leader showed the new voter earlier and
+    /// then died, perhaps no member that may campaign would be left. Other members show the voters in force
+    /// here.
     pub(super) fn known_voters(&self, votes: &Votes) -> Vec<MemberId> {
         let (roster, in_force, recorded_at) = {
             let known = self.known.lock();
@@ -231,8 +234,8 @@ impl Group {
     }
 
     /// Whether the newest roster is in force here, and a majority of its voters know that the log is
-    /// committed up to this position. Before that, a leader that dies could leave no member that may
-    /// campaign.
+    /// committed up to this position. While that is not so, the death of the leader could leave no member
+    /// that may campaign.
     fn is_known_to_majority(&self, votes: &Votes, position: Lsn) -> bool {
         let Some(roster) = Roster::of(&self.keyspace.data_settings()) else { return false };
         let Some((members, progress)) = votes.look(|it| (it.members().clone(), it.progress())) else {
@@ -254,7 +257,7 @@ impl Group {
         durable.is_some_and(|durable| durable.advance(CAUGHT_UP_BYTES) >= log.shippable_lsn())
     }
 
-    /// If a learner has caught up, makes it a voter.
+    /// Makes a learner that has caught up a voter.
     pub(super) fn promote_learner(&self, votes: &Votes) {
         let roster = self.known.lock().roster.clone().unwrap_or_default();
         let is_fit =
@@ -287,7 +290,7 @@ impl Group {
         )
     }
 
-    /// The founder of a group records itself as its first member, unless it did so before or leads no more.
+    /// Records the founder of a group as its first member, unless it is recorded already or leads no more.
     pub(super) fn found(&self) {
         let (Some(votes), Some(own)) = (&self.votes, self.own.get()) else { return };
         let has_roster = || self.known.lock().roster.is_some();
@@ -312,20 +315,20 @@ impl Group {
         }
     }
 
-    /// Closes the connections of removed members that connected while this server had no lease: it could not
-    /// be sure then that they were removed, so it did not refuse them. They connect again, and are told.
+    /// Closes the connections of removed members that connected while this server had no lease, and so could
+    /// not be sure of their removal. They connect again, and are told of it.
     pub(super) fn close_removed(&self) {
         let Some(peers) = self.peers.get() else { return };
         peers.unlisted().into_iter().filter(|&id| self.has_removed(id)).for_each(|id| peers.close_of(id));
     }
 
-    /// Whether this server leads, within its lease, a group that has no member with this id: it was removed,
-    /// or never belonged to the group.
+    /// Whether the group has no member with this id, and this server can be sure of that, because it leads
+    /// within its lease. The member was removed, or never belonged to the group.
     pub(super) fn has_removed(&self, id: MemberId) -> bool {
         let Some(votes) = &self.votes else { return false };
-        // Within its lease this server is the only leader, and its data has every change of members before
-        // that. The data is read after this check: read before, it could lack a member that an earlier
-        // leader has added.
+        // Within its lease this server is the only leader, and its data has every earlier change of members.
+        // The data is read after the check of the lease: if it were read before, it could lack a member that
+        // an earlier leader has added.
         let now_us = votes.now_us();
         let leads_alone = |member: &Member| member.has_committed() && member.lease_until_us() > now_us;
         let in_force = votes.look(|member| leads_alone(member).then(|| member.members().clone())).flatten();

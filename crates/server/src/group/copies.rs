@@ -1,11 +1,11 @@
 //! Which copies of its data a member gives away (`/_backup`).
 //!
 //! Invariants
-//! - A backup holds only changes that a majority has, and all that were acknowledged before it began. A
-//!   backup of a follower, like a read from it, may lack acknowledged changes of which the follower has not
-//!   heard yet.
-//! - A leader that has committed nothing yet refuses backups, but not a server that copies everything to
-//!   follow it: without that copy there might be no majority to commit anything.
+//! - A backup holds only changes that a majority has. A backup of the leader holds all changes that were
+//!   acknowledged before it began. A backup of a follower, like a read from it, may lack acknowledged changes
+//!   that have not reached the follower yet.
+//! - A leader that has committed nothing yet refuses backups. It does not refuse a server that copies
+//!   everything to become its follower: without that follower there might be no majority to commit anything.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ use crate::replication::handle::ReplicationHandle;
 
 /// The longest time for which a backup waits until a majority has the log that it copies.
 const COMMIT_PATIENCE: Duration = Duration::from_secs(5);
-/// How often a waiting backup checks that.
+/// The period at which a waiting backup checks whether a majority has the log.
 const LOOK_PERIOD: Duration = Duration::from_millis(10);
 
 impl Group {
@@ -33,14 +33,14 @@ impl Group {
         refusal.map(|text| text.split_once(' ').map_or(text, |(_, reason)| reason))
     }
 
-    /// Whether the log is committed up to `end`, and this server is still allowed to answer; always true
-    /// without a group. Waits for [`COMMIT_PATIENCE`] at most: the newest records are about to reach a
-    /// majority.
+    /// Whether the log is committed up to `end`, and this server is still allowed to answer. Always true
+    /// without a group. Waits for [`COMMIT_PATIENCE`] at most, because the newest records are about to reach
+    /// a majority.
     pub(crate) async fn has_committed(&self, end: Lsn) -> bool {
         let Some(votes) = &self.votes else { return true };
         let gives_up_at = Instant::now() + COMMIT_PATIENCE;
         while votes.committed() < end {
-            // A deposed leader may restart; the client gets its error before that.
+            // A deposed leader may restart; the client must get its error before the restart.
             if Instant::now() >= gives_up_at || self.refuses_copy(false).is_some() {
                 return false;
             }

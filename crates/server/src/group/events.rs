@@ -1,6 +1,6 @@
 //! Publishes the changes of the group to the subscribers of this server, as Redis Sentinel does.
 //!
-//! Every member publishes the changes that it sees itself, also while it follows. The messages are in no log.
+//! Every member, followers included, publishes the changes that it sees itself. The messages are in no log.
 
 use std::sync::Arc;
 

@@ -15,14 +15,14 @@ use crate::spawn::spawn_with;
 
 /// The answer to a server that asks to join while too many others do.
 const TOO_MANY_ASKERS: &str = "TRYAGAIN many servers ask to join at the moment";
-/// How long a member may take to catch up, and to apply its log, before a transfer, while the leader still
-/// takes writes. These are the limits of a transfer for which the client gives none.
+/// The time that a member has, before a transfer, to catch up and to apply its log, while the leader still
+/// takes writes. This limit, like [`PAUSE_US_MAX`], counts if the client of the transfer gives no timeout.
 const TRANSFER_TIMEOUT_US: u64 = 10_000_000;
-/// How long a transfer may keep writes out while it waits for commands in progress, and again while it waits
-/// for the end of the log to be on the other member's disk.
+/// The time for which a transfer may keep writes out while it waits for commands in progress. The same limit
+/// counts again for the wait until the end of the log is on the other member's disk.
 const PAUSE_US_MAX: u64 = 1_000_000;
-/// A member that has sent nothing for this long counts as one that does not answer; a follower answers ten
-/// heartbeats in a second.
+/// A member that has sent nothing for this long counts as one that does not answer. A follower that is alive
+/// answers several heartbeats in this time.
 const HEARD_US: u64 = 1_000_000;
 /// The interval at which progress is checked.
 const LOOK_PERIOD: Duration = Duration::from_millis(2);
@@ -121,7 +121,7 @@ impl engine::group::Group for GroupHandle {
             let mut responder = Some(responder);
             let mut answer = |outcome| _ = responder.take().map(|responder| responder.keep(outcome));
             if let Err(reason) = group.hand_over(votes, to.as_deref(), timeout_ms, || answer(Ok(()))) {
-                // If another member leads by now, the answer to the client is enough.
+                // If another member leads by now, the answer to the client has been given.
                 if votes.look(Member::leads) == Some(true) {
                     tracing::warn!(target: "group", reason, "the lead was not handed over");
                 }
@@ -145,7 +145,7 @@ impl GroupHandle {
 
 impl Group {
     pub(super) fn require_leader(&self, votes: &Votes) -> Result<(), String> {
-        // A witness only hands the lead on.
+        // A witness that leads only hands the leadership on.
         if votes.look(Member::has_committed) == Some(true) && !votes.is_witness() {
             return Ok(());
         }
@@ -166,8 +166,8 @@ impl Group {
     }
 
     /// Ends writes, waits until another voter has all of the log, and has that voter elected. `begins` is
-    /// called before the election, because no reply leaves once the election has begun. If `timeout_ms` is
-    /// given and over before the election begins, this server leads on.
+    /// called before the election, because no reply leaves once the election has begun. If the time
+    /// `timeout_ms` ends before the election begins, this server stays the leader.
     pub(super) fn hand_over(
         &self,
         votes: &Votes,
@@ -218,7 +218,8 @@ impl Group {
             }
             thread::sleep(LOOK_PERIOD);
         }
-        // A follower that cannot apply its log could not lead: a transfer to it would only stop the writes.
+        // A follower that cannot apply its log could not lead: a transfer to such a follower would only stop
+        // the writes.
         let end = self.log.get().map_or(Lsn::ZERO, |log| log.shippable_lsn());
         while !self.has_applied(to, end) {
             if votes.now_us() >= caught_up_until_us || self.is_stopping() {
@@ -247,12 +248,12 @@ impl Group {
         self.known.lock().roster.as_ref().is_some_and(|roster| roster.is_voter_with_data(id))
     }
 
-    /// Whether the member has sent anything lately: a leader has heard from all reachable members.
+    /// Whether the member has sent anything within [`HEARD_US`]. A leader hears from all reachable members.
     pub(super) fn is_heard(&self, votes: &Votes, id: MemberId) -> bool {
         self.has_heard(votes, id, HEARD_US)
     }
 
-    /// A voter with data that is heard, has all of the log, and `is_fit`.
+    /// A voter with data that has sent something lately, has all of the log, and satisfies `is_fit`.
     pub(super) fn voter_with_all(
         &self,
         votes: &Votes,
@@ -266,7 +267,7 @@ impl Group {
         progress.iter().filter(has_all).find(|it| may_lead(it.id)).map(|it| it.id)
     }
 
-    /// Of the voters with data that are heard, the one with the most log.
+    /// The voter with the most log, of those that have data and have sent something lately.
     fn fittest(&self, votes: &Votes) -> Option<MemberId> {
         let voters = self.known.lock().in_force.voters.clone();
         let progress = votes.look(Member::progress)?;
@@ -275,7 +276,7 @@ impl Group {
         others.max_by_key(|it| it.durable).map(|it| it.id)
     }
 
-    /// Waits until another voter has all of the log, and has that voter elected; nothing may be written
+    /// Waits until another voter has all of the log, and has that voter elected. Nothing may be written
     /// meanwhile.
     pub(super) fn elect(
         &self,
@@ -297,8 +298,8 @@ impl Group {
         }
         tracing::info!(target: "group", %to, "handing the lead over");
         begins();
-        // The first wait ends the rounds in progress. The replies that they made, and the answer that
-        // `begins` gave, have left when the second wait ends.
+        // The first wait ends the rounds in progress. Their replies, and the answer that `begins` gave, have
+        // left when the second wait ends.
         let answered = (0..2).all(|_| self.node.wait_for_rounds(&|| votes.now_us() >= until_us));
         if !answered {
             return Err("ERR a script or a command that takes long did not end in time".into());

@@ -1,20 +1,20 @@
 //! The connections from other members, and how many there may be.
 //!
 //! Without a password, everybody who reaches the port can send GROUP PEER. So a member that the roster lists
-//! has places of its own, and all others share a few: a new member of which this one has not heard yet, or a
-//! stranger.
+//! has places of its own. All other senders share a few places; each of them is a new member of which this
+//! server has not heard yet, or a stranger.
 //!
 //! Invariants
-//! - A member has at most [`OF_MEMBER_MAX`] connections, and all that the roster does not list have
-//!   [`UNLISTED_MAX`] together; a newer one takes the place of the oldest.
+//! - A member has at most [`OF_MEMBER_MAX`] connections. All senders that the roster does not list have
+//!   [`UNLISTED_MAX`] connections together. At its limit, a new connection takes the place of the oldest one.
 
 use std::net::{Shutdown, TcpStream};
 
 use consensus::MemberId;
 use membership::MEMBERS_MAX;
 
-/// The maximum number of connections of one member: one for its messages, and a second one to ask who answers
-/// here, or after it has lost the first.
+/// The maximum number of connections of one member. One is for its messages. The other is for a check of who
+/// answers here, or for a new connection before the end of the old one is noticed.
 const OF_MEMBER_MAX: usize = 2;
 /// The maximum number of connections of all senders together that the roster does not list.
 const UNLISTED_MAX: usize = MEMBERS_MAX;
@@ -23,7 +23,7 @@ const UNLISTED_MAX: usize = MEMBERS_MAX;
 #[derive(Default)]
 pub(super) struct Inboxes {
     opened: u64,
-    /// In the order in which they were opened.
+    /// The open connections, in the order in which they were opened.
     open: Vec<Inbox>,
 }
 
@@ -56,7 +56,7 @@ impl Inboxes {
         }
     }
 
-    /// A connection has ended.
+    /// Forgets a connection that has ended.
     pub(super) fn ended(&mut self, number: u64) {
         self.open.retain(|inbox| inbox.number != number);
     }

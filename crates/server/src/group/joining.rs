@@ -26,11 +26,11 @@ use crate::{
 const RETRY_PERIOD: Duration = Duration::from_millis(500);
 /// The code of the error of a member that does not lead.
 pub(super) const NOT_LEADER: &str = "NOTLEADER ";
-/// How many attempts may find the group without a leader before that is worth a warning.
+/// The number of attempts that may find the group without a leader before a warning is logged.
 const ELECTIONS_AT_START: u32 = 6;
 
 impl Group {
-    /// Checks that this server can join, before it asks and the group lists it.
+    /// Checks that this server can join, before it asks and is listed by the group.
     ///
     /// # Errors
     /// If it is to join itself or has data of its own, or the log cannot be read.
@@ -49,8 +49,8 @@ impl Group {
         Ok(())
     }
 
-    /// Joins, unless the server is to stop before. A member that has to copy everything anew is in the group
-    /// already, and only asks who leads.
+    /// Joins the group, and keeps trying until the server stops. A member that has to copy everything anew is
+    /// in the group already, and only asks who leads.
     pub(super) fn join(self: &Arc<Self>) {
         let Some(votes) = &self.votes else { return };
         let (mut logged, mut elections) = (Repeated::default(), 0);
@@ -78,7 +78,7 @@ impl Group {
         }
     }
 
-    /// Finds the address of a leader that the roster here does not list: other members know it.
+    /// Finds the address of a leader that the roster here does not list, by asking other members.
     pub(super) fn find_leader(self: &Arc<Self>, link: Link) {
         let found = self.spawn("group-find", move |group| {
             let (Some(votes), Some(peers)) = (&group.votes, group.peers.get()) else { return };
@@ -104,15 +104,16 @@ impl Group {
         let roster = self.known.lock().roster.clone().unwrap_or_default();
         let mut members: Vec<Address> = roster.members.iter().map(Listed::address).collect();
         if members.is_empty() {
-            // This address counts only while no member is known here: later, any server may be there.
+            // The address in `join` counts only while no member is known here: later, any other server may
+            // have it.
             members.extend(state.join_address());
         }
         members.retain(|address| !self.node.is_reached_at(address));
         let mut last = "no other member is known".to_string();
         for first in members {
             let mut target = first;
-            // Only one hint is followed: the server that it names may have lost the lead, and name another
-            // one.
+            // At most one hint is followed for each member, because the server named in the hint may have
+            // lost the leadership and give another hint.
             for _ in 0..2 {
                 match self.ask_to_join(&target) {
                     Ok(Answer::Joined(group_id)) if state.has_joined() && group_id != state.group_id => {
@@ -120,7 +121,7 @@ impl Group {
                         break;
                     }
                     Ok(Answer::Joined(group_id)) => return Ok((group_id, target)),
-                    // This server was elected meanwhile, or has led until it lost its directory.
+                    // This server was elected meanwhile, or it led until it lost its directory.
                     Ok(Answer::Elsewhere(leader)) if self.node.is_reached_at(&leader) => {
                         last = format!("{target}: {NOT_LEADER}it takes this server for the leader");
                         break;
@@ -136,7 +137,7 @@ impl Group {
         Err(last)
     }
 
-    /// Makes the roster show the present address of this member, if it shows another one.
+    /// Makes the roster show the present address of this member, if it shows another address.
     pub(super) fn renew_listing(self: &Arc<Self>) {
         let Some(own) = self.own.get() else { return };
         let is_listed = || {
@@ -154,7 +155,7 @@ impl Group {
                 && let Err(reason) = renew(group)
             {
                 let now_ms = group.votes.as_ref().map_or(0, |votes| votes.now_us() / 1000);
-                // Other reasons are to be expected while the group has no leader.
+                // While the group has no leader, other reasons are to be expected.
                 let is_refusal = reason.contains(": ERR ");
                 if is_refusal && let Some(unlogged) = logged.note(&reason, now_ms) {
                     tracing::warn!(target: "group", reason, unlogged, "the group does not list the present address of this server; trying again");

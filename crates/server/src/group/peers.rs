@@ -5,18 +5,19 @@
 //! from each member: GROUP PEER takes a client's connection over -> "group-inbox" reads messages -> Votes
 //! ```
 //!
-//! A message that cannot be written at once is lost, with its connection, and so is one that the other host
-//! does not acknowledge within [`ANSWER_TIMEOUT`]: the votes tolerate lost messages better than messages that
-//! a healed network delivers seconds late. The log has connections of its own.
+//! A message is lost, together with its connection, if it cannot be written at once, or if the other host
+//! does not acknowledge it within [`ANSWER_TIMEOUT`]. The votes tolerate lost messages better than messages
+//! that a healed network delivers seconds late. The log has connections of its own.
 //!
 //! Invariants
 //! - A connection of another group, of another version or to another member is refused with the reason. A
-//!   damaged message ends the connection, and so does a message of another sender or to another receiver.
-//!   Refused connections and messages are counted, and change nothing. Each [`Cause`] is logged once a minute
-//!   at most, whatever strangers name.
+//!   connection ends if a damaged message comes, or one from another sender or to another receiver.
+//! - Refused connections and messages are counted, and change nothing. Each [`Cause`] is logged once a minute
+//!   at most, whatever a stranger sends.
 //! - A member has one connection to each other member; strangers share a few places here ([`Inboxes`]).
-//! - A server that has joined no group yet knows no id of one: it lets a connection in, and hears nothing on
-//!   it. So the leader finds out who answers at an address before it lists a member there.
+//! - A server that has joined no group yet does not know the id of its group. It accepts a connection from
+//!   any group, and processes none of its messages. So the leader can check who answers at an address before
+//!   it lists a member there.
 
 use std::{
     collections::BTreeMap,
@@ -52,23 +53,23 @@ pub(super) const REMOVED: &str = "REMOVED";
 const LOADING: &str = "LOADING";
 /// The pause after a failed attempt to connect.
 const RETRY_PERIOD: Duration = Duration::from_millis(100);
-/// How often an idle connection is looked at.
+/// The period at which an idle connection is checked.
 const LOOK_PERIOD: Duration = Duration::from_secs(1);
-/// How long a member may take to answer, and its host to acknowledge a message: two election timeouts. A
-/// connection that was made while the member restarted may never be answered, and the votes wait for the next
-/// connection.
+/// The time that a member may take to answer, and its host to acknowledge a message: two election timeouts. A
+/// connection that was made while the member restarted may never be answered, and the votes need the next
+/// connection soon.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(1);
-/// A sender that the roster does not list is disconnected if it sends nothing for this long. Members may be
-/// silent: followers send each other nothing.
+/// A sender that the roster does not list is disconnected after this time of silence. Members may be silent:
+/// followers send each other nothing.
 const SILENCE: Duration = Duration::from_secs(10);
-/// A member that is not reached for this long is worth a warning.
+/// The time after which an unreachable member is reported in a warning.
 const GRACE_MS: u64 = 3_000;
 
 /// The longest word of GROUP PEER that is shown: longer than any id.
 const WORD_BYTES_MAX: usize = 64;
 
-/// The maximum number of servers whose last message is remembered: all that a roster can list, and strangers
-/// that may join.
+/// The maximum number of servers whose last message is remembered: those that a roster can list, and as many
+/// strangers that may join.
 const HEARD_MAX: usize = 4 * MEMBERS_MAX;
 
 /// Why a connection or a message of a member is refused, or why a message changes nothing.
@@ -95,7 +96,8 @@ impl Refusal {
         Refusal { cause, reason: reason.into() }
     }
 
-    /// The group has removed the member that connects, or never had it: removed members are not remembered.
+    /// The refusal of a server that is no member. The group has removed it, or never had it: removed members
+    /// are not remembered.
     pub(super) fn removed(id: MemberId) -> Refusal {
         Refusal::new(
             Cause::Removed,
@@ -104,12 +106,12 @@ impl Refusal {
     }
 }
 
-/// The connection to one other member, for messages in this direction.
+/// The connection to one other member. It carries only messages to that member.
 struct Peer {
     address: Address,
     /// Writes never block.
     socket: Mutex<Option<TcpStream>>,
-    /// Whether the connection is to be looked at before the pause is over.
+    /// Whether the connection must be checked before the pause is over.
     wanted: (Mutex<bool>, Condvar),
     stopping: AtomicBool,
 }
@@ -127,13 +129,13 @@ pub(crate) struct Peers {
     votes: Arc<Votes>,
     own: MemberId,
     name: String,
-    /// Empty until the group has told this server its id.
+    /// The id of the group; empty until the group has told this server the id.
     group_id: Mutex<String>,
     introduction: Box<dyn Fn() -> Introduction + Send + Sync>,
     peers: Mutex<BTreeMap<MemberId, Arc<Peer>>>,
     inboxes: Mutex<Inboxes>,
     heard: Mutex<BTreeMap<MemberId, Heard>>,
-    /// The leader has said that this member was removed.
+    /// Whether the leader has said that this member was removed.
     is_removed: AtomicBool,
     refused: AtomicU64,
     outdated: AtomicU64,
@@ -255,8 +257,8 @@ impl Peers {
     pub(super) fn serve(self: &Arc<Self>, mut socket: TcpStream, from: MemberId) {
         let peers = self.clone();
         let run = move || {
-            // The error is counted before the connection is closed: a client that sees the end also sees the
-            // count.
+            // The refusal is counted before the connection is closed, so that a client that sees the end also
+            // sees the count.
             if let Err(refusal) = peers.receive(&mut socket, from) {
                 peers.count_refusal(&format!("a message of the member {from}"), &refusal);
             }
@@ -310,14 +312,15 @@ impl Peers {
         // An error of the socket ends the connection, and is not logged as a fault.
         let Ok(handle) = socket.try_clone() else { return Ok(()) };
         let number = self.inboxes.lock().open(from, is_listed, handle);
-        // The plain end of a tunnel has no other host to be probed: there this fails.
+        // This fails for the plain end of a tunnel, which has no other host to be probed.
         let _ = keep_alive(&*socket).and_then(|()| limit_unacknowledged(&*socket, ANSWER_TIMEOUT));
         let begun = socket
             .set_nonblocking(false)
             .and_then(|()| socket.set_read_timeout(Some(SILENCE)))
             .and_then(|()| socket.set_write_timeout(Some(SILENCE)))
             .and_then(|()| socket.write_all(b"+OK\r\n"));
-        // A member that has just connected can be reached; a member that has gone must be reached again.
+        // If a member has just connected, the connection to it is tried; if its connection has ended, the one
+        // to it is checked.
         self.look_at(from);
         let read = if begun.is_ok() { self.read(socket, from) } else { Ok(()) };
         self.inboxes.lock().ended(number);
@@ -325,7 +328,8 @@ impl Peers {
         read
     }
 
-    /// Makes the thread of the connection to this member look at it now, and connect again if it has ended.
+    /// Makes the thread of the connection to this member check that connection now, and connect again if it
+    /// has ended.
     fn look_at(&self, id: MemberId) {
         if let Some(peer) = self.peers.lock().get(&id) {
             peer.wake();
@@ -416,8 +420,8 @@ impl Peers {
         false
     }
 
-    /// Notes when a member was heard. Only a limited number of senders that the roster does not list is
-    /// remembered.
+    /// Notes when a member was heard. The number of remembered senders that the roster does not list is
+    /// limited.
     fn note_heard(&self, from: MemberId, heard: Heard) {
         let mut all = self.heard.lock();
         if all.len() >= HEARD_MAX && !all.contains_key(&from) {
@@ -448,7 +452,7 @@ impl Peers {
     }
 }
 
-/// A word of a stranger, as it may be shown in a reason.
+/// A word of a stranger, in the form in which a reason may show it.
 fn shown(word: &[u8]) -> &str {
     let is_word = word.len() <= WORD_BYTES_MAX && word.iter().all(u8::is_ascii_graphic);
     std::str::from_utf8(word).ok().filter(|_| is_word).unwrap_or("?")
@@ -481,7 +485,7 @@ impl Peer {
         self.wanted.1.notify_all();
     }
 
-    /// Ends the thread of this connection, which may still try to connect for some seconds.
+    /// Ends the thread of this connection; an attempt to connect may still go on for some seconds.
     fn stop(&self) {
         self.stopping.store(true, SeqCst);
         if let Some(socket) = &*self.socket.lock() {
@@ -532,13 +536,13 @@ impl Peer {
         let socket = peers.connect(&self.address, id)?;
         socket.set_nonblocking(true).map_err(|error| error.to_string())?;
         *self.socket.lock() = Some(socket);
-        // This is not left to the next heartbeat: the member may be waiting to hear who leads.
+        // The member is told at once who leads, and not with the next heartbeat: it may be waiting for that.
         peers.votes.input(|member, now_us| member.announce(now_us));
         Ok(())
     }
 }
 
-/// Whether the connection is still open at the other end, which sends nothing after it has accepted.
+/// Whether the connection is still open at the other end. The other end sends nothing after its `+OK`.
 fn is_alive(socket: &TcpStream) -> bool {
     let mut byte = [0];
     matches!(socket.peek(&mut byte), Err(error) if error.kind() == io::ErrorKind::WouldBlock)

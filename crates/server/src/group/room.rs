@@ -1,13 +1,13 @@
-//! A leader whose disk has no room for the log hands over to a voter that has room: every message between
+//! A leader whose disk has no room for the log hands over to a voter that has room. Every message between
 //! members says whether its sender has room.
 //!
-//! A member keeps room for its vote, and for the files that it writes when another member leads
-//! ([`env::reserve`]).
+//! A member reserves space ([`env::reserve`]) for its vote, and for the files that it writes when another
+//! member leads.
 //!
 //! Invariants
-//! - Only a voter that has data, all of the log and room is chosen. If there is none, this server goes on
-//!   leading, and refuses writes before they are executed, as a server without a group does.
-//! - The reports of room are newer than the lack of room here: disks often fill up together.
+//! - Only a voter that has data, all of the log and room is chosen. Without such a voter this server stays
+//!   the leader and refuses writes before they are executed, as a server without a group does.
+//! - The members' reports of room are newer than the lack of room here, because disks often fill up together.
 //! - This server hands over only if it can go on as a follower.
 //! - At most one attempt in [`ROOM_BACKOFF_US`].
 
@@ -21,14 +21,14 @@ use super::Group;
 /// The pause after an attempt.
 const ROOM_BACKOFF_US: u64 = 5_000_000;
 
-/// How long the lack of room lasts before this server hands over: by then, every member that is heard has
-/// reported its room again.
+/// The time for which the disk must have no room before this server hands over. Within this time, every
+/// reachable member reports again whether it has room.
 const ROOM_REPORTED_US: u64 = 4 * HEARTBEAT_TICKS as u64 * TICK_US;
 
-/// When the lead may be handed over for lack of room.
+/// Decides when the leadership may be handed over for lack of room.
 #[derive(Debug, Default)]
 pub(super) struct Yielding {
-    /// Since when the disk has had no room.
+    /// The time since which the disk has had no room.
     full_since_us: Option<u64>,
     /// The end of the pause after an attempt.
     due_us: u64,
@@ -45,7 +45,7 @@ impl Yielding {
         now_us >= (since_us + ROOM_REPORTED_US).max(self.due_us)
     }
 
-    /// An attempt has begun.
+    /// Notes that an attempt has begun.
     pub(super) fn tried(&mut self, now_us: u64) {
         self.due_us = now_us + ROOM_BACKOFF_US;
     }

@@ -1,7 +1,7 @@
-//! A leader whose disk does not answer falls silent, so that another member is elected. It is heard again
-//! once the disk answers, as a member that was paused.
+//! A leader whose disk does not answer falls silent, so that another member is elected. Once the disk
+//! answers, it sends messages again, like a member that was paused.
 //!
-//! A follower goes on although its disk does not answer: it acknowledges nothing, and the leader's lease may
+//! A follower whose disk does not answer is not silenced. It acknowledges no log, but the leader's lease may
 //! need its answers to heartbeats.
 
 use membership::Votes;
@@ -9,8 +9,8 @@ use storage::Log;
 
 use super::Group;
 
-/// A write or sync of the log that takes longer than this silences a leader. Disks pause for a second at
-/// times.
+/// A write or sync of the log that takes longer than this silences a leader. The limit is above one second,
+/// because disks pause for a second at times.
 const SILENT_AFTER_US: u64 = 2_000_000;
 
 impl Group {

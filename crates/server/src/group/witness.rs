@@ -6,15 +6,14 @@
 //! elected: a voter with data has all of the log -> it is handed the lead
 //! ```
 //!
-//! What it is not: the rules of votes (`consensus`), or how a log without state is opened, copied and cut
-//! (`storage`, `recovery`).
+//! The rules of votes are in `consensus`; `storage` and `recovery` open, copy and cut a log without state.
 //!
 //! Invariants
 //! - The roster is in `group.json` before the part of the log that names the members is forgotten. A copied
 //!   log names the members itself.
-//! - Log that a member may lack is kept, unless the disk is full. Then the committed part is forgotten: the
-//!   group goes on, and a member that lacks it waits for another one with data.
-//! - A witness leads no longer than it has to.
+//! - Log that a member may lack is kept, unless the disk is full. On a full disk the committed part is
+//!   forgotten, so that the group goes on; a member that lacks this part waits for another member with data.
+//! - A witness leads only until it can hand the leadership on.
 
 use std::{sync::Arc, thread, time::Duration};
 
@@ -32,8 +31,8 @@ const LOOK_PERIOD: Duration = Duration::from_millis(10);
 const ATTEMPT_US: u64 = 5_000_000;
 
 impl Group {
-    /// At the start of a witness, puts the roster into its memory if its log has none. If no roster is found,
-    /// and the log is not empty, the log is copied anew.
+    /// Puts the roster into the memory of a starting witness, if its log has none. If no roster is found and
+    /// the log is not empty, the log is copied anew.
     pub(super) fn recall_roster(&self, votes: &Votes, log: &Log) {
         if !votes.is_witness() || Roster::of(&self.keyspace.data_settings()).is_some() {
             return;
@@ -61,15 +60,15 @@ impl Group {
             let known = self.known.lock();
             known.roster.clone().filter(|_| known.is_in_force())
         };
-        // A change of members is under way, or nothing is known yet.
+        // Without a roster, a change of members is under way, or nothing is known yet.
         let Some(roster) = roster else { return };
         if let Err(error) = votes.save_roster(&roster.text()) {
             tracing::error!(target: "group", %error, "cannot save the members of the group");
             return;
         }
         let is_full = log.admit(0) == Admission::NoRoom;
-        // Unless the disk is full, a segment more than needed is kept: a learner that becomes a voter may
-        // lack a little.
+        // Unless the disk is full, one segment more than needed is kept, because a learner that becomes a
+        // voter may lack the end of the log.
         let (dispensable, kept_bytes) = match is_full {
             true => (Some(votes.committed()), 0),
             false => (votes.look(Member::held_by_all).flatten(), log.segment_bytes()),
@@ -87,7 +86,7 @@ impl Group {
         }
     }
 
-    /// Hands the lead on if a witness was elected. Does nothing on other members.
+    /// Hands the leadership on if this server is a witness that was elected. Does nothing on other members.
     pub(super) fn hand_on(self: &Arc<Self>) {
         let Some(votes) = self.votes.clone().filter(|votes| votes.is_witness()) else { return };
         let spawned = self.spawn("group-hand-on", move |group| {
@@ -109,8 +108,8 @@ impl Group {
 }
 
 /// Forgets the log before the batch at the position `kept_bytes` before `dispensable`, if that frees a
-/// segment. Returns where the log begins then; `None` if nothing was forgotten. At least the last batch is
-/// kept: the log must be able to name its last batch.
+/// segment. Returns the new start of the log; `None` if nothing was forgotten. At least the last batch is
+/// kept, because the log must be able to name its last batch.
 fn forget(log: &Log, dispensable: Lsn, kept_bytes: u64) -> Result<Option<Lsn>, storage::Error> {
     let segment = |lsn: Lsn| lsn.align_down(log.segment_bytes());
     let (before, kept_from) = (log.start_lsn(), Lsn::new(dispensable.get().saturating_sub(kept_bytes)));

@@ -33,7 +33,7 @@ use crate::logging;
 const LINES_MAX: usize = 4096;
 /// Bytes of lines that are written at once, approximately.
 const WRITE_BYTES: usize = 64 << 10;
-/// A line of text has its fields between spaces, so a name or a target has none.
+/// Fields of a text line are separated by spaces, so spaces within a user's name or a target are escaped.
 const ESCAPED: &AsciiSet = &CONTROLS.add(b' ').add(b'%').add(b'"');
 const ESCAPED_TARGET: &AsciiSet = &CONTROLS.add(b' ').add(b'"');
 /// Stands for a user or a status if there is none.
@@ -115,7 +115,7 @@ fn write_lines(lines: &Receiver<String>, file: &Mutex<Option<Arc<LineFile>>>, lo
         {
             buffer.push_str(&line);
         }
-        // The file may be slow, so the lock is not held meanwhile.
+        // The lock is not held during the write, because the file may be slow.
         let file = file.lock().clone();
         let written = file.map_or(Ok(()), |file| (&*file).write_all(buffer.as_bytes()));
         let failed = u64::from(written.is_err()) * buffer.lines().count() as u64;
@@ -140,7 +140,7 @@ fn text(request: &NotedRequest<'_>) -> String {
     format!("{time} {client} {user} {method} {target} {status} {bytes} {:.3}\n", milliseconds(request))
 }
 
-/// The same as an object of JSON; a user or status that is missing is null.
+/// The same fields as an object of JSON; a missing user or status is null.
 fn json(request: &NotedRequest<'_>) -> String {
     #[derive(serde::Serialize)]
     struct Line<'a> {

@@ -5,9 +5,9 @@
 //! ```
 //!
 //! Invariants
-//! - A server starts only with files that can be read. If they cannot be read later, the earlier keys stay,
-//!   and a warning says why.
-//! - Keys and secrets are in files alone: no setting has them, so nothing shows them.
+//! - A server starts only with files that can be read. If a file cannot be read later, the earlier keys stay
+//!   in force, and a warning says why.
+//! - Keys and secrets are in files alone. No setting contains them, so CONFIG GET cannot show them.
 
 use std::{path::Path, sync::Arc};
 
@@ -31,7 +31,7 @@ impl Issuers {
         self.0.read().clone()
     }
 
-    /// Reads the files again, also if no setting has changed.
+    /// Reads the files again, even if no setting has changed.
     pub(crate) fn follow(&self, settings: &Settings) {
         match read(settings) {
             Ok(issuers) => *self.0.write() = issuers,

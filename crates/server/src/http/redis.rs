@@ -1,8 +1,8 @@
-//! Clients of HTTP as clients of the Redis protocol: a pair of sockets, one end of which a worker serves like
-//! any other connection.
+//! Connects clients of HTTP as clients of the Redis protocol. Each gets a pair of sockets, one end of which a
+//! worker serves like any other connection.
 //!
-//! A pair of sockets works whatever addresses the port is bound to, and requires no trust in an address; a
-//! connection to the port would not.
+//! A connection to the port would depend on the addresses to which the port is bound, and on trust in an
+//! address. A pair of sockets depends on neither.
 
 use std::{
     net::{SocketAddr, TcpStream},
@@ -35,7 +35,10 @@ impl couch::Redis for RedisClients {
         let admitted = self.parts.access.admit(&peer).and_then(|place| match place {
             Place::Client => Ok(place),
             // Reserved places are for servers.
-            Place::Reserve | Place::Lost => Err(engine::clients::TOO_MANY_CLIENTS),
+            Place::Reserve | Place::Lost => {
+                self.parts.access.note_rejected();
+                Err(engine::clients::TOO_MANY_CLIENTS)
+            }
         });
         let place = admitted.map_err(|error| {
             let mut line = Vec::new();

@@ -1,5 +1,5 @@
-//! Log lines on their way to a file or to standard error, which may take none for long: a frozen disk, or a
-//! pipe that nobody reads.
+//! Log lines on their way to a file or to standard error. Either may accept nothing for a long time: the disk
+//! may be frozen, or the reader of a pipe may not read.
 //!
 //! ```text
 //! any thread: line -> queue, or dropped and counted -> thread "log-lines" -> file or standard error
@@ -8,10 +8,10 @@
 //! Invariants
 //! - No thread but "log-lines" waits for the file. The queue has at most [`QUEUED_BYTES_MAX`]; further lines
 //!   are dropped, and a line says how many once there is room.
-//! - Lines are written in the order in which they were queued. Another file gets all lines that are not
-//!   written yet.
-//! - Before the process ends in order, or because of a panic or a failed log, the queue is emptied
-//!   ([`LineQueue::flush`]), as long as the file takes lines.
+//! - Lines are written in the order in which they were queued. When another file is opened, all lines that
+//!   are not written yet go to that file.
+//! - The queue is emptied ([`LineQueue::flush`]), as long as the file takes lines, before the process ends in
+//!   order, because of a panic, or because of a failed log.
 
 use std::{
     collections::VecDeque,
@@ -95,13 +95,14 @@ impl LineQueue {
         self.changed.notify_all();
     }
 
-    /// Has the file opened: it may have another name, or have been renamed.
+    /// Has the file of this name opened before the next line is written: the name is new, or the file was
+    /// renamed.
     pub(super) fn reopen(&self, name: &str) {
         self.state.lock().reopens = Some(name.into());
         self.changed.notify_all();
     }
 
-    /// Carries out the work that comes, for ever.
+    /// Carries out each piece of work as it comes, for ever.
     pub(super) fn run(&self, carry_out: impl Fn(Work)) {
         self.state.lock().writer = Some(thread::current().id());
         loop {
@@ -122,10 +123,10 @@ impl LineQueue {
         }
     }
 
-    /// Waits until all lines are written, for this time at most. Does nothing before the queue has a writer,
-    /// or on the thread of the writer.
+    /// Waits until all lines are written, for the time `within` at most. Does nothing before the queue has a
+    /// writer, or on the thread of the writer.
     pub(super) fn flush(&self, within: Duration) {
-        // After a panic this thread may hold the lock itself.
+        // After a panic, the panicking thread may itself hold the lock.
         let Some(mut state) = self.state.try_lock_for(within) else { return };
         if state.writer.is_none_or(|writer| writer == thread::current().id()) {
             return;

@@ -1,8 +1,8 @@
-//! The two text formats of metrics: OpenMetrics 1.0.0, which is rendered, and the Prometheus text format
-//! 0.0.4, which is derived from it and is the default for clients that do not ask for OpenMetrics.
+//! The two text formats of metrics. OpenMetrics 1.0.0 is rendered; the Prometheus text format 0.0.4 is
+//! derived from it, and is sent to clients that do not ask for OpenMetrics.
 //!
-//! The differences: in 0.0.4 `# TYPE` and `# HELP` name a counter with `_total`, there is no `# UNIT` and no
-//! `# EOF`, an unknown type is `untyped`, and there are no exemplars (no metric here has any).
+//! In format 0.0.4, `# TYPE` and `# HELP` name a counter with `_total`, `# UNIT` and `# EOF` are missing, and
+//! an unknown type is `untyped`. The format has no exemplars; no metric here has any.
 
 /// A text format of metrics.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,7 +39,7 @@ impl Exposition {
     }
 }
 
-/// The highest `q` of the media ranges whose type is one of these names; 0 without any.
+/// The highest `q` of the media ranges in `accept` whose type is one of `names`; 0 if there is none.
 fn quality(accept: &str, names: &[&str]) -> f32 {
     let ranges = accept.split(',').filter_map(|range| {
         let mut parts = range.split(';').map(str::trim);

@@ -1,6 +1,6 @@
 //! Reads the messages of a replica: how far it is (REPLCONF ACK), and newlines while it loads.
 //!
-//! A command that would be answered ends the connection, as in Redis: a reply would stand in the middle of
+//! A command that Redis would answer ends the connection, as in Redis: a reply would stand in the middle of
 //! the stream.
 
 use std::{
@@ -17,7 +17,7 @@ use crate::replication::{Node, redis::RedisReplica};
 
 /// The bytes that are read at a time.
 const READ_BYTES: usize = 4 << 10;
-/// The bytes that a replica may send without ending a command: its commands are short.
+/// The maximum bytes that a replica may send without completing a command. Its commands are short.
 const UNREAD_BYTES_MAX: usize = 64 << 10;
 /// The commands that are parsed at a time.
 const COMMANDS_MAX: usize = 32;
@@ -67,11 +67,11 @@ pub(super) fn hear((node, clock): (&Node, &dyn Clock), replica: &RedisReplica, c
 /// The meaning of a command of a replica.
 #[derive(Debug, PartialEq, Eq)]
 enum Said {
-    /// The replica has so many bytes of the stream.
+    /// The replica has this many bytes of the stream.
     Acknowledged(u64),
-    /// A command that Redis does not answer either.
+    /// The replica sent a command that Redis does not answer either.
     Nothing,
-    /// Any other command.
+    /// The replica sent any other command.
     Command,
 }
 
@@ -81,7 +81,8 @@ impl Said {
         if is(0, b"psync") || is(0, b"sync") {
             return Said::Nothing;
         }
-        // Redis would answer REPLCONF with an error if an option has no value.
+        // REPLCONF takes pairs of option and value, so a valid command has an odd number of words. Redis
+        // would answer an option without a value with an error.
         if !is(0, b"replconf") || words.len().is_multiple_of(2) {
             return Said::Command;
         }

@@ -1,8 +1,8 @@
 //! A full sync: the file of a snapshot, in the form of Redis.
 //!
-//! A snapshot holds each slot as it was at a moment of its own; what the log changes afterwards in the slot
-//! follows in the stream ([`Loaded::left_of`]). A change of whole databases between these moments cannot
-//! follow for some slots alone, so a snapshot with one is not used.
+//! A snapshot holds each slot as of a moment of its own. Later changes of the slot in the log follow in the
+//! stream ([`Loaded::left_of`]). A change of whole databases between these moments concerns all slots, and
+//! cannot be sent for some slots alone. So a snapshot with such a change is not used.
 //!
 //! Invariants
 //! - The snapshot and the log after it are pinned until the stream begins. A replica for which more log than
@@ -32,8 +32,8 @@ use storage::{
 
 use super::{Begun, PIECE_BYTES, PREPARING_PERIOD, Serving};
 
-/// A snapshot is used again if the log has grown by at most so many bytes since: rendering these takes less
-/// time than a new snapshot.
+/// A snapshot is used again if the log has grown by at most this many bytes since. Rendering these bytes
+/// takes less time than a new snapshot.
 const REUSED_LOG_BYTES_MAX: u64 = 64 << 20;
 /// The bytes of log that may be pinned for a file even if `replica-retention-bytes` is less.
 pub(super) const PINNED_LOG_BYTES_MIN: u64 = 2 * REUSED_LOG_BYTES_MAX;
@@ -45,7 +45,7 @@ impl Serving<'_> {
     pub(super) fn full_sync(&self) -> Result<Option<Begun>, String> {
         let (info, _pin) = self.snapshot().inspect_err(|reason| {
             self.pinned_from.set(None);
-            // The replica is told, if it still listens.
+            // The replica gets the error, if it still listens.
             let _ = self.write(format!("-ERR {}\r\n", reason.trim_start_matches("ERR ")).as_bytes());
         })?;
         let ticket = self.node.redis.sessions.lock().begin(self.node.new_stream());
@@ -55,7 +55,7 @@ impl Serving<'_> {
         let begun = self.copy(ticket, &info);
         self.pinned_from.set(None);
         if !matches!(begun, Ok(Some(_))) {
-            // The replica has nothing of the stream with which it could return.
+            // The replica has no bytes of the stream with which it could return.
             self.node.forget_stream(ticket);
         }
         begun
@@ -77,7 +77,8 @@ impl Serving<'_> {
         }
         self.node.hold_log(ticket.id, info.begin_lsn);
         if self.claim.replica.takes_eof {
-            // The replica would take bytes that follow the mark at once for a part of the file.
+            // Waits until the replica has loaded the file: a replica that waits for the end mark would take
+            // bytes that follow the mark at once for a part of the file.
             while !replica.has_acked.load(SeqCst) {
                 self.check()?;
                 self.node.hold_log(ticket.id, info.begin_lsn);
@@ -92,7 +93,7 @@ impl Serving<'_> {
         Ok(Some(Begun { feed, ticket, loaded: Some(loaded) }))
     }
 
-    /// A snapshot that is committed and usable, with its pin.
+    /// Returns a snapshot that is committed and usable, with its pin.
     fn snapshot(&self) -> Result<(SnapshotInfo, Pin), String> {
         let mut may_reuse = true;
         for _ in 0..TRIES {
@@ -124,7 +125,7 @@ impl Serving<'_> {
         Err("no snapshot could be used: databases are flushed or swapped all the time. Try again".into())
     }
 
-    /// The newest snapshot from which the log is kept, pinned.
+    /// Returns the newest snapshot from which on the log is kept, with its pin.
     fn newest(&self) -> Result<Option<(SnapshotInfo, Pin)>, String> {
         let dir = &self.snapshots.sources.startup.dir;
         let begins = snapshot::list_begins(&RealDisk, dir).map_err(|error| error.to_string())?;
@@ -136,7 +137,8 @@ impl Serving<'_> {
         Ok(info.map(|info| (info, pin)))
     }
 
-    /// Has a snapshot taken, and keeps the replica awake meanwhile.
+    /// Has a snapshot taken, and sends newlines to the replica meanwhile, so that the replica does not time
+    /// out.
     fn take_snapshot(&self) -> Result<(), String> {
         let (sender, receiver) = channel();
         self.snapshots.ask_then(Box::new(move |taken| _ = sender.send(taken)));
@@ -171,7 +173,8 @@ impl Serving<'_> {
         Ok(false)
     }
 
-    /// Sends the file, in the form that the replica takes. Returns also whether fields in it have deadlines.
+    /// Sends the file in the form that the replica takes. Also returns whether fields in the file have
+    /// deadlines.
     fn send_file(&self, info: &SnapshotInfo) -> Result<(Loaded, bool), String> {
         let now_ms = self.snapshots.sources.clock.unix_ms();
         if self.claim.replica.takes_eof {
@@ -195,8 +198,8 @@ impl Serving<'_> {
         out: impl io::Write,
     ) -> Result<(Loaded, bool), String> {
         let wants = &self.claim.replica;
-        // A key that has expired by now may have been alive when the log changed it: the log says when it is
-        // removed.
+        // A key that has expired by now may have been alive when the log changed it, so the file includes it.
+        // The log says when the key is removed.
         let live_at_ms = if wants.wants_rdb_only { now_ms } else { 0 };
         let parts = Parts { live_at_ms, keys: wants.wants_keys, functions: wants.wants_functions };
         let mut file = ReplicaFile::begin(out, now_ms, parts);
@@ -239,7 +242,7 @@ impl Serving<'_> {
     }
 }
 
-/// The socket while it takes the file.
+/// The replica's socket, as the writer of the file uses it.
 struct FileSocket<'a>(&'a Serving<'a>);
 
 impl io::Write for FileSocket<'_> {
@@ -252,7 +255,8 @@ impl io::Write for FileSocket<'_> {
     }
 }
 
-/// Counts the bytes of a file, and keeps the replica awake meanwhile.
+/// Counts the bytes of a file, and sends newlines to the replica meanwhile, so that the replica does not time
+/// out.
 struct Counter<'a> {
     replica: &'a Serving<'a>,
     bytes: u64,

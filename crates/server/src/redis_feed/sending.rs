@@ -1,9 +1,9 @@
-//! Bytes for a replica: how long it may take none, and how much log may be pinned meanwhile.
+//! Sends bytes to a replica, and limits the time without progress and the log that is pinned meanwhile.
 //!
 //! Invariants
-//! - No wait is longer than [`PREPARING_PERIOD`](super::PREPARING_PERIOD) before it is checked whether the
-//!   replica may stay. So the log that is pinned for its file exceeds the limit by no more than the writes of
-//!   one period.
+//! - During a wait, it is checked at least once in [`PREPARING_PERIOD`](super::PREPARING_PERIOD) whether the
+//!   replica may stay. So the log pinned for its file exceeds the limit by no more than the writes of one
+//!   period.
 
 use std::{
     io::{self, Write},
@@ -13,8 +13,8 @@ use std::{
 
 use super::{SILENCE, Serving, full_sync::PINNED_LOG_BYTES_MIN};
 
-/// Whether the other side still has the connection open; also `true` while unread bytes come before its end.
-/// The socket must be non-blocking.
+/// Whether the other side still has the connection open. Also `true` if the other side has closed it and
+/// unread bytes are left. The socket must be non-blocking.
 pub(super) fn is_open(socket: &TcpStream) -> io::Result<bool> {
     match socket.peek(&mut [0]) {
         Ok(bytes) => Ok(bytes > 0),
@@ -39,7 +39,8 @@ impl Serving<'_> {
         Ok(())
     }
 
-    /// Writes as many bytes as the replica takes next. Waits until it takes any, or may not stay.
+    /// Writes as many bytes as the replica takes next. Waits until the replica takes a byte, or until it may
+    /// not stay.
     pub(super) fn write_some(&self, bytes: &[u8]) -> Result<usize, String> {
         let began_ms = self.node.now_ms();
         loop {
@@ -58,8 +59,8 @@ impl Serving<'_> {
         }
     }
 
-    /// An error once the replica may not stay: it has gone, is silent although it has its file, or too much
-    /// log is pinned for its file.
+    /// Fails once the replica may not stay: its connection is closed, it is silent although it has its file,
+    /// or too much log is pinned for its file.
     pub(super) fn check(&self) -> Result<(), String> {
         if self.replica.is_closed.load(SeqCst) {
             return Err("the connection was closed".into());

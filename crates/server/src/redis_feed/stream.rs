@@ -1,4 +1,4 @@
-//! The stream of commands: the log, rendered as it is committed.
+//! The stream of commands: the log as commands of Redis, rendered once it is committed.
 
 use std::{thread, time::Duration};
 
@@ -11,9 +11,9 @@ use storage::{CursorRead, Record};
 
 use super::{Begun, PIECE_BYTES, Serving};
 
-/// The period of looking for the commit of log that waits for acknowledgements of other replicas.
+/// While log waits for acknowledgements of other replicas, its commit is checked at this period.
 const COMMIT_PERIOD: Duration = Duration::from_millis(2);
-/// The longest sleep; conditions other than the log are then checked.
+/// The longest sleep. After it, conditions other than new log are checked.
 const SLEEP: Duration = Duration::from_secs(1);
 
 impl Serving<'_> {
@@ -59,8 +59,8 @@ impl Serving<'_> {
                         self.note(ticket, feed.checkpoint())?;
                     }
                     self.note_sent(&feed);
-                    // The cursor waits for new log; the commit of log that is there is checked again and
-                    // again.
+                    // The cursor waits for new log. Log that is there but not committed is checked again
+                    // every [`COMMIT_PERIOD`].
                     if cursor.wait(SLEEP) && self.log.showable_lsn() <= cursor.position() {
                         thread::park_timeout(COMMIT_PERIOD);
                     }
@@ -100,8 +100,8 @@ impl Serving<'_> {
         Ok(())
     }
 
-    /// Notes how far the bytes go, and sends them. While the stream completes the file, a replica cannot
-    /// return to it.
+    /// Notes the position that the bytes reach, and sends the bytes. While the stream still completes the
+    /// file, no position is noted, because a replica cannot return to such a position.
     fn send(
         &self,
         ticket: Ticket,
@@ -122,7 +122,7 @@ impl Serving<'_> {
         self.replica.acks.lock().sent(feed.offset(), feed.lsn());
     }
 
-    /// The position from which the stream would be rendered if the replica returned with the bytes that it
+    /// The position from which the stream would be rendered if the replica reconnected with the bytes that it
     /// has acknowledged.
     fn needed(&self, ticket: Ticket) -> Option<Lsn> {
         let has = self.replica.acks.lock().offset();

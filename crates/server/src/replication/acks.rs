@@ -8,12 +8,11 @@ use storage::Log;
 use super::Node;
 
 impl Node {
-    /// The position up to which replies have waited for replicas longer than allowed. To be called once a
-    /// second.
+    /// The position up to which replies have waited for replicas longer than allowed. Called once a second.
     pub(crate) fn overdue(&self) -> Option<Lsn> {
         let look = || {
             let (timeout_ms, log) = (self.ack_timeout_ms()?, self.log()?);
-            // Bytes that are not on this disk yet are not waiting for replicas.
+            // Log that is not on the disk here yet does not wait for replicas.
             self.overdue.lock().look(self.now_ms(), log.shippable_lsn(), log.committed_lsn(), timeout_ms)
         };
         let overdue = look();
@@ -25,7 +24,7 @@ impl Node {
     }
 
     /// Counts replies that are errors because replicas have not acknowledged in time. Logs a line the first
-    /// time, and the next one only after nothing was overdue.
+    /// time, and again only if no reply was overdue in between.
     pub(crate) fn acks_timed_out(&self, replies: u64) {
         if replies == 0 {
             return;
@@ -45,7 +44,8 @@ impl Node {
         self.ack_timeouts.load(SeqCst)
     }
 
-    /// How long a reply waits for replicas; `None` if it does not, or if it waits without a limit.
+    /// The time for which a reply waits for replicas. `None` if replies do not wait for replicas, or wait
+    /// without a limit.
     pub(crate) fn ack_timeout_ms(&self) -> Option<u64> {
         // In a group no reply times out: a leader without a majority is deposed, or refuses writes; see
         // `note_majority_awaited`.
@@ -55,13 +55,13 @@ impl Node {
         (asks && timeout_ms > 0).then_some(timeout_ms)
     }
 
-    /// Notes how long the oldest uncommitted batch of this leader of a group has waited for a majority. If
-    /// that is too long ([`membership::refuses_writes`]), further writes are refused before they are
-    /// executed: members that answer, but take no log, do not depose a leader, and its log must not grow
-    /// without limit.
+    /// Notes how long the oldest uncommitted batch of this leader of a group has waited for a majority. After
+    /// too long a wait ([`membership::refuses_writes`]), further writes are refused before they are executed.
+    /// Members that answer but take no log do not depose a leader, and the leader's log must not grow without
+    /// limit.
     ///
-    /// A leader that has committed nothing in its term has no lease, so no reply that shows data leaves: it
-    /// refuses reads as well ([`Node::answers_nothing`]), and closes the connections of its clients.
+    /// A leader that has committed nothing in its term has no lease, so no reply that shows data leaves. Such
+    /// a leader refuses reads as well ([`Node::answers_nothing`]), and closes the connections of its clients.
     pub(crate) fn note_majority_awaited(&self, awaited_us: u64, uncommitted_batches: u64) {
         let timeout_ms = self.options.read().ack_timeout_ms;
         let leads = self.following().is_none();
@@ -85,13 +85,13 @@ impl Node {
         }
     }
 
-    /// Whether this server leads, refuses writes because no majority takes its log, has no lease, and may not
-    /// show old data: no reply that shows data could leave.
+    /// Whether no reply that shows data could leave: this server refuses writes because no majority takes its
+    /// log, has no lease, and may not show old data.
     pub(super) fn answers_nothing(&self) -> bool {
         self.lacks_commits.load(SeqCst) && !self.may_answer()
     }
 
-    /// How many servers this one follows, one after the other, as last heard: 0 if it follows none.
+    /// The number of servers in the chain of leaders above this server, as last heard: 0 if it follows none.
     pub(super) fn distance(&self) -> u8 {
         self.following().map_or(0, |following| following.distance())
     }
@@ -123,8 +123,8 @@ impl Node {
         self.settle_waits();
     }
 
-    /// Makes replies of a leader wait for `ack-replicas` replicas; the setting may have changed. Log that was
-    /// committed without replicas stays committed.
+    /// Makes replies of a leader wait for `ack-replicas` replicas, according to the present setting. Log that
+    /// was committed without replicas stays committed.
     pub(super) fn count_acks(&self, log: &Log) {
         let _acking = self.acking.lock();
         if self.votes.is_some() {
@@ -140,7 +140,7 @@ impl Node {
         log.set_acked(self.leader.commit(log.shippable_lsn(), count));
     }
 
-    /// As [`Node::count_acks`], for a leader that begins: it writes a batch, and nothing is committed until
+    /// As [`Node::count_acks`], for a leader that begins. It writes a batch, and nothing is committed until
     /// replicas have that batch.
     pub(super) fn begin_to_count_acks(&self, log: &Log) {
         let acking = self.acking.lock();
@@ -152,8 +152,8 @@ impl Node {
         self.count_acks(log);
     }
 
-    /// Writes a batch, and counts acknowledgements from its end on. Until enough replicas have it, the log is
-    /// committed up to `committed`.
+    /// Writes a batch, and counts acknowledgements from the end of this batch on. Until enough replicas have
+    /// the batch, the log is committed up to `committed`.
     fn begin_at_epoch(&self, log: &Log, committed: Lsn) {
         match log.mark_epoch() {
             Ok(floor) => self.leader.begin_at(floor, committed),

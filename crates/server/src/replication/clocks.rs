@@ -1,11 +1,12 @@
 //! Compares the time of day here with the leader's: a batch that was just closed carries its closing time.
-//! Keys expire by the leader's clock. So if the clocks of the members are apart, keys expire too early, or
-//! late, after a change of leaders. Votes and leases do not depend on these clocks.
 //!
-//! A batch that is already committed when it arrives may be old; an uncommitted one was just written. A batch
-//! from the future shows in any case that a clock is wrong: so a start, too, looks at the end of the log. The
-//! time in the log never goes back: a leader whose clock is behind repeats the time of the batch before, and
-//! its followers notice that once this time is a minute ago by their clocks.
+//! Keys expire by the leader's clock. If the clocks of the members differ, keys expire too early or too late
+//! after a change of leaders. Votes and leases do not depend on these clocks.
+//!
+//! A committed batch may be old when it arrives; an uncommitted one was just written. A batch with a time in
+//! the future always shows that a clock is wrong, so the end of the log is checked at a start, too. The time
+//! in the log never goes back: a leader whose clock is behind repeats the time of the batch before. Followers
+//! notice such a leader once the repeated time is a minute ago by their clocks.
 
 use lsn::Lsn;
 use parking_lot::Mutex;
@@ -13,7 +14,7 @@ use storage::BatchInfo;
 
 use crate::repeated::Repeated;
 
-/// Differences above this are worth a warning: no new batch takes so long to arrive.
+/// Differences above this cause a warning, because no new batch takes so long to arrive.
 const APART_MS_MAX: u64 = 60_000;
 
 /// The warnings about clocks that were given lately.
@@ -35,9 +36,9 @@ impl Clocks {
     }
 }
 
-/// The milliseconds by which the clock that closed the newest batch is ahead of the clock here; negative:
-/// behind. `None` if they differ by at most [`APART_MS_MAX`], or if the batch is of the past and committed
-/// already, and so may be old.
+/// The milliseconds by which the clock that closed the newest batch is ahead of the clock here; negative if
+/// it is behind. `None` if they differ by at most [`APART_MS_MAX`]. Also `None` if the batch is from the past
+/// and committed already, because such a batch may be old.
 fn apart_ms(batches: &[BatchInfo], commit: Lsn, unix_ms: u64) -> Option<i64> {
     let newest = batches.last()?;
     let apart_ms = newest.closed_at_ms.cast_signed().saturating_sub(unix_ms.cast_signed());

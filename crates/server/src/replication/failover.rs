@@ -6,15 +6,16 @@
 //! ```
 //!
 //! Invariants
-//! - The replica is promoted only when nothing more is appended here and the replica has everything that was
-//!   appended, also in memory, unless FORCE allows the loss of the rest. "Everything" includes the batch that
-//!   ends this log: it is written before the wait for the replica begins, so that the log here holds nothing
-//!   that the new leader lacks. The thread of the log writes it, so a disk that does not answer keeps neither
-//!   the timeout nor an abort waiting.
-//! - Any failure before the promotion command is sent leaves this server leading, unless another server has
-//!   fenced it. If it is unknown whether the replica leads, this server takes no writes, not even after a
-//!   restart: two leaders are worse than none. This server leads on if a new process of the replica shows
-//!   that the replica has not led ([`Unanswered`]).
+//! - The replica is promoted only when nothing more is appended here, and the replica has everything that was
+//!   appended, also in memory. With FORCE, the rest may be lost instead.
+//! - "Everything" includes the batch that ends this log. This batch is written before the wait for the
+//!   replica begins, so that the log here holds nothing that the new leader lacks. The thread of the log
+//!   writes it, so timeout and abort have an effect also while the disk does not answer.
+//! - After any failure before the promotion command is sent, this server still leads, unless another server
+//!   has fenced it.
+//! - If it is unknown whether the replica leads, this server takes no writes, not even after a restart: two
+//!   leaders are worse than none. It leads again if a new process of the replica shows that the replica has
+//!   not led ([`Unanswered`]).
 
 use std::{
     sync::{
@@ -39,11 +40,11 @@ use super::{
 /// The interval at which the progress of the replica is checked.
 const LOOK_PERIOD: Duration = Duration::from_millis(5);
 
-/// The timeout of a FAILOVER without one: writes are refused while it waits.
+/// The timeout of a FAILOVER that gives none. Writes are refused for that time.
 const TIMEOUT_MS: u64 = 60_000;
 
-/// The longest time for which a FAILOVER waits for commands that were running when writes ended, since a
-/// script may be endless: the time for which a script at the replica may delay the replica.
+/// The longest time for which a FAILOVER waits for commands that were running when writes ended, because a
+/// script may be endless. The limit is the time for which a script at a replica may delay that replica.
 const COMMANDS_MS_MAX: u64 = STALL_MS;
 
 /// The error of FAILOVER ABORT once the replica may lead.
@@ -56,8 +57,7 @@ pub(super) struct Running {
     state: AtomicU8,
 }
 
-/// The first state. It changes at most once, to one of the others: an abort succeeds, or the replica is told
-/// to lead, never both.
+/// The first state. The state changes at most once: either an abort succeeds, or the replica is told to lead.
 const WAITING: u8 = 0;
 const IN_PROGRESS: u8 = 1;
 const ABORTED: u8 = 2;
@@ -82,7 +82,7 @@ impl Running {
         self.state.load(SeqCst) == ABORTED
     }
 
-    /// Ends [`WAITING`] with `state`. Returns whether that is the state now.
+    /// Changes the state from [`WAITING`] to `state`. Returns whether the state is `state` now.
     fn end_wait(&self, state: u8) -> bool {
         self.state.compare_exchange(WAITING, state, SeqCst, SeqCst).map_or_else(|now| now == state, |_| true)
     }
@@ -106,8 +106,8 @@ pub(super) fn begin(node: &Arc<Node>, failover: Failover) -> Result<(), String> 
         return Err("ERR FAILOVER target HOST and PORT is not a replica.".into());
     };
     let handover = Arc::new(Running::default());
-    // REPLICAOF looks for a hand-over while it changes the role, so this one is either seen there, or begins
-    // after that change.
+    // REPLICAOF looks for a hand-over while it changes the role. So REPLICAOF either sees this hand-over, or
+    // this hand-over begins after that change.
     let begun = node.try_change_role_here(|role| {
         let mut current = node.handover.lock();
         if current.is_some() {
@@ -126,8 +126,8 @@ pub(super) fn begin(node: &Arc<Node>, failover: Failover) -> Result<(), String> 
     begun.unwrap_or_else(|| {
         Err("ERR FAILOVER is not possible while the role of this server changes.".into())
     })?;
-    // This is forgotten only once the call is accepted: the replica of an earlier call may still prove that
-    // it has not led.
+    // An earlier unanswered call is forgotten only once this call is accepted: until then, the replica of the
+    // earlier call may still prove that it has not led.
     *node.unanswered.lock() = None;
     let thread = std::thread::Builder::new().name("failover".into());
     let running = node.clone();
@@ -196,8 +196,8 @@ fn run(
         node.change_role_here(|role| role.give_up_hand_over());
         return Err(yielded.err().unwrap_or_else(|| GaveUp::Fenced.to_string()));
     }
-    // This is noted before the replica is told to lead: the replica may restart before the connection is
-    // found broken.
+    // The call is noted before the replica is told to lead, because the replica may restart before the
+    // connection is found broken.
     *node.unanswered.lock() =
         claim.process.map(|process| Unanswered { replica: claim.replica, process, epoch });
     let answer = ask(&mut replica, &["REPLICAOF".into(), "NO".into(), "ONE".into()]);
@@ -224,12 +224,13 @@ fn run(
     Ok(())
 }
 
-/// Evaluates the claim of a replica, which may show that the replica has not led, although it was told to.
+/// Evaluates the claim of a replica that was told to lead and gave no answer. The claim may show that the
+/// replica has not led.
 pub(super) fn note_claim(node: &Node, claim: &Claim, decision: &Decision) {
     let mut unanswered = node.unanswered.lock();
     let Some(told) = *unanswered else { return };
     let Some(has_led) = told.has_led(claim, decision) else { return };
-    // The question is settled. If the replica has led, an operator decides about the next step.
+    // The claim has settled whether the replica has led. If it has, an operator decides about the next step.
     *unanswered = None;
     if has_led {
         return;
@@ -242,7 +243,7 @@ pub(super) fn note_claim(node: &Node, claim: &Claim, decision: &Decision) {
     }
 }
 
-/// Why the hand-over has ended before its time, if it has.
+/// The reason why the hand-over has ended early, if it has.
 fn gave_up(node: &Node, handover: &Running) -> Option<GaveUp> {
     if handover.is_aborted() {
         Some(GaveUp::Aborted)
@@ -254,8 +255,8 @@ fn gave_up(node: &Node, handover: &Running) -> Option<GaveUp> {
     }
 }
 
-/// Ends the log here, durably, once no writer is active. Fails when `gives_up` returns true: the disk may not
-/// answer for as long as it likes, and this server then leads on.
+/// Ends the log here, durably, once no writer is active. Fails when `gives_up` returns true, for example
+/// because the disk does not answer: this server then leads on.
 pub(super) fn end_log(log: &Log, gives_up: &dyn Fn() -> bool) -> Result<(), String> {
     let request = log.request_end();
     while !log.has_ended(request).map_err(|error| error.to_string())? {
@@ -268,8 +269,8 @@ pub(super) fn end_log(log: &Log, gives_up: &dyn Fn() -> bool) -> Result<(), Stri
 }
 
 /// Waits until the log here has ended, and the replica has everything that was appended here and has applied
-/// what is committed. Fails at an abort, if this server is fenced, and at the timeout; but with FORCE it
-/// succeeds at the timeout, if the log has ended, and the rest is lost.
+/// the committed part. Fails at an abort, if this server is fenced, and at the timeout. With FORCE it succeeds
+/// at the timeout if the log has ended, and the rest is lost.
 fn wait_for(
     node: &Node,
     log: &Log,

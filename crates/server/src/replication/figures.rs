@@ -70,8 +70,8 @@ impl Node {
         }
     }
 
-    /// The state of a hand-over as INFO names it. A member of a group gives up the lead first, and the next
-    /// leader is elected then.
+    /// The state of a hand-over, as INFO names it. A member of a group has no entry in `handover`: it gives
+    /// up its leadership, and then the next leader is elected.
     fn failover_state(&self) -> &'static str {
         match &*self.handover.lock() {
             Some(handover) => handover.state(),
@@ -80,14 +80,14 @@ impl Node {
         }
     }
 
-    /// The position up to which the replica at this address has said that it has applied the log.
+    /// The position up to which the replica at this address has reported the log as applied.
     pub(crate) fn applied_at(&self, address: &Address) -> Option<Lsn> {
         let replicas = self.leader.replicas();
         replicas.iter().find(|replica| replica.address == *address).map(|replica| replica.acked.applied)
     }
 
-    /// The state of the link to the leader, as clients see it: a connection to a member of the group that is
-    /// not known to lead any more is none to the leader.
+    /// The state of the link to the leader, as clients see it. A connection to a member of the group that is
+    /// not known to lead any more does not count as a link to the leader.
     pub(super) fn shown_link(&self) -> LinkState {
         match self.following() {
             Some(following) if !self.lacks_leader() => following.link(),

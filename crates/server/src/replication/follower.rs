@@ -7,14 +7,14 @@
 //! "replica-apply": durable here and committed by the leader -> Replayer -> keyspace; acks
 //! ```
 //!
-//! `link` has the first thread, `apply` the second, `following` the state that they share. These are the
-//! sockets and threads around [`replication::Receiver`], [`Mirror`] and [`Replayer`]. Steps that need an
-//! empty memory are only requested here; the next incarnation carries them out (see `serve`).
+//! `link` has the first thread, `apply` the second, `following` the state that both share. They connect
+//! [`replication::Receiver`], [`Mirror`] and [`Replayer`] with sockets and threads. Steps that need an empty
+//! memory are only requested here; the next incarnation carries them out (see `serve`).
 //!
 //! Invariants
 //! - Applied records are durable here (by this server's durability) and, until `drain`, committed.
-//! - Nothing is taken from the leader that the disk has no room for: a full disk ends the connection, and the
-//!   next one is made when there is room.
+//! - Nothing for which the disk has no room is taken from the leader: a full disk ends the connection, and
+//!   the next one is made when there is room.
 //! - An epoch is on disk before anything in it is acknowledged.
 //! - After `stop` nothing more is received; after `drain` everything received is applied.
 
@@ -86,7 +86,7 @@ impl FollowingParts {
     }
 }
 
-/// The threads, for the promotion or the stop that joins them.
+/// The threads of following, which a promotion or a stop joins.
 pub(super) struct Threads {
     pub(super) link: JoinHandle<Mirror>,
     /// Returns the incomplete payloads at the end of the applied log; `None` if the thread has failed.

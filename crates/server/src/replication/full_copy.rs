@@ -1,19 +1,19 @@
-//! The full sync: copies everything from the leader into a directory beside the data, which stays in service.
-//! The next start installs the copy.
+//! The full sync: copies everything from the leader into a directory beside the data, while the old data
+//! stays in service. The next start installs the copy.
 //!
 //! ```text
 //! fetch:   leader's snapshot and log -> <dir>/full-copy, verified, resumable; backup.json last
 //! install: mark "remove" -> delete old data -> mark "move" -> move the copy into place -> delete mark
 //! ```
 //!
-//! The copy is a backup (`backup::fetch`) into its own directory, not another way to copy. A witness copies
-//! the log alone.
+//! The copy is a backup (`backup::fetch`) into its own directory; there is no second way to copy. A witness
+//! copies the log alone.
 //!
 //! Invariants
 //! - The copy is installed only if it is complete, and only when a server starts on the directory.
 //! - An interrupted installation is resumed by the next start before anything else is read.
-//! - Stopping never waits for the leader: the connection is broken.
-//! - An installation keeps the files that are no data, such as the lock, `replication.json`, `group.json`,
+//! - Stopping never waits for the leader: the connection of the copy is broken.
+//! - An installation keeps files that are not data, such as the lock, `replication.json`, `group.json`,
 //!   `settings.toml` and files that were set aside (`diverged-*.bin`).
 
 use std::{
@@ -54,7 +54,7 @@ fn copy_dir(dir: &Path) -> PathBuf {
 /// Copies everything from the leader into a directory beside the data.
 ///
 /// # Errors
-/// A text for a line of the server's log; the next call resumes the copy.
+/// The reason, as text for a line of the server's log. The next call resumes the copy.
 pub(super) fn fetch(
     node: &Node,
     following: &Following,
@@ -100,8 +100,8 @@ pub(super) fn fetch(
             tracing::info!(target: "replication", end = manifest.end_lsn, "everything was copied");
             Ok(())
         }
-        // The copy is complete but was not installed: the process ended before that, or the installation mark
-        // could not be written.
+        // The copy was complete before, but was not installed: the process ended first, or the installation
+        // mark could not be written.
         Err(BackupError::Complete { .. }) => Ok(()),
         Err(error) => Err(format!("the copy from the leader is not complete: {error}")),
     }
@@ -125,8 +125,9 @@ pub(crate) fn is_complete(disk: &dyn Disk, dir: &Path) -> bool {
     matches!(Manifest::load(disk, &copy_dir(dir)), Ok(Some(_)))
 }
 
-/// Whether a complete copy waits for its installation and has another log than the directory: it comes from
-/// another group. False once the installation has begun, and if the identity of a log is unknown.
+/// Whether a complete copy waits for its installation and has another log than the directory, because it
+/// comes from another group. False once the installation has begun, and if the identity of either log is
+/// unknown.
 pub(crate) fn has_another_log(disk: &dyn Disk, dir: &Path) -> bool {
     let copy = copy_dir(dir);
     if disk.open(&dir.join(MARK), Access::Read).is_ok() || !is_complete(disk, dir) {
@@ -150,7 +151,7 @@ pub(crate) fn install(disk: &dyn Disk, dir: &Path) -> io::Result<bool> {
         write_atomically(disk, &mark, REMOVING)?;
     }
     if state.as_deref() != Some(MOVING) {
-        // The control file goes first: without it, the rest is no database.
+        // The control file is removed first: without it, the other files are no database.
         remove_files(disk, dir, |name| name == CopyPlan::CONTROL_NAME)?;
         remove_files(disk, dir, is_of_log)?;
         for below in BELOW {
@@ -209,7 +210,8 @@ fn move_files(disk: &dyn Disk, from: &Path, to: &Path, chosen: impl Fn(&str) -> 
     if names.is_empty() {
         return Ok(());
     }
-    // The target directory is synced first: a crash may leave a file in both, but never in neither.
+    // The target directory is synced first: after a crash a file may be in both directories, but never in
+    // neither.
     disk.sync_dir(to)?;
     disk.sync_dir(from)
 }

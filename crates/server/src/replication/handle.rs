@@ -16,7 +16,7 @@ use replication::{Follow, Led, LogHistory, join};
 use super::{Node, failover, orders::Order, waits::Awaited};
 use crate::spawn::spawn_with;
 
-/// The reply to REPLICAOF where votes decide.
+/// The error of REPLICAOF on a member of a group.
 pub(super) const OF_GROUP: &str =
     "ERR this server belongs to a group, whose votes decide who leads: GROUP TRANSFER changes the leader";
 /// The reply to REPLICAOF with the present leader, as Redis gives it.
@@ -26,7 +26,7 @@ const FOLLOWS_ALREADY: &str = "OK Already connected to specified master";
 pub(crate) struct ReplicationHandle(pub(crate) Arc<Node>);
 
 impl ReplicationHandle {
-    /// Carries out the order of a client on a thread: the disk may take long.
+    /// Carries out the order of a client on a thread of its own, because the disk may take long.
     fn carry_out(&self, thread: &str, responder: Responder, run: impl FnOnce(Arc<Order>) + Send + 'static) {
         let order = self.0.orders.begin(self.0.now_ms(), responder);
         let thread = std::thread::Builder::new().name(thread.into());
@@ -173,7 +173,7 @@ impl Replication for ReplicationHandle {
                 _ => node.request_restart(),
             }
         };
-        // The disk may take long.
+        // The order writes to the disk, which may take long.
         self.carry_out("replicaof", responder, run);
     }
 
@@ -234,7 +234,7 @@ impl Replication for ReplicationHandle {
             && wanted.lsn > node.durable_lsn()
             && let (Some(log), Some(runtime)) = (node.log(), node.runtime.get())
         {
-            // With a durability that syncs on a timer, the sync is made now.
+            // If the durability syncs on a timer, the sync is made now and not at its time.
             let (log, node) = (log.clone(), node.clone());
             runtime.spawn_blocking(move || {
                 let _ = log.make_durable(wanted.lsn);

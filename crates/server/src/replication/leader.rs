@@ -5,12 +5,12 @@
 //!              "replica-acks": read -> Leading -> commit, waits
 //! ```
 //!
-//! These are the sockets and threads around [`Relay`] and [`Leading`]; decisions about a replica
-//! are made in the crate `replication`. A replica serves replicas of its own in the same way.
+//! This module has the sockets and threads around [`Relay`] and [`Leading`]. The crate `replication` makes
+//! the decisions about a replica. A replica serves replicas of its own in the same way.
 //!
 //! Invariants
-//! - Only replies that need its acknowledgement wait for a replica. A slow replica is served from files; one
-//!   that takes no bytes is disconnected.
+//! - A reply waits for a replica only if it needs acknowledgements of replicas. A slow replica is served from
+//!   files; a replica that takes no bytes is disconnected.
 //! - At most [`REPLICAS_MAX`] replicas are connected.
 
 use std::{
@@ -47,7 +47,7 @@ const REPLICAS_MAX: usize = 64;
 const LEFT_MAX: usize = REPLICAS_MAX;
 /// A replica that takes no bytes for this long is disconnected.
 const WRITE_TIMEOUT: Duration = Duration::from_millis(2 * SILENCE_MS);
-/// The timeout of one read of acknowledgements; the read is then repeated.
+/// The timeout of one read of acknowledgements, after which the read is repeated.
 const READ_TIMEOUT: Duration = Duration::from_millis(HEARTBEAT_MS);
 /// The maximum number of bytes in one read of acknowledgements, which are small.
 const ACK_READ_BYTES: usize = 4 << 10;
@@ -56,16 +56,16 @@ const PIECES_MAX: usize = 512;
 
 /// The connected replicas, and the log retained for replicas.
 pub(super) struct Leader {
-    /// Lock order everywhere: `connected`, `pin`, `leading`.
+    /// Locked after `connected` and `pin`: the order of locks is `connected`, `pin`, `leading`.
     pub(super) leading: Mutex<Leading>,
     connected: Mutex<Vec<Connected>>,
     /// Keeps the log that replicas need.
     pin: Mutex<Option<Pin>>,
     stopping: AtomicBool,
-    /// Reasons for which replicas left or were refused, as they were logged.
+    /// The reasons for which replicas left or were refused, as logged lately.
     logged: Mutex<Repeated>,
-    /// The positions that replicas had acknowledged when their connections ended, with the epochs of this
-    /// leader.
+    /// The position that each replica had acknowledged when its connection ended, with the epoch of this
+    /// leader at that time.
     left_with: Mutex<BTreeMap<ReplicaId, (u32, Lsn)>>,
     /// How replicas have joined.
     pub(crate) joins: Joins,
@@ -78,7 +78,7 @@ pub(crate) struct Joins {
     pub(crate) resumed: AtomicU64,
     /// Replicas that had to copy all data.
     pub(crate) copied: AtomicU64,
-    /// Full syncs of replicas that wanted to go on from a position from which they could not. They are among
+    /// Full syncs of replicas that wanted to continue from a position, but could not. Each of these counts in
     /// `copied`, too.
     pub(crate) not_resumed: AtomicU64,
 }
@@ -94,7 +94,7 @@ impl Joins {
 struct Connected {
     session: Session,
     claim: Claim,
-    /// The user as whom it has logged in.
+    /// The user as whom the replica has logged in.
     user: Vec<u8>,
     address: Address,
     socket: TcpStream,
@@ -139,7 +139,8 @@ impl Leader {
         self.leading.lock().acks().count_heard(now_ms, silent_ms_max)
     }
 
-    /// The commit position, if `count` replicas must have the log up to it; this server has it up to `own`.
+    /// The commit position if `count` replicas must have the log up to it. `own` is the end of the log on the
+    /// disk here.
     pub(super) fn commit(&self, own: Lsn, count: usize) -> Lsn {
         self.leading.lock().commit(own, count)
     }
@@ -159,8 +160,8 @@ impl Leader {
         connected.iter().filter_map(figures).collect()
     }
 
-    /// Registers a replica; closes an older connection of the same replica. `None` if [`REPLICAS_MAX`] others
-    /// are connected.
+    /// Registers a replica, and closes an older connection of the same replica. `None` if [`REPLICAS_MAX`]
+    /// others are connected.
     fn join(
         &self,
         (claim, user): (Claim, Vec<u8>),
@@ -193,8 +194,8 @@ impl Leader {
         self.leading.lock().leave(session);
     }
 
-    /// The position up to which a replica has acknowledged in this epoch that the log is on its disk, on its
-    /// present connection or an earlier one.
+    /// The position up to which a replica has acknowledged the log as being on its disk. Acknowledgements of
+    /// this epoch count, on the present connection or an earlier one.
     fn acknowledged(&self, id: ReplicaId, epoch: u32) -> Option<Lsn> {
         let earlier = self.left_with.lock().get(&id).filter(|(in_epoch, _)| *in_epoch == epoch).copied();
         let leading = self.leading.lock();
@@ -220,7 +221,8 @@ impl Leader {
         }
     }
 
-    /// Whether an incident of a replica is to be logged, and how often the same was not logged before.
+    /// If an incident of a replica must be logged now, returns how often the same incident was not logged
+    /// before.
     pub(super) fn news(&self, node: &Node, replica: &str, reason: &str) -> Option<u64> {
         self.logged.lock().note(&format!("{replica} {reason}"), node.now_ms())
     }
@@ -231,11 +233,11 @@ impl Leader {
         self.disconnect();
     }
 
-    /// Retains as much of the log as replicas need. To be called once a second.
+    /// Pins as much of the log as replicas need. Called once a second.
     pub(super) fn keep_log(&self, log: &Log, now_ms: u64) {
         let mut pin = self.pin.lock();
         let from = self.leading.lock().keep_from(log.shippable_lsn(), now_ms);
-        // The new pin is made before the old one is dropped.
+        // The new pin is made before the old one is dropped, so that no log is removed in between.
         let kept = from.and_then(|from| log.pin(from.max(log.start_lsn())));
         *pin = kept;
     }
@@ -258,7 +260,8 @@ pub(super) fn serve(node: &Arc<Node>, (socket, from): (TcpStream, IpAddr), words
         {
             tracing::warn!(target: "replication", replica = peer, reason, unlogged, "a replica has left");
         }
-        // The log is kept for a while, in case the replica reconnects; none is kept for a refused one.
+        // The log is kept for a while, in case the replica reconnects; it is not kept for a replica that was
+        // refused.
         if let Some(claim) = claim {
             node.leader.leading.lock().left(claim.replica, node.now_ms());
         }
@@ -277,8 +280,8 @@ fn join(
 ) -> Result<(), String> {
     let text = |error: io::Error| error.to_string();
     socket.set_nonblocking(false).map_err(text)?;
-    // Over TLS, this is the plain end of a tunnel: a Unix socket, which delays nothing and refuses the
-    // option.
+    // Over TLS, the socket is the plain end of a tunnel. That is a Unix socket, which never delays bytes and
+    // refuses the option.
     let _ = socket.set_nodelay(true);
     socket.set_write_timeout(Some(WRITE_TIMEOUT)).map_err(text)?;
     let own_socket = socket.try_clone().map_err(text)?;
@@ -292,7 +295,7 @@ fn join(
              leader, or remove that file from the copy"
             .into());
     }
-    // Keeps the log on which the decision depends from being removed meanwhile.
+    // Keeps the log on which the decision depends from being removed before the decision is carried out.
     node.leader.leading.lock().hear(&claim);
     node.leader.keep_log(log, node.now_ms());
     let decision = node.leader.leading.lock().decide(&claim, log, &LogHistory(log));
@@ -384,8 +387,8 @@ fn converse(
         let shipped = ship(node, log, socket, relay);
         let _ = socket.shutdown(Shutdown::Both);
         let read = reader.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-        // The thread that failed first has a more precise reason than the thread that found the socket
-        // closed.
+        // The thread that failed first has a more precise reason than the other thread, which only found the
+        // socket closed.
         Err(match (shipped, read) {
             (shipped, Some(reason)) if shipped == CLOSED => reason,
             (shipped, _) => shipped,
@@ -393,7 +396,7 @@ fn converse(
     })
 }
 
-/// The reason if the other side has closed the connection.
+/// The reason for the end if the other side has closed the connection.
 const CLOSED: &str = "the connection was closed";
 
 /// Ships the log until this server stops or something fails; returns the reason. The connection may still be
@@ -407,7 +410,7 @@ fn ship(node: &Node, log: &Log, socket: &TcpStream, relay: &Mutex<Relay>) -> Str
         }
         let moment = Moment {
             now_ms: node.now_ms(),
-            // Writes block, so earlier bytes have left.
+            // Each write blocks until all its bytes have left, so no bytes are unsent here.
             unsent_bytes: 0,
             shippable: log.shippable_lsn(),
             commit: node.commit_lsn(),
@@ -438,8 +441,9 @@ fn ship(node: &Node, log: &Log, socket: &TcpStream, relay: &Mutex<Relay>) -> Str
     }
 }
 
-/// Writes many frames with one system call. A full socket takes more only when a third of its buffer is free:
-/// a write that ends at its timeout is repeated as long as the replica has acknowledged something meanwhile.
+/// Writes many frames with one system call. A full socket takes more bytes only when a third of its buffer is
+/// free. So a write that ends at its timeout is repeated, as long as the replica has acknowledged something
+/// meanwhile.
 fn write(
     mut send: impl FnMut(&[IoSlice<'_>]) -> io::Result<usize>,
     mut unacknowledged_bytes: impl FnMut() -> u64,
@@ -466,7 +470,8 @@ fn write(
     Ok(())
 }
 
-/// Reads acknowledgements until the connection ends; returns the reason, or `None` if it was merely closed.
+/// Reads acknowledgements until the connection ends. Returns the reason, or `None` if the connection was
+/// merely closed.
 fn read_acks(
     node: &Arc<Node>,
     mut socket: &TcpStream,
@@ -506,8 +511,8 @@ fn read_acks(
     }
 }
 
-/// The options of a relay whose steps ship about `flush_bytes` each: writes block, so bytes that arrive
-/// meanwhile go with the next step.
+/// The options of a relay whose steps ship about `flush_bytes` each. Since writes block, bytes that are
+/// appended during a write go with the next step.
 pub(super) fn relay_options(flush_bytes: u64) -> RelayOptions {
     let most = RelayOptions::default();
     RelayOptions { flush_bytes, round_bytes_max: flush_bytes.clamp(1, most.round_bytes_max), ..most }
@@ -534,7 +539,7 @@ mod tests {
     fn a_write_lasts_as_long_as_the_replica_acknowledges_something() {
         let timed_out = || Err(io::ErrorKind::WouldBlock.into());
         let out = [Outgoing { header: [7; HEADER_BYTES], payload: None }];
-        // Before each attempt, and after each that times out.
+        // The numbers of unacknowledged bytes before each attempt, and after each attempt that times out.
         let mut unacknowledged = [900, 800, 800, 700, 700].into_iter();
         let mut attempts = 0;
         let send = |pieces: &[IoSlice<'_>]| {

@@ -1,5 +1,5 @@
-//! The text phase before the frames: commands that a replica sends to its leader, and the lines that answer
-//! them.
+//! The text phase before the frames: the commands that a replica sends to its leader, and the lines with
+//! which the leader answers.
 
 use std::{
     fmt,
@@ -17,18 +17,18 @@ use tls::ClientFiles;
 use crate::tunnels::Tunnels;
 
 /// The longest attempt to connect to one address of a host. The system repeats a lost request after 1 s, and
-/// then after twice as long each time; a new attempt begins anew, so a host is found soon after the network
-/// has healed.
+/// then after pauses that double each time. A new attempt starts with the short pause, so a host is found
+/// soon after the network has healed.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
-/// The timeout of each read and write of a connection that was just made, and of sent bytes that the other
-/// host does not acknowledge.
+/// The timeout of each read and write on a connection that was just made. Also the time within which the
+/// other host must acknowledge sent bytes.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 /// The idle time after which the system probes the other host.
 const PROBE_AFTER: Duration = Duration::from_secs(5);
 /// The interval between two probes.
 const PROBE_PERIOD: Duration = Duration::from_secs(1);
-/// The number of unanswered probes after which the system would close the connection, if it were not for
-/// [`limit_unacknowledged`]: that limit decides instead.
+/// The number of unanswered probes after which the system closes the connection. On a connection with
+/// [`limit_unacknowledged`], that limit decides instead.
 const PROBES_MAX: u32 = 5;
 /// The longest answer line; a peer that sends a longer one is not a Sheaf server.
 const LINE_BYTES_MAX: usize = 1024;
@@ -54,14 +54,14 @@ impl Credentials {
         (user, Some(&*self.password).filter(|password| !password.is_empty()))
     }
 
-    /// The command that logs in, if this server does.
+    /// The AUTH command; `None` if this server does not log in.
     fn command(&self) -> Option<Vec<String>> {
         let words = ["AUTH", &self.user, &self.password].into_iter().filter(|word| !word.is_empty());
         (!self.password.is_empty()).then(|| words.map(String::from).collect())
     }
 }
 
-/// Shows no password.
+/// Leaves the password out.
 impl fmt::Debug for Credentials {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Credentials").field("user", &self.user).finish_non_exhaustive()
@@ -77,11 +77,11 @@ pub(crate) struct Introduction {
 }
 
 /// Connects, shakes hands if `tls-replication` is on, and logs in if a password is set. `begun` receives a
-/// handle of each socket before the socket is connected: shutting the handle down makes this function return
-/// at once.
+/// second handle of each socket before the socket is connected. To shut this handle down makes the function
+/// return at once.
 ///
 /// # Errors
-/// Texts for a line of the server's log; the error of `begun`.
+/// The reason as text for a line of the server's log; or the error of `begun`.
 pub(crate) fn connect(
     address: &Address,
     own: &Introduction,
@@ -90,8 +90,8 @@ pub(crate) fn connect(
     connect_within(ANSWER_TIMEOUT, address, own, begun)
 }
 
-/// As [`connect`]; every answer on this connection must come within `timeout`, and the other host must
-/// acknowledge sent bytes within `timeout`.
+/// As [`connect`], with a timeout: every answer on this connection must come within `timeout`, and the other
+/// host must acknowledge sent bytes within `timeout`.
 ///
 /// # Errors
 /// As [`connect`].
@@ -144,10 +144,11 @@ fn encrypted(
     Ok(stream)
 }
 
-/// Makes the system probe the other host of an idle connection, and close the connection if no host answers.
+/// Makes the system probe the other host of an idle connection, and close the connection if that host does
+/// not answer.
 ///
 /// # Errors
-/// Those of the socket.
+/// Errors of the socket.
 pub(crate) fn keep_alive<'a>(socket: impl Into<SockRef<'a>>) -> io::Result<()> {
     let probes =
         TcpKeepalive::new().with_time(PROBE_AFTER).with_interval(PROBE_PERIOD).with_retries(PROBES_MAX);
@@ -155,11 +156,11 @@ pub(crate) fn keep_alive<'a>(socket: impl Into<SockRef<'a>>) -> io::Result<()> {
 }
 
 /// Makes the system close the connection if the other host has not acknowledged sent bytes for `timeout`.
-/// Without this limit, the system repeats the unacknowledged bytes for a quarter of an hour, after longer and
-/// longer pauses: after a partition, everything on the connection waits for the end of such a pause.
+/// Without this limit, the system repeats unacknowledged bytes for a quarter of an hour, at growing pauses.
+/// After a partition, everything on the connection would wait for the end of such a pause.
 ///
 /// # Errors
-/// Those of the socket.
+/// Errors of the socket.
 pub(crate) fn limit_unacknowledged<'a>(socket: impl Into<SockRef<'a>>, timeout: Duration) -> io::Result<()> {
     socket.into().set_tcp_user_timeout(Some(timeout))
 }
@@ -179,12 +180,12 @@ fn prepare(candidate: SocketAddr, timeout: Duration) -> io::Result<(Socket, TcpS
 /// Sends a command and reads the answer line, without its terminator.
 ///
 /// # Errors
-/// Texts for a line of the server's log.
+/// The reason, as text for a line of the server's log.
 pub(crate) fn ask(stream: &mut TcpStream, words: &[String]) -> Result<String, String> {
     let mut request = Vec::new();
     wire::request::encode(words, &mut request);
     stream.write_all(&request).map_err(|error| format!("cannot send: {}", reason_of(&error)))?;
-    // Byte by byte: bytes after the line belong to the caller.
+    // The line is read byte by byte, because bytes after it belong to the caller.
     let mut line = Vec::new();
     while !line.ends_with(b"\r\n") {
         let mut byte = [0];
@@ -205,8 +206,8 @@ pub(crate) fn ask(stream: &mut TcpStream, words: &[String]) -> Result<String, St
     Ok(String::from_utf8_lossy(&line).into_owned())
 }
 
-/// The reason of an error of a socket with a timeout, in words: the OS calls a timeout a resource that is
-/// temporarily unavailable.
+/// The reason of an error of a socket with a timeout, in words. For a timeout, the text of the OS would be
+/// that a resource is temporarily unavailable.
 pub(crate) fn reason_of(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => "it timed out".into(),
@@ -220,7 +221,7 @@ mod tests {
 
     use super::*;
 
-    /// An address that never answers: the backlog of its listener is full.
+    /// An address that never answers, because the backlog of its listener is full.
     fn silent() -> (Socket, Vec<Socket>, Address) {
         let any: SocketAddr = ([127, 0, 0, 1], 0).into();
         let listener = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
@@ -231,7 +232,8 @@ mod tests {
         let mut taken = Vec::new();
         loop {
             let client = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
-            // A slow machine may connect later.
+            // On a slow machine, the client may be connected after the timeout; then the backlog is not full
+            // yet.
             let is_full =
                 client.connect_timeout(&address.into(), waiting).is_err() && client.peer_addr().is_err();
             taken.push(client);

@@ -10,8 +10,8 @@ use storage::{Log, batches_in};
 
 use super::{Node, failover::end_log};
 
-/// A follower that hears its leader and has caught up once shows no data that is older than this, unless old
-/// data may be shown (`stale-reads`).
+/// The maximum age of data that a follower shows, if it has caught up once and hears its leader. With
+/// `stale-reads`, older data is shown, too.
 const SHOWN_AGE_MS_MAX: u64 = 5_000;
 
 impl Node {
@@ -31,28 +31,28 @@ impl Node {
     }
 
     /// Whether a reply that shows data may leave now: no other member can have been elected (see
-    /// [`Node::has_lease`]), or old data may be shown. The data of the reply is committed in any case: the
-    /// reply waits for that.
+    /// [`Node::has_lease`]), or old data may be shown. In both cases the reply has waited until its data is
+    /// committed.
     #[inline]
     pub(crate) fn may_answer(&self) -> bool {
         self.has_lease() || self.shows_old_data()
     }
 
-    /// Whether no other member can have been elected; also true without a group, and for a member that has
-    /// not led, or has stepped down since. See [`Votes::may_answer`].
+    /// Whether no other member can have been elected. Also true without a group, for a member that has not
+    /// led, and for a member that has stepped down since it led. See [`Votes::may_answer`].
     #[inline]
     pub(crate) fn has_lease(&self) -> bool {
         self.votes.as_ref().is_none_or(|votes| votes.may_answer())
     }
 
-    /// Whether this server is a member of a group that knows no leader, or does not hear it.
+    /// Whether this server is a member of a group, and knows no leader or does not hear its leader.
     #[inline]
     pub(super) fn lacks_leader(&self) -> bool {
         self.votes.as_ref().is_some_and(|votes| !(self.knows_leader.load(SeqCst) && votes.hears_leader()))
     }
 
-    /// Whether this member of a group has not applied all that the group has committed for so long that its
-    /// data is old, for example because its disk is full, or because it has no connection to the leader.
+    /// Whether the data of this member of a group is old: for more than [`SHOWN_AGE_MS_MAX`], it has not
+    /// applied all that the group has committed. Its disk may be full, or it has no connection to the leader.
     pub(super) fn lags_far_behind(&self) -> bool {
         let is_behind = || self.following().is_some_and(|it| it.behind_ms(self.now_ms()) > SHOWN_AGE_MS_MAX);
         self.votes.is_some() && is_behind()
@@ -64,15 +64,15 @@ impl Node {
         self.stale_reads.load(SeqCst)
     }
 
-    /// Called when the votes know another leadership.
+    /// Notes another leadership, of which the votes have learnt.
     pub(crate) fn note_leadership(&self, leadership: Leadership) {
         let is_known = !matches!(leadership, Leadership::Unknown { .. });
         self.knows_leader.store(is_known, SeqCst);
     }
 
-    /// Lets the log be applied up to this position, which the votes know to be committed; the connection to
-    /// the leader may report it later. A member must not campaign before it has applied every change of the
-    /// roster that it knows to be committed.
+    /// Lets the log be applied up to this position, which the votes know to be committed. The connection to
+    /// the leader may report the position later. The early report matters because a member must not campaign
+    /// before it has applied every committed change of the roster that it knows of.
     pub(crate) fn note_committed(&self, committed: Lsn) {
         if let Some(following) = self.following() {
             following.note_committed(committed);
@@ -85,20 +85,20 @@ impl Node {
         self.has_led.load(SeqCst)
     }
 
-    /// This server leads its group no more: makes it take no writes, and show nothing, until it has stepped
+    /// Deposes this server as leader of its group: it takes no writes and shows nothing, until it has stepped
     /// down or restarted within the process.
     pub(crate) fn depose(&self) {
         self.change_role_here(|role| role.depose());
     }
 
-    /// Whether replies that have not left are dropped, because this server has led, and restarts. The new
-    /// leader decides whether their changes last.
+    /// Whether replies that have not left are dropped: this server has led, and restarts. The new leader
+    /// decides whether the changes behind these replies last.
     pub(crate) fn drops_replies(&self) -> bool {
         self.has_led() && self.is_restarting()
     }
 
-    /// Called when a requested restart has to wait. Until the restart, this server sends nothing to its
-    /// group, and counts as one that hears no leader.
+    /// Ends this server's part in votes while a requested restart has to wait. Until the restart, it sends
+    /// nothing to its group, and counts as a member that hears no leader.
     pub(crate) fn begin_to_wait_for_restart(&self) {
         if let Some(votes) = &self.votes {
             votes.stop();
@@ -106,13 +106,14 @@ impl Node {
         }
     }
 
-    /// Follows the leader of the group, which the votes know by `link`; `None`: this server is no member yet.
+    /// Follows the leader of the group, which the votes know by `link`. `link` is `None` if this server is no
+    /// member yet.
     pub(crate) fn follow_in_group(&self, link: Option<Link>, leader: Address) {
         *self.named.lock() = Some((link, leader.clone()));
-        // The new leader is not persisted, which a full disk would prevent: after a start the votes name it
-        // again, and its epoch is persisted before anything in it is acknowledged.
+        // The new leader is not persisted, because a full disk would prevent that. After a start the votes
+        // name the leader again, and its epoch is persisted before anything in that epoch is acknowledged.
         self.change_role_here(|role| role.follow(leader));
-        // The connection is made anew even if the leader is the same: it belongs to one term.
+        // A connection belongs to one term, so a new one is made even if the leader is the same.
         if let Some(following) = self.following() {
             following.reconnect();
         }
@@ -123,9 +124,9 @@ impl Node {
         self.change_role_here(|role| role.follow_nobody());
     }
 
-    /// The leader to follow, and its link as the votes have it; `None`: no leader at the moment. In a group,
-    /// the address must belong to the leader that the votes know: otherwise batches of another leader would
-    /// be taken for batches of this leader.
+    /// The leader to follow, and its link as the votes have it; `None` if there is no leader at the moment.
+    /// In a group, the address must belong to the leader that the votes know. Otherwise batches of another
+    /// leader would be taken for batches of this one.
     pub(super) fn to_follow(&self) -> Option<(Address, Option<Link>)> {
         let leader = self.leader_address()?;
         let Some(votes) = &self.votes else { return Some((leader, None)) };
@@ -134,7 +135,7 @@ impl Node {
         (link == known && address == leader).then_some((address, link))
     }
 
-    /// Reports to the votes that the leader has found the log here to be the beginning of its own.
+    /// Reports to the votes that the log here is the beginning of the leader's log, as the leader has found.
     pub(super) fn found_equal(&self, link: Option<Link>) -> Result<(), String> {
         self.votes.as_ref().map_or(Ok(()), |votes| votes.accept(link, &[], Lsn::ZERO))
     }
@@ -157,15 +158,15 @@ impl Node {
         Ok(())
     }
 
-    /// Compares the clock here with the end of the log, at a start: it may take long until the next batch is
-    /// written.
+    /// Compares the clock here with the end of the log. Done at a start, because it may take long until the
+    /// next batch is written.
     pub(crate) fn look_at_clock(&self, log: &Log) {
         let end = log.shippable_lsn();
         let newest = log.last_batches(end, 1).unwrap_or_default();
         self.clocks.look(&newest, end, self.clock.unix_ms(), self.now_ms());
     }
 
-    /// Ends writes for a transfer of the lead: waits for the writers in progress, and makes everything
+    /// Ends writes for a transfer of the leadership: waits for the writers in progress, and makes everything
     /// durable, until `gives_up` returns true.
     pub(crate) fn end_writes_for_transfer(&self, gives_up: &dyn Fn() -> bool) -> Result<(), String> {
         let log = self.log().ok_or("LOADING this server is starting")?;
@@ -185,7 +186,7 @@ impl Node {
         ended
     }
 
-    /// The transfer has failed before another member was elected.
+    /// Takes writes again after a transfer that failed before another member was elected.
     pub(crate) fn resume_writes(&self) {
         self.change_role_here(|role| role.give_up_hand_over());
     }

@@ -1,12 +1,12 @@
-//! Orders of clients to change the role of this server (REPLICAOF), which wait for the disk and for each
-//! other: each is answered within a named time, whatever its disk does.
+//! Orders of clients to change the role of this server (REPLICAOF). They wait for the disk and for each
+//! other. Each is answered within a fixed time, even if the disk does not answer.
 //!
 //! ```text
 //! REPLICAOF -> Orders::begin -> thread: the change -> Order::answer -> Orders::end
 //!                    '-> after ANSWER_MS: an error which says that the change goes on
 //! ```
 //!
-//! What it is not: the order of these changes; `Node` has the locks.
+//! The order of these changes is not decided here: `Node` has the locks.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use wire::ReplyWriter;
 
 /// A change of the role that is not done after this time is answered with an error, and goes on.
 pub(super) const ANSWER_MS: u64 = 30_000;
-/// A change waits for this long for an earlier one; then it is not made.
+/// The time for which a change waits for an earlier one. After that, the change is not made.
 pub(super) const TURN_MS: u64 = 10_000;
 
 /// The answer to a change that waits for an earlier one for too long.
@@ -30,22 +30,22 @@ const NOT_DONE_YET: &str = "ERR the disk has not taken this change of the server
 #[derive(Default)]
 pub(super) struct Orders(Mutex<Vec<Arc<Order>>>);
 
-/// One order.
+/// One order of a client, with the client's answer channel.
 pub(super) struct Order {
     begun_ms: u64,
-    /// `None` once it is answered.
+    /// `None` once the order is answered.
     responder: Mutex<Option<Responder>>,
 }
 
 impl Orders {
-    /// Begins an order; to be ended, whether it is answered or not.
+    /// Begins an order. The caller must call [`Orders::end`], whether the order was answered or not.
     pub(super) fn begin(&self, now_ms: u64, responder: Responder) -> Arc<Order> {
         let order = Arc::new(Order { begun_ms: now_ms, responder: Mutex::new(Some(responder)) });
         self.0.lock().push(order.clone());
         order
     }
 
-    /// The change is done, or was not made.
+    /// Removes an order whose change is done, or was not made.
     pub(super) fn end(&self, order: &Arc<Order>) {
         self.0.lock().retain(|known| !Arc::ptr_eq(known, order));
     }
@@ -64,7 +64,7 @@ impl Orders {
 }
 
 impl Order {
-    /// Answers the client, unless that was done.
+    /// Answers the client, unless the client was answered before.
     pub(super) fn answer(&self, write: impl FnOnce(&mut ReplyWriter<'_>)) {
         if let Some(responder) = self.responder.lock().take() {
             responder.answer(write);

@@ -1,7 +1,7 @@
 //! Detects replies that have waited for replicas longer than `ack-timeout`.
 //!
-//! It samples the end of the log with the time, just often enough to tell when the timeout has passed. It
-//! does not know the waiting replies, each of which has a position of its own.
+//! The end of the log is sampled with the time, just often enough to tell when the timeout has passed. The
+//! waiting replies themselves, each with its own position, are not known here.
 
 use std::collections::VecDeque;
 
@@ -9,7 +9,8 @@ use lsn::Lsn;
 
 /// The resolution: the timeout is divided into this many steps.
 const STEPS: u64 = 32;
-/// The maximum number of samples: one per step, the overdue one, and one for a timeout that was raised.
+/// The maximum number of samples: one per step, the last overdue one, and one more in case the timeout was
+/// raised.
 const SEEN_MAX: usize = STEPS as usize + 2;
 
 /// The samples of the uncommitted log.
@@ -34,7 +35,7 @@ impl Overdue {
         }
         let is_over = |(seen_ms, _): &(u64, Lsn)| now_ms >= seen_ms + timeout_ms;
         let over = self.seen.iter().take_while(|seen| is_over(seen)).count();
-        // Of the overdue samples only the last is needed.
+        // Of the overdue samples, only the last one is needed.
         self.seen.drain(..over.saturating_sub(1));
         self.seen.front().filter(|seen| is_over(seen)).map(|(_, lsn)| *lsn)
     }

@@ -1,4 +1,4 @@
-//! The addresses on which this server listens, to recognise itself as a named leader.
+//! The addresses on which this server listens, by which it recognises itself when it is named as a leader.
 
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 
@@ -7,7 +7,7 @@ use engine::replication::Address;
 /// The listen addresses of this server.
 #[derive(Debug, Clone)]
 pub(super) struct OwnAddresses {
-    /// Empty if clients connect to a Unix socket alone.
+    /// The addresses of the Redis protocol; empty if clients connect to a Unix socket alone.
     pub(super) redis: Vec<SocketAddr>,
     pub(super) http_port: u16,
 }
@@ -37,7 +37,7 @@ impl OwnAddresses {
 
 /// Whether a connection to `named` reaches a socket that listens on `listener`.
 fn is_reached(listener: IpAddr, named: IpAddr) -> bool {
-    // Connecting to the unspecified address reaches this machine.
+    // A connection to the unspecified address reaches the machine itself.
     named == listener
         || named.is_unspecified() && listener.is_loopback()
         || listener.is_unspecified() && (named.is_unspecified() || is_of_this_machine(named))

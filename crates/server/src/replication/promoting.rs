@@ -20,15 +20,17 @@ use super::{
 };
 
 impl Node {
-    /// Promotes this server: it stops following, if it did, and takes writes.
+    /// Promotes this server: it stops following, if it follows, and takes writes.
     ///
     /// # Errors
-    /// If it cannot lead. A server that followed then follows again. Once its epoch has begun, it does not,
-    /// but the caller can try again. If an earlier change of the role waits for the disk, nothing is changed.
+    /// If this server cannot lead. If it followed before, it then follows again; but it does not once its
+    /// epoch has begun, and the caller can try again. If an earlier change of the role waits for the disk,
+    /// nothing is changed.
     pub(super) fn promote(self: &Arc<Self>) -> Result<Led, String> {
         let turn = Duration::from_millis(TURN_MS);
         let _one_at_a_time = self.promotion.try_lock_for(turn).ok_or(NOT_ITS_TURN)?;
-        // A change that is on its way to the disk comes first: this server may be about to follow.
+        // A change of the role that is being written to the disk comes first, because this server may be
+        // about to follow.
         drop(self.standing.try_lock_for(turn).ok_or(NOT_ITS_TURN)?);
         let log = self.log().ok_or("ERR this server is starting")?;
         if self.handover.lock().is_some() {
@@ -63,7 +65,8 @@ impl Node {
         self.begin_to_count_acks(log);
         // From here on, acknowledgements of replicas determine the commit position.
         *self.following.lock() = None;
-        // Whether enough replicas are connected is known when the first client sees a leader.
+        // The check is made here, so that a client that sees a leader also gets the right answer about
+        // missing replicas.
         self.look_for_replicas();
         self.change_role_here(|role| role.open());
         if let Err(error) = full_copy::discard(&RealDisk as &dyn Disk, &self.dir) {
@@ -74,7 +77,7 @@ impl Node {
 }
 
 impl Node {
-    /// Whether a promotion is under way, or a demotion.
+    /// Whether a promotion or a demotion is under way.
     pub(crate) fn is_being_promoted(&self) -> bool {
         self.promotion.is_locked()
     }
@@ -82,7 +85,7 @@ impl Node {
     /// Leads the group in `term`, to which its votes have elected this server.
     ///
     /// # Errors
-    /// If it cannot lead, or another member leads by now. Then it must restart.
+    /// If this server cannot lead, or another member leads by now. The server must then restart.
     pub(crate) fn lead_in_group(self: &Arc<Self>, term: u64) -> Result<(), String> {
         let _one_at_a_time = self.promotion.lock();
         let (log, votes) = (self.log().ok_or("this server is starting")?, self.votes().ok_or("no group")?);
@@ -134,7 +137,7 @@ impl Node {
 struct Promoting<'n> {
     node: &'n Arc<Node>,
     log: &'n Log,
-    /// The link and the applier; `None` for a server that was fenced.
+    /// The link and the applier; `None` for a server that does not follow because it was fenced.
     taken: Option<(Arc<Following>, Threads)>,
     /// The epoch that the votes have given to this server; `None`: the promotion chooses one.
     epoch: Option<u32>,
@@ -151,14 +154,15 @@ impl Promoting<'_> {
         format!("ERR cannot lead: {error}")
     }
 
-    /// After a failed step: follows again, if the log is still a mirror. All that was received is applied
-    /// before, as the promotion would have done.
+    /// Follows again after a failed step, if the log is still a mirror. Everything received is applied first,
+    /// as the promotion would have done.
     fn follow_again(mut self) {
         if let Some((following, apply)) = self.applier.take() {
             following.drain(self.log);
             self.chains = apply.join().ok().flatten();
         }
-        // Locked until the threads are known: a stop of the server clears the parts, then ends the threads.
+        // The parts stay locked until the threads are known, because a stop of the server clears the parts
+        // and then ends the threads.
         let parts = self.node.following_parts.lock();
         let (Some(mirror), Some(chains), Some(parts)) = (self.mirror.take(), self.chains.take(), &*parts)
         else {
@@ -221,8 +225,8 @@ impl Promotion for Promoting<'_> {
     }
 
     fn outbid(&mut self, epoch: u32) -> Result<(), String> {
-        // Once this has succeeded, the other leader no longer fences this server, which restarts and then
-        // leads.
+        // Once this has succeeded, the other leader no longer fences this server. This server restarts, and
+        // then leads.
         self.node.writes.during(|| self.log.outbid_epoch(epoch)).map_err(Self::failed)
     }
 }

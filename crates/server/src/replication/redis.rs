@@ -1,10 +1,12 @@
-//! The replicas that are Redis or Valkey servers: which are connected, and which streams may be continued.
+//! The replicas that are Redis or Valkey servers: which of them are connected, and which streams may be
+//! continued.
 //!
-//! They are served by `redis_feed`. They count neither for `ack-replicas` nor for WAIT: such a replica
-//! acknowledges bytes that it has in memory only.
+//! `redis_feed` serves these replicas. They count neither for `ack-replicas` nor for WAIT, because such a
+//! replica acknowledges bytes that it has in memory only.
 //!
 //! Invariants
-//! - At most [`REDIS_REPLICAS_MAX`] connections have a [`Place`], from before their threads begin.
+//! - At most [`REDIS_REPLICAS_MAX`] connections have a [`Place`]. Each has its place before its threads
+//!   begin.
 //! - An event that is repeated for the same replica is logged once in a while.
 
 use std::{
@@ -39,11 +41,11 @@ pub(crate) struct RedisReplicas {
     /// The places that are taken.
     places: AtomicUsize,
     stopping: AtomicBool,
-    /// The maximum bytes of log that are kept for one replica, and how long they are kept after the replica
-    /// has left.
+    /// The maximum bytes of log that are kept for one replica, and the milliseconds for which they are kept
+    /// after the replica has left.
     retained_bytes_max: AtomicU64,
     away_ms_max: AtomicU64,
-    /// The period of pings while nothing else is sent.
+    /// The period of pings while nothing else is sent, in milliseconds.
     ping_ms: AtomicU64,
     /// The events of replicas that were logged lately.
     logged: Mutex<Repeated>,
@@ -53,7 +55,7 @@ pub(crate) struct RedisReplicas {
 pub(crate) struct Place(Arc<Node>);
 
 impl Place {
-    /// A place, if one is free.
+    /// Takes a place, if one is free.
     pub(crate) fn take(node: &Arc<Node>) -> Option<Place> {
         let more = |taken| (taken < REDIS_REPLICAS_MAX).then_some(taken + 1);
         node.redis.places.fetch_update(SeqCst, SeqCst, more).ok()?;
@@ -70,23 +72,23 @@ impl Drop for Place {
 /// A connected replica.
 pub(crate) struct RedisReplica {
     pub(crate) address: Address,
-    /// The user as whom it has logged in.
+    /// The user as whom the replica has logged in.
     pub(crate) user: Arc<[u8]>,
     pub(crate) socket: TcpStream,
-    /// Whether it has its file, or needs none: from then on it gives signs of life.
+    /// Whether the replica has its file, or needs none. From then on it must give signs of life.
     pub(crate) has_file: AtomicBool,
-    /// Whether it gets the stream now: its file has been sent, or its earlier stream goes on.
+    /// Whether the replica gets the stream now, after its file or as a continuation of its earlier stream.
     pub(crate) is_online: AtomicBool,
     /// The part of the stream that the replica has, and whether it has acknowledged any of it.
     pub(crate) acks: Mutex<Acks>,
     pub(crate) has_acked: AtomicBool,
-    /// When it was heard last, monotonic milliseconds.
+    /// The time at which the replica was last heard, in monotonic milliseconds.
     pub(crate) heard_ms: AtomicU64,
-    /// The connection has ended.
+    /// Whether the connection has ended.
     pub(crate) is_closed: AtomicBool,
-    /// The fault of the replica that has ended the connection.
+    /// The fault of the replica for which the connection was ended.
     pub(crate) fault: OnceLock<String>,
-    /// The thread that serves it.
+    /// The thread that serves the replica.
     pub(crate) thread: Thread,
 }
 
@@ -104,13 +106,13 @@ impl RedisReplica {
         self.close();
     }
 
-    /// Notes that it has its file.
+    /// Notes that the replica has its file.
     pub(crate) fn set_has_file(&self, now_ms: u64) {
         self.heard_ms.store(now_ms, Relaxed);
         self.has_file.store(true, SeqCst);
     }
 
-    /// Its state as INFO names it.
+    /// The state of the replica, as INFO names it.
     pub(crate) fn state(&self) -> &'static str {
         if self.is_online.load(Relaxed) { "online" } else { "send_bulk" }
     }
@@ -186,33 +188,33 @@ impl RedisReplicas {
 }
 
 impl Node {
-    /// Notes an event of a replica. If the event is to be logged now, returns how often it was not logged
-    /// since the last line about it.
+    /// Notes an event of a replica. If the event must be logged now, returns how often the event was left out
+    /// since it was last logged.
     pub(crate) fn redis_news(&self, replica: &Address, what: &str) -> Option<u64> {
         self.redis.logged.lock().note(&format!("{replica} {what}"), self.now_ms())
     }
 }
 
-/// The log for a stream.
+/// The methods that keep log for a stream.
 impl Node {
     /// Keeps the log from `position` on for the stream, within the limits that hold for every replica.
     pub(crate) fn hold_log(&self, stream: SessionId, position: Lsn) {
         self.leader.leading.lock().hold(ReplicaId::new(stream.first_bytes()), position);
     }
 
-    /// Pins the log that replicas need now, instead of within a second.
+    /// Pins the log that replicas need at once; otherwise this is done once a second.
     pub(crate) fn keep_log_now(&self) {
         if let Some(log) = self.log() {
             self.leader.keep_log(log, self.now_ms());
         }
     }
 
-    /// The replica of the stream has left: the log is kept for it for a while.
+    /// Notes that the replica of the stream has left. The log is kept for this replica for a while.
     pub(crate) fn hold_log_for_a_while(&self, stream: SessionId) {
         self.leader.leading.lock().left(ReplicaId::new(stream.first_bytes()), self.now_ms());
     }
 
-    /// Nobody will return to the stream: neither it nor log is kept.
+    /// Forgets a stream to which no replica will return, and keeps no log for it.
     pub(crate) fn forget_stream(&self, ticket: Ticket) {
         self.redis.sessions.lock().forget(ticket);
         self.leader.leading.lock().forget(ReplicaId::new(ticket.id.first_bytes()));

@@ -1,8 +1,9 @@
-//! Room on the disk for the small files that are written when another server leads, or this one begins to
-//! ([`env::reserve`]): without it, a leader whose disk is full could not hand over.
+//! Reserves room on the disk ([`env::reserve`]) for the small files that are written when another server
+//! begins to lead, or when this one does. Without the reserve, a leader whose disk is full could not hand
+//! over.
 //!
-//! Every member of a group keeps a reserve, and so does every server that follows or is followed. A server
-//! alone keeps none.
+//! Every member of a group keeps a reserve, and so does every server that follows or is followed. A server on
+//! its own keeps none.
 
 use std::{
     sync::{Arc, atomic::Ordering::SeqCst},
@@ -15,7 +16,7 @@ use storage::{Admission, Log};
 
 use super::Node;
 
-/// The pause after a reserve could not be made.
+/// The pause after a failed attempt to make the reserve.
 const RETRY_PERIOD: Duration = Duration::from_secs(5);
 
 impl Node {
@@ -29,7 +30,7 @@ impl Node {
         self.log().is_none_or(Log::has_room_for_small_files) || reserve::is_kept(&RealDisk, self.dir())
     }
 
-    /// Makes the reserve of a server without a group that follows or is followed. To be called once a second.
+    /// Makes the reserve of a server without a group that follows or is followed. Called once a second.
     pub(super) fn keep_reserve_of_pair(self: &Arc<Self>) {
         let is_alone = !self.is_replica() && self.leader.is_alone();
         if self.votes().is_none() && !is_alone && self.has_room() {
@@ -37,8 +38,8 @@ impl Node {
         }
     }
 
-    /// Makes the reserve, if there is none and the disk has room. The disk may be slow, so this is done on a
-    /// thread of its own, one at a time.
+    /// Makes the reserve, if there is none. Because the disk may be slow, a thread of its own does this, one
+    /// at a time.
     pub(crate) fn keep_reserve(self: &Arc<Self>) {
         if !reserve::is_wanted(&RealDisk, self.dir()) || self.is_reserving.swap(true, SeqCst) {
             return;

@@ -1,5 +1,6 @@
 //! Changes of this server's role. A change that must outlive this incarnation is in `replication.json` before
-//! it has an effect that others see; only a fence is in force at once, since it takes rights alone.
+//! it has an effect that others see. The one exception is a fence: it is in force at once, since it only
+//! takes rights away.
 //!
 //! Changes wait for each other, and for the disk. Readers of the role wait for neither.
 
@@ -27,17 +28,18 @@ impl Node {
         self.role().is_replica()
     }
 
-    /// Whether clients see a replica. A leader of a group that another member may have replaced, because this
-    /// one is silent while it waits for its disk, is seen as a replica that knows no leader.
+    /// Whether clients see this server as a replica. A leader of a group that is silent while it waits for
+    /// its disk counts as a replica that knows no leader: another member may have replaced it.
     pub(crate) fn is_shown_as_replica(&self) -> bool {
         let leads_group = |votes: &Arc<Votes>| matches!(votes.leadership(), Leadership::Leads { .. });
         self.role().is_shown_as_replica() || !self.votes.as_ref().is_none_or(leads_group)
     }
 
-    /// Changes the role. If the second value that `change` returns is true, the change is persisted first.
+    /// Changes the role. If the second value that `change` returns is true, the change is persisted before it
+    /// is in force.
     ///
     /// # Errors
-    /// If it cannot be persisted: the role is as before.
+    /// If the change cannot be persisted: the role is then as before.
     pub(super) fn change_role<T>(
         &self,
         change: impl FnOnce(&mut Role<Address>) -> (T, bool),
@@ -52,7 +54,8 @@ impl Node {
         Ok(outcome)
     }
 
-    /// As [`Node::change_role_here`], without waiting for another change: `None` if one is being persisted.
+    /// As [`Node::change_role_here`], but does not wait for another change: `None` if another change is being
+    /// persisted.
     pub(super) fn try_change_role_here<T>(&self, change: impl FnOnce(&mut Role<Address>) -> T) -> Option<T> {
         let _standing = self.standing.try_lock()?;
         let mut changed = Role::clone(&self.role());
@@ -61,11 +64,11 @@ impl Node {
         Some(outcome)
     }
 
-    /// Follows `leader` from now on, as an operator has ordered. The error is the whole error text. Waits for
-    /// the disk.
+    /// Follows `leader` from now on, as an operator has ordered. Waits for the disk.
     ///
     /// # Errors
-    /// If this server cannot follow it, or that cannot be persisted.
+    /// If this server cannot follow `leader`, or the change cannot be persisted: the whole text of the error
+    /// reply.
     pub(super) fn begin_to_follow(&self, leader: &Address) -> Result<Follow, String> {
         if self.votes.is_some() {
             return Err(OF_GROUP.into());
@@ -77,7 +80,7 @@ impl Node {
             return Err(format!("ERR {leader} is this server itself"));
         }
         let follow = self.change_role(|role| {
-            // A hand-over that begins later finds that this server leads no more.
+            // A hand-over that begins after this change finds that this server leads no more.
             if self.handover.lock().is_some() {
                 return (Err(NOT_WHILE_HANDING_OVER.to_string()), false);
             }
@@ -91,13 +94,14 @@ impl Node {
         Ok(follow)
     }
 
-    /// Whether a change of the role, of the part of this server in its group, or of its settings, has waited
-    /// for the disk for as long as makes a write of the log stalled.
+    /// Whether a write of a file to the disk has taken so long that a write of the log would count as
+    /// stalled. These files hold the role, the part of this server in its group, and settings.
     pub(crate) fn awaits_disk(&self) -> bool {
         self.writes.oldest_us() > STALLED_US
     }
 
-    /// Writes a file of the data directory: if the disk does not answer, doors tell of it.
+    /// Runs `write`, which writes a file of the data directory. If the disk does not answer meanwhile, the
+    /// doors report it.
     pub(crate) fn during_write<T>(&self, write: impl FnOnce() -> T) -> T {
         self.writes.during(write)
     }
@@ -115,8 +119,8 @@ impl Node {
         }
     }
 
-    /// Ends the waits of commands that began to wait while this server led: the event for which they wait may
-    /// never come. Commands that begin to wait now see the new role themselves.
+    /// Ends the waits of commands that began to wait while this server led, because the event for which they
+    /// wait may never come. Commands that begin to wait now see the new role themselves.
     fn end_waits(&self) {
         if let Some(interests) = self.interests.get() {
             interests.end_waits();
@@ -124,13 +128,13 @@ impl Node {
         self.waits.fail_flushed();
     }
 
-    /// Changes the role without persisting the change, which the next start of the server then does not know.
+    /// Changes the role without persisting the change, so the next start of the server does not know of it.
     pub(super) fn change_role_here<T>(&self, change: impl FnOnce(&mut Role<Address>) -> T) -> T {
         self.change_role(|role| (change(role), false)).expect("nothing is persisted")
     }
 
-    /// Logs a line if a command has given this server another role than the setting `replica-of`, which it
-    /// was started with.
+    /// Logs a line if a command has given this server another role than the setting `replica-of`, with which
+    /// the server was started.
     pub(crate) fn report_overridden_setting(&self) {
         let Some(named) = self.standing.lock().overridden() else { return };
         let follows = self.leader_address();
@@ -145,12 +149,12 @@ impl Node {
         Lsn::new(self.unconfirmed.load(SeqCst))
     }
 
-    /// Whether no leader has confirmed the log here yet: its tail may be cut.
+    /// Whether no leader has confirmed the log here yet, so that its tail may be cut.
     pub(crate) fn is_stale(&self) -> bool {
         self.unconfirmed() > Lsn::ZERO
     }
 
-    /// Processes the commit position of the leader. Returns whether all data may be shown.
+    /// Evaluates the commit position of the leader. Returns whether all data may be shown.
     pub(super) fn confirm(&self, committed: Lsn) -> Result<bool, String> {
         let confirmed = self.change_role(|role| role.confirm(committed))?;
         if confirmed == Confirmed::Now {
@@ -175,7 +179,7 @@ impl Node {
         self.role().leader().cloned()
     }
 
-    /// Persists an epoch before anything in it is acknowledged.
+    /// Persists an epoch; called before anything in that epoch is acknowledged.
     pub(super) fn saw_epoch(&self, log: &Log, epoch: u32) -> Result<(), String> {
         self.writes.during(|| log.note_epoch(epoch)).map_err(|error| error.to_string())?;
         self.change_role(|role| ((), role.saw_epoch(epoch)))
@@ -200,7 +204,7 @@ impl Node {
         Ok(())
     }
 
-    /// Fences this server: another leads in a higher epoch, so nothing more is written here.
+    /// Fences this server, because another one leads in a higher epoch: nothing more is written here.
     pub(super) fn fence(&self, epoch: u32) {
         if self.is_restarting() {
             return;
@@ -210,7 +214,7 @@ impl Node {
         if !fenced.fence(epoch) {
             return;
         }
-        // In force also if it cannot be saved, as long as this process lives.
+        // The fence is in force as long as this process lives, even if it cannot be saved.
         self.put_in_force(fenced.clone());
         tracing::error!(
             target: "replication", epoch,
@@ -226,7 +230,7 @@ impl Node {
     }
 }
 
-/// Whether a server in this role has given up the lead although clients see a leader.
+/// Whether a server in this role has given up its leadership although clients still see a leader.
 pub(super) fn is_deposed(role: &Role<Address>) -> bool {
     !role.leads() && !role.is_shown_as_replica()
 }

@@ -1,4 +1,4 @@
-//! Ends scripts that keep the applier of this replica from applying the log; [`Stall`] says when.
+//! Ends scripts that keep the applier of this replica from applying the log; [`Stall`] decides when.
 
 use std::sync::Arc;
 
@@ -10,13 +10,13 @@ use super::{Node, follower::Following};
 /// Looks at the applier once a second.
 #[derive(Default)]
 pub(crate) struct StalledApplier {
-    /// The state of following, as of the last look at which the server followed.
+    /// The state of following at the last look at which this server followed.
     following: Option<Arc<Following>>,
     stall: Stall,
 }
 
 impl StalledApplier {
-    /// To be called once a second.
+    /// Checks the applier, and ends scripts if it is stalled. Called once a second.
     pub(crate) fn look(&mut self, node: &Node, scripts: &Scripts) {
         if !node.is_replica() {
             *self = StalledApplier::default();

@@ -7,11 +7,11 @@
 //! ```
 //!
 //! Invariants
-//! - The memory holds what the log says and nothing else, and every later leader has all of the log: the
+//! - The memory holds what the log says and nothing else. Every later leader has all of this log, because the
 //!   group has committed it.
 //! - Nothing is appended between the end that is known to be committed and the return of the mirror.
-//! - No reply that was made while this server led leaves after the mirror has returned: its connection is
-//!   closed before.
+//! - No reply that was made while this server led leaves after the mirror has returned, because the reply's
+//!   connection is closed before.
 
 use std::sync::{Arc, atomic::Ordering::SeqCst};
 
@@ -21,39 +21,44 @@ use storage::Chains;
 use super::Node;
 
 impl Node {
-    /// Follows from now on, after [`Node::depose`]. Returns false if it must restart within the process, for
-    /// instance because it is a witness, the group may not have committed all that is in memory here, a long
-    /// unit has not ended before `gives_up` returned true, or meanwhile a restart was requested or this
-    /// server was elected again. Blocks.
+    /// Follows from now on, after [`Node::depose`]. Returns false if this server must restart within the
+    /// process instead, for example if:
+    /// - it is a witness;
+    /// - the group may not have committed all that is in memory here;
+    /// - `gives_up` returned true before all long units had ended;
+    /// - a restart was requested meanwhile;
+    /// - this server was elected again.
+    ///
+    /// Blocks.
     ///
     /// # Errors
-    /// Why it cannot follow, in words; then it must restart as well.
+    /// The reason why this server cannot follow, in words. The server must then restart, too.
     pub(crate) fn step_down(self: &Arc<Self>, gives_up: &dyn Fn() -> bool) -> Result<bool, String> {
         if self.is_witness() {
             // A witness has no data in memory that is worth keeping. The restart also drops the pin by which
-            // it kept the log for its followers as leader (`Leader::keep_log`); else it could not forget that
-            // log.
+            // the witness, as leader, kept log for its followers (`Leader::keep_log`). With the pin, it could
+            // not forget that log.
             return Ok(false);
         }
         let _one_at_a_time = self.promotion.lock();
         let (Some(log), Some(votes)) = (self.log(), self.votes()) else { return Ok(false) };
-        // This comes before anything that waits, so that clients look for the new leader.
+        // The connections are closed before anything that waits, so that clients look for the new leader.
         self.hang_up();
         if !self.wait_for_rounds(gives_up) {
             return Ok(false);
         }
         let parts = self.following_parts.lock().clone();
         let Some(parts) = parts.filter(|_| !self.is_restarting()) else { return Ok(false) };
-        // Settings and facts about the group are recorded outside of rounds: under the lock of this slot, and
-        // only after a check that the log is no mirror.
+        // Settings and facts about the group are recorded outside of rounds. Their writers hold the lock of
+        // this slot, and check first that the log is no mirror.
         let recording = parts.keyspace.lock(LIBRARIES_SLOT);
         let end = log.appended_lsn();
         let is_committed = votes.look(|member| member.has_committed_all(end)) == Some(true);
         let Some(mut mirror) = self.mirror.lock().take().filter(|_| is_committed) else { return Ok(false) };
         let is_mirror = mirror.resume(end).map_err(|error| error.to_string())?;
         drop(recording);
-        // Replies that were begun under the lease must not leave without one, so the counter rises before any
-        // reply may.
+        // Replies that were begun under the lease must not leave without a lease. So the counter rises before
+        // any reply may leave.
         self.times_stepped_down.fetch_add(1, SeqCst);
         if !is_mirror || !votes.step_down() {
             return Ok(false);

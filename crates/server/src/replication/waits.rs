@@ -1,8 +1,8 @@
 //! Clients that wait for a position: on the disks of replicas (WAIT, WAITAOF), or in the memory of this
 //! server (WAITLSN).
 //!
-//! [`Waits`] holds the deferred replies until they can be answered or time out. A client has at most one, so
-//! `maxclients` bounds their number; the timer of a wait ends with the wait. [`Waits`] does not track
+//! [`Waits`] holds the deferred replies until they can be answered or time out. A client has at most one
+//! wait, so `maxclients` bounds their number; the timer of a wait ends with the wait. [`Waits`] does not know
 //! positions: the caller passes a function that looks them up.
 
 use std::{
@@ -27,7 +27,8 @@ pub(super) enum Awaited {
     Shown(Lsn),
 }
 
-/// How far the condition is met: by how many replicas, by this server, and altogether.
+/// How far the condition is met: the number of replicas that meet it, whether this server does, and whether
+/// the whole condition is met.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct WaitState {
     pub(super) replicas: usize,
@@ -69,8 +70,8 @@ impl Waits {
         self.count.load(SeqCst) == 0
     }
 
-    /// Adds a wait; its number is for [`Waits::expire`]. The caller must call [`Waits::settle`] afterwards:
-    /// the condition may be met already.
+    /// Adds a wait, and returns its number for [`Waits::expire`]. The caller must call [`Waits::settle`]
+    /// afterwards, because the condition may be met already.
     pub(super) fn add(&self, awaited: Awaited, responder: Responder) -> u64 {
         let (next, waiting) = &mut *self.waiting.lock();
         *next += 1;
@@ -80,7 +81,7 @@ impl Waits {
         *next
     }
 
-    /// Sets the timer that ends a wait; it is stopped if the wait has ended already.
+    /// Sets the timer that ends a wait. If the wait has ended already, the timer is stopped.
     fn set_timer(&self, number: u64, timer: AbortHandle) {
         let (_, waiting) = &mut *self.waiting.lock();
         match waiting.iter_mut().find(|one| one.number == number) {
@@ -98,23 +99,23 @@ impl Waits {
         });
     }
 
-    /// Times a wait out, if it is still waiting: it is answered with the current state.
+    /// Ends a wait at its timeout, if it still waits: answers the client with the current state.
     pub(super) fn expire(&self, number: u64, look: impl Fn(&Awaited) -> WaitState) {
         self.take(|waiting| (waiting.number == number).then(|| look(&waiting.awaited)));
     }
 
-    /// Times the wait of a client out. Returns whether it waited.
+    /// Ends the wait of a client with the current state. Returns whether the client had a wait.
     fn expire_of(&self, client: u64, look: impl Fn(&Awaited) -> WaitState) -> bool {
         self.take(|waiting| waiting.is_of(client).then(|| look(&waiting.awaited)))
     }
 
-    /// Fails the waits for replicas: this server does not lead any more.
+    /// Fails the waits for replicas, because this server does not lead any more.
     pub(super) fn fail_flushed(&self) {
         let are_over = |one: &Waiting| matches!(one.awaited, Awaited::Flushed(_));
         self.fail(are_over, &CommandError::Unblocked);
     }
 
-    /// Fails the waits that `are_over`. Returns whether there were any.
+    /// Fails the waits for which `are_over` is true. Returns whether there were any.
     fn fail(&self, are_over: impl Fn(&Waiting) -> bool, error: &CommandError) -> bool {
         let failed: Vec<Waiting> = {
             let (_, waiting) = &mut *self.waiting.lock();
@@ -129,7 +130,7 @@ impl Waits {
         any
     }
 
-    /// Answers the waits for which `answer` has a state. Returns whether there were any.
+    /// Answers the waits for which `answer` returns a state. Returns whether there were any.
     fn take(&self, mut answer: impl FnMut(&Waiting) -> Option<WaitState>) -> bool {
         let mut taken = Vec::new();
         {
@@ -168,8 +169,8 @@ impl Node {
         }
     }
 
-    /// Ends the wait of a client, if it has one: with the current state, or an error. Returns whether the
-    /// client had one.
+    /// Ends the wait of a client, if it has one, with the current state or with an error. Returns whether the
+    /// client had a wait.
     pub(super) fn unblock(&self, client: u64, with_error: bool) -> bool {
         match with_error {
             true => self.waits.fail(|waiting| waiting.is_of(client), &CommandError::UnblockedByClient),
@@ -192,8 +193,8 @@ impl Node {
     pub(super) fn wait(self: &Arc<Self>, awaited: Awaited, timeout_ms: Option<u64>, responder: Responder) {
         let number = self.waits.add(awaited, responder);
         self.settle_waits();
-        // If this server was demoted after the command was checked, the demotion has failed this wait, or
-        // this check finds the demotion.
+        // This server may have been demoted after the command was checked. If so, either the demotion has
+        // failed this wait, or this check finds the demotion.
         if !self.role().leads() {
             self.waits.fail_flushed();
         }

@@ -10,10 +10,11 @@ use crate::{
     mailbox::{Mailbox, WorkerOrder},
 };
 
-/// How often the server checks that its directory is still there, even if it writes nothing.
+/// The period at which the server checks that its directory is still there, even if it writes nothing.
 const LOOK_PERIOD: Duration = Duration::from_millis(250);
 
-/// Completes when the locked directory was moved, replaced or removed. Writes notice that themselves.
+/// Completes when the locked directory was moved, replaced or removed. Writes to the directory notice such a
+/// loss themselves.
 pub(super) async fn notice_loss(disk: &HeldDisk) -> LockLost {
     let mut period = tokio::time::interval(LOOK_PERIOD);
     loop {
@@ -24,8 +25,8 @@ pub(super) async fn notice_loss(disk: &HeldDisk) -> LockLost {
     }
 }
 
-/// The log is poisoned, or must not be written: waiting clients get an error, then the process ends. Nothing
-/// is retried.
+/// Ends the process when the log is poisoned or must not be written: waiting clients get an error first.
+/// Nothing is retried.
 pub(super) fn end_process(error: &dyn std::error::Error, mailboxes: &[Mailbox], disk: &HeldDisk) -> ! {
     let (done, finished) = mpsc::channel();
     for mailbox in mailboxes {

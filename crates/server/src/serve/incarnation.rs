@@ -53,13 +53,14 @@ const WORKERS_MIN: usize = 2;
 pub(super) struct Next {
     pub(super) settings: Settings,
     pub(super) mode: Mode,
-    /// The position after which the log is cut before it is recovered.
+    /// The position at which the log is cut before it is recovered; `None` for no cut.
     pub(super) diverged_at: Option<Lsn>,
-    /// The first incarnation of the process: settings given at the start may be new to the data.
+    /// Whether this is the first incarnation of the process. Only then may settings given at the start be new
+    /// to the data.
     pub(super) is_first: bool,
 }
 
-/// Runs until the server is to stop (`None`), or an incarnation is to follow.
+/// Runs an incarnation. Returns `None` when the server is to stop, or the beginning of the next incarnation.
 pub(super) async fn run(process: &Process, next: Next) -> Result<Option<Next>, ServeError> {
     let Next { settings, mode, diverged_at, is_first } = next;
     let clock: Arc<dyn Clock> = Arc::new(RealClock);
@@ -74,7 +75,7 @@ pub(super) async fn run(process: &Process, next: Next) -> Result<Option<Next>, S
     let (redis_addresses, tls_addresses) = (addresses(&process.redis)?, addresses(&process.redis_tls)?);
     let (http_addresses, https_addresses) = (addresses(&process.http)?, addresses(&process.http_tls)?);
     let is_encrypted = parts.config.current().switch(Key::TlsReplication);
-    // Other servers are told the first address of each list.
+    // This server tells others only the first address of each list.
     let in_order = |plain: &[SocketAddr], encrypted: &[SocketAddr]| match is_encrypted {
         true => [encrypted, plain].concat(),
         false => [plain, encrypted].concat(),
@@ -150,7 +151,7 @@ pub(super) async fn run(process: &Process, next: Next) -> Result<Option<Next>, S
         parts.scripts.close();
         stop_workers(mailboxes, threads).await;
     };
-    // Waits for replicas time out also while the server stops.
+    // Replies that wait for replicas must time out even while the server stops.
     tokio::select! {
         () = stop_fronts => {}
         () = end_overdue_waits(&parts) => {}
@@ -173,7 +174,7 @@ pub(super) async fn run(process: &Process, next: Next) -> Result<Option<Next>, S
             stopping.stop(),
         )
     };
-    // If one panics, the log is closed all the same.
+    // If one of the threads has panicked, the log is closed all the same.
     let _ = tokio::task::spawn_blocking(join).await;
     if is_over && parts.stop.at_stop() != AtStop::Leave && !log.is_frozen() {
         save_documents(&parts.saver, &log).await;
@@ -183,8 +184,8 @@ pub(super) async fn run(process: &Process, next: Next) -> Result<Option<Next>, S
     log_threads.stop();
     tracing::info!(target: "server", lsn = log.durable_lsn().get(), "stopped in order");
     let settings = parts.config.current().clone();
-    // A stop that was requested meanwhile ends the process: the next start does the work of a restart as
-    // well.
+    // A stop that was requested meanwhile ends the process. The next start then does the work of this
+    // restart.
     let is_over = is_over || parts.stop.is_requested();
     Ok((!is_over).then(|| Next {
         settings,
@@ -225,7 +226,8 @@ fn listen_for_redis(
     process.unix.as_ref().map_or(Ok(()), |door| door.accept(reception))
 }
 
-/// Saves documents, so that the next start has less of the log to replay. Unsaved changes are in the log.
+/// Saves documents, so that the next start has less log to replay. Changes that are not saved stay in the
+/// log.
 async fn save_documents(saver: &Arc<Saver>, log: &Log) {
     let (saver, log) = (saver.clone(), log.clone());
     let _ = tokio::task::spawn_blocking(move || saver.save_all(&log)).await;
@@ -242,14 +244,14 @@ fn prepare(dir: &Path, node: &Node, diverged_at: Option<Lsn>) -> Result<(), Serv
     if let Some(votes) =
         node.votes().filter(|votes| votes.is_witness() && full_copy::is_complete(&RealDisk, dir))
     {
-        // The copied log names the members of the group, perhaps others than before.
+        // The copied log names the members of the group, which may differ from the saved roster.
         votes.save_roster("")?;
     }
     if full_copy::install(&RealDisk, dir)? {
         tracing::info!(target: "server", "installing the copy of the leader's data");
     } else if let Some(at) = diverged_at {
         if documents_reach(dir).map_err(RecoverError::from)? > at {
-            // Files of documents do not go back.
+            // Files of documents cannot return to an earlier position, so everything is copied anew.
             node.copy_anew();
             return Ok(());
         }
@@ -267,7 +269,7 @@ fn prepare(dir: &Path, node: &Node, diverged_at: Option<Lsn>) -> Result<(), Serv
     Ok(())
 }
 
-/// The newest position that the files of documents contain.
+/// The highest position up to which files of documents contain changes.
 fn documents_reach(dir: &Path) -> Result<Lsn, StoreError> {
     let nobody: Listener = Arc::new(|_| {});
     Ok(recovery::opening::open(Arc::new(RealDisk), dir, Arc::new(RealEntropy), None, nobody)?.reached())
@@ -336,7 +338,7 @@ fn attach(
         let (done, finished) = mpsc::channel();
         workers.iter().for_each(|mailbox| mailbox.send(WorkerOrder::Report(done.clone())));
         drop(done);
-        // A worker that has ended does nothing more.
+        // A worker that has ended drops its sender, and executes nothing more.
         while finished.recv().is_ok() {}
         let have_ended = long_units.upgrade().is_none_or(|long_units| long_units.settle(gives_up));
         if let Some(http) = settling.upgrade() {
@@ -345,8 +347,8 @@ fn attach(
         have_ended
     };
     parts.node.attach(log.clone(), rounds_end, hang_up);
-    // The documents are set first: clients of HTTP write from the next statement on, and workers once they
-    // have the log.
+    // The documents are set first, because clients of HTTP may write after the next statement, and workers
+    // once they have the log.
     let (driver, log) = (Arc::new(threads.clone()), log.clone());
     let _ = parts.documents.set(documents.clone());
     let is_first = http
@@ -410,7 +412,7 @@ fn show_banner(
     banner.show();
 }
 
-/// Reads settings, certificates and keys of issuers again at each SIGHUP.
+/// At each SIGHUP, reads settings, certificates and keys of issuers, and opens the log files again.
 async fn reload_at_hangups(parts: Arc<Parts>, feeds: Arc<Feeds>, hangups: Arc<Notify>) {
     loop {
         hangups.notified().await;
@@ -418,14 +420,14 @@ async fn reload_at_hangups(parts: Arc<Parts>, feeds: Arc<Feeds>, hangups: Arc<No
         let issuers = parts.access.issuers.clone();
         let (access_log, feeds) = (parts.access_log.clone(), feeds.clone());
         let reload = move || {
-            // The report goes into the new file.
+            // The log files are opened again first, so that the report goes into the new file.
             let settings = config.current().clone();
             logging::configure(&settings);
             access_log.configure(&settings);
             config.reload();
             let settings = config.current().clone();
             issuers.follow(&settings);
-            // The key of the token with which a client follows changes may be gone.
+            // The reload may have removed the key of a token with which a client follows changes.
             feeds.note_rights();
             if let Some(encryption) = encryption {
                 encryption.reload(true);
@@ -448,7 +450,7 @@ async fn every_second(parts: &Parts, log: &Log) {
             .get_or_init(|| env::process::rss_bytes().saturating_sub(parts.data.keyspace.bytes()));
         renew_retention(parts, log);
         parts.dead_log.cut();
-        // LATENCY keeps the worst of each second.
+        // LATENCY records the slowest write of each second.
         let slowest_us = log.stats().take_slowest_us();
         parts.observer.latency.took(LatencyEvent::LogSync, slowest_us, parts.clock.unix_ms());
         parts.backups.end_due();
@@ -458,17 +460,17 @@ async fn every_second(parts: &Parts, log: &Log) {
                 encryption.reload(false);
                 encryption.warn_of_end(now_unix_s);
             };
-            // The files may lie on a slow disk.
+            // The files may lie on a slow disk, so a blocking thread reads them.
             let _ = tokio::task::spawn_blocking(look).await;
         }
         tell_overdue(parts);
-        // A follower may have applied changes that its full disk does not take. Replies that show them wait
-        // for the disk: while reads are refused, these replies become errors too.
+        // A follower may have applied changes that its full disk does not take. Replies that show such
+        // changes wait for the disk. While reads are refused, these replies become errors, too.
         if let Some(refusal) = parts.replication.refuses_reads().filter(|_| parts.node.following().is_some())
         {
             tell_workers(parts, || WorkerOrder::RefuseHeld(refusal));
         }
-        // A document of `_users` changes users, perhaps while no client is there to notice.
+        // A document of `_users` may change users while no client command notices the change.
         parts.config.follow_users();
         let commands = parts.config.users().commands();
         if let (Some(replicate), Some(psync)) = (commands.find(b"replicate"), commands.find(b"psync")) {
@@ -476,7 +478,7 @@ async fn every_second(parts: &Parts, log: &Log) {
         }
         if parts.config.record_given(log) {
             let config = parts.config.clone();
-            // What follows from a setting may have to wait for the disk.
+            // Observers of a setting may have to wait for the disk.
             tokio::task::spawn_blocking(move || config.put_data_settings_in_force());
         }
         parts.node.tick();
@@ -491,15 +493,15 @@ fn tell_workers(parts: &Parts, order: impl Fn() -> WorkerOrder) {
     parts.mailboxes.get().into_iter().flatten().for_each(|mailbox| mailbox.send(order()));
 }
 
-/// Tells the workers which replies have waited for replicas for longer than `ack-timeout`. To be called once
-/// a second.
+/// Tells the workers which replies have waited for replicas for longer than `ack-timeout`. Called once a
+/// second.
 fn tell_overdue(parts: &Parts) {
     if let Some(up_to) = parts.node.overdue() {
         tell_workers(parts, || WorkerOrder::Overdue(up_to));
     }
 }
 
-/// Ends overdue waits while the server stops; never completes.
+/// Ends overdue waits while the server stops. Never completes.
 async fn end_overdue_waits(parts: &Parts) {
     let mut second = tokio::time::interval(Duration::from_secs(1));
     loop {
@@ -508,7 +510,7 @@ async fn end_overdue_waits(parts: &Parts) {
     }
 }
 
-/// Keeps the log for durable channels, and removes log that they no longer need.
+/// Moves the floor of the log for durable channels, and removes log that they no longer need.
 fn renew_retention(parts: &Parts, log: &Log) {
     if parts.node.is_witness() {
         // A witness has no readers of messages.

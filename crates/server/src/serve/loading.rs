@@ -18,15 +18,15 @@ use tree::NodeCache;
 use super::{Process, ServeError};
 use crate::{logging::rounded, parts::Parts, replication::JOINING_NICE};
 
-/// How often a long recovery reports its progress in the server's log.
+/// The period at which a long recovery reports its progress in the server's log.
 const REPORT_PERIOD: Duration = Duration::from_secs(2);
-/// How often a recovery shows its progress on a terminal.
+/// The period at which a recovery shows its progress on a terminal.
 const SHOW_PERIOD: Duration = Duration::from_millis(200);
-/// Memory for nodes of indexes of document databases.
+/// The memory for cached nodes of indexes of document databases.
 const INDEX_CACHE_BYTES: u64 = 32 << 20;
 
-/// Recovers on threads of its own, so that the calling thread continues to answer probes, and reports
-/// progress.
+/// Recovers on threads of its own and reports progress. The calling thread meanwhile continues to answer
+/// probes.
 pub(super) async fn recover_in_background(
     parts: &Arc<Parts>,
     process: &Process,
@@ -102,7 +102,7 @@ fn report(progress: &LoadProgress) {
     }
 }
 
-/// Opens the indexes of the document databases. They can be made again from the databases, so they have a
+/// Opens the indexes of the document databases. Indexes can be rebuilt from the databases, so they have a
 /// directory of their own, which may be removed while no server runs.
 pub(super) fn open_indexes(process: &Process, documents: &Documents) -> Result<Indexes, ServeError> {
     let all = documents.all();

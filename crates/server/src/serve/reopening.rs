@@ -1,9 +1,9 @@
-//! The wait for room on the disk before a restart within the process, which replaces files: without room the
-//! process would end, and nobody might start it again. A server that replicates has a reserve for it
-//! ([`env::reserve`]), which is released first.
+//! The wait for room on the disk before a restart within the process. Such a restart replaces files: without
+//! room the process would end, and nobody might start it again. A server that replicates has a reserve
+//! ([`env::reserve`]) for the restart, which is released first.
 //!
-//! Meanwhile the server takes no part in its group, and refuses its clients; one that has led closes their
-//! connections again and again. A stop in order ends the wait.
+//! During the wait the server takes no part in its group, and refuses its clients. A server that has led also
+//! closes their connections again and again. A stop in order ends the wait.
 
 use std::{sync::Arc, time::Duration};
 
@@ -15,10 +15,10 @@ use crate::{
     replication::Node,
 };
 
-/// How often the wait checks whether there is room.
+/// The period at which the wait checks whether there is room.
 const LOOK_PERIOD: Duration = Duration::from_secs(1);
 
-/// Completes when a restart within the process is requested and the disk has room for it.
+/// Completes when a restart within the process was requested and the disk has room for it.
 pub(super) async fn requested(node: &Arc<Node>, log: &Log, mailboxes: &[Mailbox]) {
     node.restart_requested().await;
     let mut has_waited = false;
@@ -32,8 +32,8 @@ pub(super) async fn requested(node: &Arc<Node>, log: &Log, mailboxes: &[Mailbox]
             node.begin_to_wait_for_restart();
         }
         if node.has_led() {
-            // A client that has read or written here gets no more replies, not even refusals of writes: it is
-            // to look for the new leader.
+            // A client that has read or written here gets no more replies, not even refusals of writes, so
+            // that it looks for the new leader.
             mailboxes.iter().for_each(|mailbox| mailbox.send(WorkerOrder::HangUp));
         }
         tokio::time::sleep(LOOK_PERIOD).await;
@@ -43,10 +43,10 @@ pub(super) async fn requested(node: &Arc<Node>, log: &Log, mailboxes: &[Mailbox]
     }
 }
 
-/// Fails for lack of room. Other errors do not delay the restart, but do not end a wait (`has_waited`)
-/// either: room must have been found.
+/// Fails if the disk has no room. Other errors do not delay the restart. But once the restart has waited
+/// (`has_waited`), they do not end the wait either: it ends only when there is room.
 async fn look_for_room(node: &Arc<Node>, log: &Log, has_waited: bool) -> Result<(), Error> {
-    // The end of the log that is cut off is kept in a file, which needs room.
+    // The part of the log that the restart cuts off is kept in a file, which needs room.
     let kept_bytes = node.diverged_at().map_or(0, |at| log.appended_lsn().get().saturating_sub(at.get()));
     let (log, dir) = (log.clone(), node.dir().to_path_buf());
     let look = move || match log.require_room_to_reopen(kept_bytes) {

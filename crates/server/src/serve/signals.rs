@@ -1,7 +1,8 @@
-//! The signals of the process: SIGTERM and SIGINT request the stop, SIGHUP has files read again.
+//! Handles the signals of the process: SIGTERM and SIGINT request the stop, SIGHUP causes files to be read
+//! again.
 //!
-//! They have a thread of their own for as long as the process lives: a signal also counts if it comes while
-//! one incarnation ends and the next one begins.
+//! Signals have a thread of their own for as long as the process lives. So a signal also counts if it comes
+//! between two incarnations.
 
 use std::{io, sync::Arc, thread};
 
@@ -12,7 +13,7 @@ use tokio::{
 
 use crate::stop::Stop;
 
-/// Starts the thread. Each SIGHUP notifies the result.
+/// Starts the thread. Each SIGHUP notifies the returned `Notify`.
 pub(super) fn listen(stop: Arc<Stop>) -> io::Result<Arc<Notify>> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
     let signals = {

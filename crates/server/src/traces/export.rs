@@ -5,10 +5,11 @@
 //! ```
 //!
 //! Invariants
-//! - [`Exporter::add`] waits for nothing but the lock of the queue, which is held for moments.
-//! - The queue and a batch have limits. While the collector is away one batch is kept and the queue fills up.
-//! - One log line says that spans are not delivered, and one that they are again. While they are delivered, a
-//!   line says that others are dropped, at most once in [`DROPS_TOLD_EVERY`].
+//! - [`Exporter::add`] waits for nothing but the lock of the queue, which is never held for long.
+//! - The queue and a batch have limits. While the collector is away, one batch is kept and the queue fills
+//!   up.
+//! - One log line says when delivery begins to fail, and one says when it works again. While delivery works,
+//!   a line says that some spans are dropped, at most once in [`DROPS_TOLD_EVERY`].
 
 use std::{
     collections::VecDeque,
@@ -30,18 +31,18 @@ use super::TraceFigures;
 const SPANS_MAX: usize = 8192;
 /// Spans of one request to the collector, at most.
 const BATCH_SPANS_MAX: usize = 512;
-/// How long spans are gathered before a request that is not full.
+/// The time for which spans are gathered before a request that is not full.
 const GATHER: Duration = Duration::from_secs(1);
-/// How long a request to the collector may take.
+/// The longest time of one request to the collector.
 const SEND_TIMEOUT: Duration = Duration::from_secs(5);
-/// The pause after the first failure; it doubles with each further one.
+/// The pause after the first failure. It doubles with each further failure, up to [`PAUSE_MAX`].
 const PAUSE_MIN: Duration = Duration::from_millis(500);
 const PAUSE_MAX: Duration = Duration::from_secs(30);
-/// How long the end of the process waits for the delivery.
+/// The longest time for which the end of the process waits for the delivery.
 const CLOSE_PATIENCE: Duration = Duration::from_secs(1);
-/// How long no second line says that spans are dropped.
+/// The shortest time between two log lines about dropped spans.
 const DROPS_TOLD_EVERY: Duration = Duration::from_secs(60);
-/// Clients come first.
+/// The niceness of the thread: serving clients has priority over traces.
 const NICE: i32 = 10;
 
 /// Delivers spans from a thread of its own.
@@ -65,7 +66,7 @@ struct Shared {
 #[derive(Default)]
 struct State {
     queue: VecDeque<Span>,
-    /// When delivery ends, monotonic microseconds; set at the end of the process.
+    /// The end of delivery, in monotonic microseconds. Set at the end of the process.
     closes_us: Option<u64>,
     has_ended: bool,
 }
@@ -90,7 +91,7 @@ impl Exporter {
         });
         let delivering = shared.clone();
         let run = move || {
-            // A failure does no harm.
+            // If the nice value cannot be set, delivery still works.
             let _ = env::thread::set_nice(NICE);
             delivering.deliver();
         };
@@ -134,7 +135,7 @@ impl Exporter {
     }
 }
 
-/// The dropped spans of which a log line has told.
+/// The number of dropped spans that the last log line reported, and the time of that line.
 #[derive(Default)]
 struct Drops {
     told: u64,
@@ -142,7 +143,7 @@ struct Drops {
 }
 
 impl Drops {
-    /// Whether a line about so many dropped spans is due; it counts as written then.
+    /// Whether a log line about this total of dropped spans is due. If so, the line counts as written.
     fn are_news(&mut self, dropped: u64, now_us: u64) -> bool {
         let next_us = self.told_at_us.map_or(0, |at_us| at_us + DROPS_TOLD_EVERY.as_micros() as u64);
         let are_news = dropped > self.told && now_us >= next_us;
@@ -174,7 +175,7 @@ impl Shared {
         self.ended.notify_all();
     }
 
-    /// Waits for spans; `None` at the end.
+    /// Waits for spans, and returns a batch of them; `None` at the end.
     fn next_batch(&self) -> Option<Vec<Span>> {
         let mut state = self.state.lock();
         loop {
@@ -192,8 +193,8 @@ impl Shared {
         }
     }
 
-    /// Sends a batch until the collector has taken or refused it. Returns how many spans it has refused;
-    /// `None`: it has none of them.
+    /// Sends a batch until the collector has taken or refused it. Returns the number of spans that the
+    /// collector has refused; `None` if it has taken none.
     fn send(&self, body: &[u8], is_failing: &mut bool) -> Option<u64> {
         let mut pause = PAUSE_MIN;
         loop {
@@ -209,14 +210,14 @@ impl Shared {
         }
     }
 
-    /// The time until delivery ends, at most `limit`; `None` if it is over.
+    /// The time until delivery ends, at most `limit`; `None` once delivery has ended.
     fn time_left(&self, limit: Duration) -> Option<Duration> {
         let Some(closes_us) = self.state.lock().closes_us else { return Some(limit) };
         let left_us = closes_us.checked_sub(self.clock.monotonic_us()).filter(|left_us| *left_us > 0)?;
         Some(limit.min(Duration::from_micros(left_us)))
     }
 
-    /// Pauses after a failure; `None` if delivery is over by then, and there is no use in another attempt.
+    /// Pauses after a failure. `None` if delivery ends, so that another attempt is of no use.
     fn pause(&self, pause: Duration) -> Option<()> {
         let ends_us = self.clock.monotonic_us() + pause.as_micros() as u64;
         let mut state = self.state.lock();

@@ -1,4 +1,4 @@
-//! Spans of jobs: snapshots, copies of files, elections. They are few, so each is traced.
+//! Spans of jobs: snapshots, copies of files, elections. There are few jobs, so each is traced.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use otlp::{Attribute, SpanKind};
 
 use super::Traces;
 
-/// A job that has begun. Dropped without [`Job::end`], it leaves no span.
+/// A job that has begun. If it is dropped without [`Job::end`], it leaves no span.
 pub(crate) struct Job {
     traces: Arc<Traces>,
     name: &'static str,
@@ -14,14 +14,14 @@ pub(crate) struct Job {
 }
 
 impl Traces {
-    /// A job of this name begins now.
+    /// Begins a job of this name.
     pub(crate) fn job(self: &Arc<Self>, name: &'static str) -> Job {
         Job { traces: self.clone(), name, began_us: self.clock.monotonic_us() }
     }
 }
 
 impl Job {
-    /// The job has ended, perhaps with an error.
+    /// Ends the job, perhaps with an error, and exports its span.
     pub(crate) fn end(self, attributes: Vec<Attribute>, error: Option<String>) {
         let Job { traces, name, began_us } = self;
         if traces.is_on() {

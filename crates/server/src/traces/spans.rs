@@ -1,5 +1,5 @@
-//! Spans of commands and requests, by the names of OpenTelemetry's conventions, and beneath them the parts of
-//! their waits for the log.
+//! Spans of commands and requests, named by the conventions of OpenTelemetry. Below each span are spans of
+//! the parts of its wait for the log.
 //!
 //! ```text
 //! SET          |- runs -|--------------------- its reply waits ----------------------|
@@ -16,7 +16,7 @@ use otlp::{Attribute, Span, SpanKind};
 
 use super::{Place, Traces};
 
-/// Methods that have names in the conventions; others are `_OTHER`.
+/// The methods of HTTP that have names in the conventions. COPY keeps its name, too; others become `_OTHER`.
 const METHODS: [&Method; 7] = [
     &Method::GET,
     &Method::HEAD,
@@ -28,7 +28,7 @@ const METHODS: [&Method; 7] = [
 ];
 
 impl Traces {
-    /// The spans of a command, whose reply may leave since `released_us`, and of its waits.
+    /// The spans of a command and of the parts of its wait. The reply may leave since `released_us`.
     pub(super) fn spans_of_command(&self, command: &TracedCommand, released_us: u64) -> Vec<Span> {
         let place = self.new_place(None);
         let name = command.row.name.to_ascii_uppercase().replace('|', " ");
@@ -54,7 +54,7 @@ impl Traces {
         spans
     }
 
-    /// The spans of a request over HTTP, and of its waits.
+    /// The spans of a request over HTTP, and of the parts of its waits.
     pub(super) fn spans_of_request(&self, request: &TracedRequest) -> Vec<Span> {
         let place = self.new_place(request.parent.as_ref());
         let is_named = METHODS.contains(&&request.method) || request.method.as_str() == "COPY";
@@ -95,8 +95,8 @@ impl Traces {
         spans
     }
 
-    /// The parts of a wait for the log, one after the other; none if the wait is over before it begins, or if
-    /// the batch was written too long ago.
+    /// The spans of the parts of a wait for the log, one after the other. There are none if the wait has no
+    /// duration, or if the batch was written too long ago.
     fn parts_of_wait(&self, place: Place, LogWait { lsn, since_us, until_us }: LogWait) -> Vec<Span> {
         let log = self.log.read();
         let Some(log) = log.as_ref().filter(|_| lsn > Lsn::ZERO && until_us > since_us) else {
@@ -105,7 +105,8 @@ impl Traces {
         let Some(flush) = log.flush_time(lsn) else { return Vec::new() };
         let within = |us: u64| us.clamp(since_us, until_us);
         let (began_us, ended_us) = (within(flush.began_us), within(flush.ended_us));
-        // Without replicas the rest is the time until the thread of the client goes on.
+        // Without replicas, the rest of the wait is the time until the client's thread continues, which gets
+        // no span.
         let acked_us = if log.awaits_acks() { until_us } else { ended_us };
         let parts = [
             ("log.wait_for_batch", since_us, began_us),

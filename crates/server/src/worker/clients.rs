@@ -16,11 +16,11 @@ use crate::{
     redis_feed::Feeding,
 };
 
-/// Delay before the release of an ended connection's leases is retried if the log or a slot was busy.
+/// The pause before the release of an ended connection's leases is retried, if the log or a slot was busy.
 const RELEASE_PERIOD: Duration = Duration::from_millis(10);
 
-/// How long a connection whose commands do not wait may occupy a place that is reserved for other servers: a
-/// server sends at once the command that says so.
+/// The time for which a connection may occupy a place that is reserved for other servers, unless its command
+/// waits. A server sends the command that identifies it at once.
 const RESERVED_PERIOD: Duration = Duration::from_secs(1);
 
 impl Worker {
@@ -81,8 +81,8 @@ impl Worker {
         }
     }
 
-    /// Turns away a connection that keeps a reserved place for too long, unless one of its commands waits
-    /// (GROUP JOIN, until the group has agreed).
+    /// Turns away a connection that keeps a reserved place for too long. A connection whose command waits is
+    /// left alone (GROUP JOIN waits until the group has agreed).
     async fn vacate(self: Rc<Self>, id: u64) {
         loop {
             tokio::time::sleep(RESERVED_PERIOD).await;
@@ -100,7 +100,7 @@ impl Worker {
         unix: Option<UnixPeer>,
     ) -> Arc<Client> {
         let mailbox = self.mailbox.clone();
-        // As Redis shows them.
+        // The addresses are shown in the form of Redis.
         let shown = |address: SocketAddr| match &unix {
             Some(unix) => format!("{}:0", unix.path),
             None => address.to_string(),
@@ -116,7 +116,7 @@ impl Worker {
     }
 
     /// Ends the subscriptions of a closed connection. Returns whether all have ended; if not, the caller must
-    /// call it again.
+    /// call this again.
     fn end_subscriptions(&self, connection: &Rc<Connection>) -> bool {
         let mut executor = self.executor.borrow_mut();
         let ended = connection.with_session(|session| {
@@ -134,8 +134,8 @@ impl Worker {
         ended
     }
 
-    /// Releases the leases of an ended connection. Returns whether this is done; if not, the caller must try
-    /// again.
+    /// Releases the leases of an ended connection. Returns whether all are released; if not, the caller must
+    /// call this again.
     fn release_leases(&self, connection: &Connection) -> bool {
         connection.with_session(|session| {
             !session.holds_leases() || self.run_own(|executor| executor.release_leases(session, &self.host))

@@ -51,14 +51,14 @@ impl Worker {
             for SentinelEvent { channel, message } in events {
                 channels.publish(Kind::Channel, channel.as_bytes(), message.as_bytes());
             }
-            // No client has published them, so none has to wait.
+            // No client has published these messages, so no client has to wait for their delivery.
             channels.take_backpressure();
             channels.flush_mailboxes();
         }
         self.deliver();
     }
 
-    /// Passes messages and events on to readers of durable channels; they are sent at the end of the tick.
+    /// Passes messages and events on to readers of durable channels. They are sent at the end of the tick.
     pub(super) fn feed(&self, feed: &Feed) {
         for part in feed.parts() {
             match part {

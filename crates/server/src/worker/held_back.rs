@@ -1,10 +1,11 @@
-//! Held publishers: each waits before its next command; other connections go on.
+//! Held publishers: each waits before its next command, while other connections go on.
 //!
 //! Invariants
 //! - Messages are delivered while their publishers wait, so the awaited delivery makes progress.
-//! - Subscribers hold a publisher back for [`HELD_BACK_US_MAX`] at most; then the next message is published
-//!   however far behind they are. A full mailbox holds a publisher back until it is no longer full: the
-//!   worker that empties it never waits for a publisher.
+//! - Slow subscribers hold a publisher back for [`HELD_BACK_US_MAX`] at most. Then the next message is
+//!   published, however far behind they are.
+//! - A full mailbox holds a publisher back until it is no longer full. This wait ends, because the worker
+//!   that empties the mailbox never waits for a publisher.
 //! - A worker with held publishers has registered itself with the channels, which wake it when a reason may
 //!   have ended. After the registration it checks the reasons once more, so that it misses no end.
 
@@ -46,7 +47,7 @@ impl HeldBack {
 }
 
 impl Worker {
-    /// Holds the connection's next command back; the connection is resumed when the reason no longer holds.
+    /// Holds the connection's next command back, until the reason no longer holds.
     pub(crate) fn hold_back(&self, connection: &Rc<Connection>, reason: Backpressure) {
         let until_us = if reason.is_of_subscribers() { self.now_us() + HELD_BACK_US_MAX } else { u64::MAX };
         let mut waiting = self.held_back.waiting.borrow_mut();
@@ -57,7 +58,7 @@ impl Worker {
         self.end_tick_later();
     }
 
-    /// Resumes the publishers whose reason no longer holds or whose time is over.
+    /// Resumes the publishers whose reason no longer holds, or whose time is over.
     pub(super) fn resume_held_back(&self) {
         let mut waiting = self.held_back.waiting.borrow_mut();
         if waiting.is_empty() {
@@ -77,7 +78,7 @@ impl Worker {
         }
     }
 
-    /// Counts a subscriber of this worker as behind, or no longer so.
+    /// Notes whether a subscriber of this worker is behind.
     pub(crate) fn note_behind(&self, id: SubscriberId, is_behind: bool) {
         let before = self.held_back.behind.get();
         self.held_back.behind.set(if is_behind { before + 1 } else { before - 1 });
@@ -93,12 +94,13 @@ impl Worker {
         self.resume_held_back();
     }
 
-    /// Whether publishers wait for subscribers that have not yet proven that they receive.
+    /// Whether publishers may wait for new subscribers, which have not yet proven that they receive.
     pub(crate) fn trusts_newcomers(&self, now_us: u64) -> bool {
         now_us >= self.held_back.distrusts_until_us.get()
     }
 
-    /// A wait for a new subscriber was useless: during [`DISTRUST_US`] no new subscriber is waited for.
+    /// Notes that a wait for a new subscriber was useless. For [`DISTRUST_US`], publishers do not wait for
+    /// new subscribers.
     pub(crate) fn distrust_newcomers(&self, now_us: u64) {
         self.held_back.distrusts_until_us.set(now_us + DISTRUST_US);
     }

@@ -16,7 +16,7 @@ impl Worker {
         refused.into_iter().for_each(|job| self.refuse(job));
     }
 
-    /// A long unit has ended: passes its reply and its notices on.
+    /// Passes on the reply and the notices of a long unit that has ended.
     pub(super) fn take_back(&self, done: LongUnitDone) {
         let LongUnitDone { client_id, reply, notices, wrote, serves, traced } = done;
         if !serves.is_empty() {

@@ -68,7 +68,7 @@ impl Worker {
         let _ = self.log.set(log);
     }
 
-    /// Appends bytes for a client; they are sent at the end of the tick, together with its other pushed
+    /// Appends bytes for a client. They are sent at the end of the tick, together with its other pushed
     /// bytes.
     fn push(&self, client_id: u64, bytes: &[u8], gate: Lsn) {
         let Some(connection) = self.connections.borrow().get(&client_id).cloned() else { return };
@@ -85,8 +85,8 @@ impl Worker {
         self.send_later(connection, appended);
     }
 
-    /// Bytes were appended to a connection's outbox: parks the connection at the gate `held`, if any, and, if
-    /// `first`, adds it to the connections that send at the end of the tick.
+    /// Takes care of a connection to whose outbox bytes were appended: parks it at the gate `held`, if any.
+    /// If `first`, also adds it to the connections that send at the end of the tick.
     pub(super) fn send_later(&self, connection: Rc<Connection>, (held, first): (Option<Lsn>, bool)) {
         if let Some(gate) = held {
             self.tick.borrow_mut().park(gate, connection.clone());
@@ -97,7 +97,7 @@ impl Worker {
         self.end_tick_later();
     }
 
-    /// Fails the replies that wait for a gate up to this position. Returns how many.
+    /// Fails the replies that wait for a gate up to this position. Returns the number of these replies.
     fn fail_held(&self, up_to: Lsn, error: &CommandError) -> u64 {
         let waiting = self.tick.borrow_mut().take_overdue(up_to);
         self.end_tick_later();

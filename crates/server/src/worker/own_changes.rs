@@ -16,8 +16,8 @@ impl Worker {
         }
     }
 
-    /// Evicts keys while the data exceeds `maxmemory` and keys can be evicted, in steps between which
-    /// connections are served.
+    /// Evicts keys while the data exceeds `maxmemory` and keys can be evicted. Connections are served between
+    /// the steps.
     pub(super) async fn evict_excess(&self) {
         while self.log.get().is_some() && self.run_own(|executor| executor.evict_excess(&self.host)) {
             tokio::task::yield_now().await;
@@ -34,7 +34,7 @@ impl Worker {
         );
         let outcome = run(&mut executor);
         executor.end_round(&self.host);
-        // If no connection runs a round, no other code would free these values.
+        // If no connection runs a round, no other code would pass these values to the reaper.
         self.reap(&mut executor);
         if self.tick.borrow_mut().after_own_changes(&mut executor) {
             self.wake_up.notify_one();

@@ -1,14 +1,15 @@
 //! Sends the replies of several connections together.
 //!
-//! A sleeping client is woken by a reply, reads it, and sleeps again before its next connection has a reply:
-//! for commands that take some microseconds (scripts, above all) these wake-ups are a tenth of the server's
-//! work. Replies are therefore kept while other connections of the tick are served.
+//! Without this module, a client with several connections would be woken by each reply: it reads the reply,
+//! and sleeps again before its next connection has one. With commands that take some microseconds (scripts,
+//! above all), these wake-ups are a tenth of the server's work. Therefore replies are kept while other
+//! connections of the tick are served.
 //!
 //! Invariants
-//! - A reply waits for [`TOGETHER_MAX`] connections at most, and no longer than until the first round that
-//!   begins in a later millisecond. A slow command delays the replies just before it, as it delays everything
-//!   else on its worker.
-//! - No reply is kept beyond the end of the tick for others: a single active connection is never delayed.
+//! - A reply waits for the replies of at most [`TOGETHER_MAX`] connections, and at most until the first round
+//!   that begins in a later millisecond. A slow command delays the replies kept just before it, as it delays
+//!   everything else on its worker.
+//! - No reply is kept beyond the end of the tick, so a single active connection is never delayed.
 
 use std::{
     cell::{Cell, RefCell},
@@ -18,7 +19,7 @@ use std::{
 use super::Worker;
 use crate::connection::Connection;
 
-/// Replies of this many connections are sent at once.
+/// When this many connections have kept replies, all these replies are sent at once.
 const TOGETHER_MAX: usize = 16;
 
 /// Connections with unsent replies.
@@ -27,12 +28,13 @@ pub(super) struct Replied {
     connections: RefCell<Vec<Rc<Connection>>>,
     /// Clients whose replies wait for the lease of this leader; a client may be listed more than once.
     withheld: RefCell<Vec<u64>>,
-    /// Unix time at the start of the last round.
+    /// Unix time at the start of the last round, in milliseconds.
     now_ms: Cell<u64>,
 }
 
 impl Worker {
-    /// Sends the connection's sendable replies, together with the replies of the next connections.
+    /// Keeps the connection's sendable replies, and sends them together with the replies of the next
+    /// connections.
     pub(crate) fn send_together(&self, connection: &Rc<Connection>) {
         if !connection.has_sendable() {
             return;
@@ -45,7 +47,8 @@ impl Worker {
         }
     }
 
-    /// Called before a round: sends the replies of rounds that began in an earlier millisecond.
+    /// Sends the kept replies if they are of rounds that began in an earlier millisecond. Called before each
+    /// round.
     pub(crate) fn send_replies_of_before(&self) {
         let now_ms = self.parts.clock.unix_ms();
         if self.replied.now_ms.replace(now_ms) != now_ms {

@@ -39,17 +39,17 @@ impl Worker {
         run(&mut round)
     }
 
-    /// With merging off: flushes the write just executed before the next command runs.
+    /// Flushes the write that was just executed, before the next command runs. Used if merging is off.
     fn flush_alone(&self) {
         if let Some(threads) = self.log.get() {
-            // After a failure the replies are never released, and the log thread ends the server.
+            // If the flush fails, the replies are never released, and the log thread ends the server.
             while threads.log().unwritten_bytes() > 0 && threads.log().flush().is_ok() {}
         }
     }
 
-    /// Called by a connection after a round, before its replies leave; `gate`: its newest replies wait for
-    /// that position. Returns the reason for its next command to wait, if its messages exceed the receivers'
-    /// pace.
+    /// Called by a connection after a round, before its replies leave. `gate` is the position for which its
+    /// newest replies wait. Returns a reason to hold its next command back, if it publishes faster than
+    /// subscribers receive.
     pub(crate) fn after_round(
         &self,
         connection: &Rc<Connection>,
@@ -78,8 +78,8 @@ impl Worker {
         }
     }
 
-    /// Ends a tick once the connections that are ready in it have been served, and whenever the log's
-    /// committed end has moved.
+    /// Ends a tick once the connections that were ready in it have been served. Also runs whenever the
+    /// committed end of the log has moved.
     pub(super) async fn tick_loop(self: Rc<Self>) {
         loop {
             self.wake_up.notified().await;

@@ -13,11 +13,12 @@ use crate::connection::{Connection, UNSENT_BYTES_MAX};
 const PERIOD: Duration = Duration::from_millis(100);
 /// Period of the check of unsent bytes.
 const LIMITS_PERIOD_MS: u64 = 1000;
-/// After fewer ended subscriptions no memory is given back: that takes milliseconds per gigabyte.
+/// The minimum number of ended subscriptions for which memory is given back, because that takes milliseconds
+/// per gigabyte.
 const SUBSCRIPTIONS_ENDED_MIN: usize = 1 << 16;
 
 impl Worker {
-    /// Expires keys in this worker's share of the slots, and makes the checks.
+    /// Expires keys in this worker's share of the slots, and makes the periodic checks.
     pub(super) async fn upkeep_loop(self: Rc<Self>, index: usize, workers: usize) {
         let share = |worker: usize| SlotId::new((SLOT_COUNT * worker / workers) as u16);
         let from = share(index).unwrap_or(SlotId::FIRST);
@@ -52,8 +53,8 @@ impl Worker {
         }
     }
 
-    /// Closes connections that have sent no request for the time of the setting `timeout`, except connections
-    /// of subscribers, and of clients whose command blocks or runs on a thread of its own.
+    /// Closes connections that have sent no request for the time of the setting `timeout`. Exceptions are
+    /// connections of subscribers, and of clients whose command blocks or runs on a thread of its own.
     fn close_idle(&self) {
         let timeout_seconds = self.parts.config.hot().idle_timeout_seconds();
         if timeout_seconds == 0 {
@@ -62,7 +63,7 @@ impl Worker {
         let now_ms = self.parts.clock.unix_ms();
         let silent = |connection: &Connection| {
             let client = connection.client();
-            // A subscriber has nothing to send.
+            // A subscriber has nothing to send, so its silence does not count.
             let waits = client.is_blocked() || client.kind() == ClientKind::PubSub;
             client.idle_seconds(now_ms) >= timeout_seconds && !waits && !connection.is_away()
         };
@@ -70,7 +71,7 @@ impl Worker {
         idle.iter().for_each(|connection| connection.kill());
     }
 
-    /// Once a second: disconnects clients that receive too slowly or do not log in, gives back memory of
+    /// Runs once a second. Disconnects clients that receive too slowly or do not log in, gives back memory of
     /// ended subscriptions, and renews the figures of the inventory.
     fn enforce_limits(&self) {
         let now_ms = self.host.monotonic_us() / 1000;
@@ -89,20 +90,21 @@ impl Worker {
         self.parts.inventory.figures();
     }
 
-    /// Makes the worker look at the connection until its client reads again.
+    /// Makes the worker check the connection regularly until its client reads again.
     pub(crate) fn watch_unread(&self, connection: &Rc<Connection>) {
         self.unread.borrow_mut().push(connection.clone());
     }
 
-    /// Looks at the clients that must read before their next command. Runs further commands of those that
-    /// have not read for a moment, if the limits permit; disconnects those that have not read for too long.
+    /// Checks the clients that must read before their next command. A client that has not read for a moment
+    /// may run further commands, if the limits permit. A client that has not read for too long is
+    /// disconnected.
     fn look_at_unread(&self) {
         let now_ms = self.host.monotonic_us() / 1000;
         self.unread.borrow_mut().retain(|connection| connection.look_at_unread(now_ms));
     }
 
     /// Gives memory back after at least [`SUBSCRIPTIONS_ENDED_MIN`] subscriptions, and half of all, have
-    /// ended: by itself the allocator would do so only after much more was freed.
+    /// ended. Without this, the allocator would give memory back only after much more was freed.
     fn give_back_subscriptions(&self) {
         let now = self.executor.borrow_mut().channels().total();
         let most = self.subscriptions_most.get().max(now);

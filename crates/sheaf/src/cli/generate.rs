@@ -1,5 +1,5 @@
-//! `sheaf completions SHELL` and `sheaf man DIR`: files that packages ship beside the binary, made from the
-//! same arguments as the help.
+//! `sheaf completions SHELL` and `sheaf man DIR`. Both make files that packages ship beside the binary, from
+//! the same arguments as the help.
 
 use std::{
     io::{self, Write},
@@ -14,7 +14,7 @@ use settings::{Kind, OPTIONS};
 
 use super::Task;
 
-/// Everybody may read the pages.
+/// The mode of the pages: everybody may read them.
 const PAGE_MODE: u32 = 0o644;
 /// The synopsis of a command that takes settings, in roff.
 const SERVE_SYNOPSIS: &[u8] = b".SH SYNOPSIS\n\\fBsheaf\\fR [\\fBserve\\fR] [\\fB\\-\\-SETTING\\fR VALUE]...\n.br\n\\fBsheaf\\fR COMMAND\n";
@@ -60,8 +60,8 @@ fn script(shell: Shell) -> Vec<u8> {
     script
 }
 
-/// Adds the kind of value that each argument takes: a file, a directory, a name. Only completion scripts need
-/// the kinds: `settings` checks the values themselves, and also takes other spellings.
+/// Tells clap which values each argument takes: files, directories, or names. Only completion scripts need
+/// this: `settings` checks the values itself, and also takes other spellings.
 fn with_hints(command: Command) -> Command {
     command.mut_args(with_hint).mut_subcommands(with_hints)
 }
@@ -100,7 +100,8 @@ pub fn man(dir: &Path) -> io::Result<()> {
 
 /// The pages, with their file names.
 fn pages() -> io::Result<Vec<(String, Vec<u8>)>> {
-    // The generator leaves out the help of arguments that the short help hides, so none is hidden here.
+    // The generator leaves out the help of arguments that the short help hides, so no argument is hidden
+    // here.
     let mut root = shown_whole(super::command()).disable_help_subcommand(true);
     root.build();
     std::iter::once(&root).chain(root.get_subcommands()).map(page).collect()
@@ -116,7 +117,7 @@ fn page(command: &Command) -> io::Result<(String, Vec<u8>)> {
     man.render_title(&mut page)?;
     man.render_name_section(&mut page)?;
     match matches!(command.get_name(), "sheaf" | "serve") {
-        // A synopsis with the names of all settings would be too long to be of use.
+        // A synopsis with the names of all settings would be too long to be useful.
         true => page.write_all(SERVE_SYNOPSIS)?,
         false => man.render_synopsis_section(&mut page)?,
     }
@@ -158,7 +159,7 @@ mod tests {
         let names: Vec<&str> = pages.iter().map(|(name, _)| name.as_str()).collect();
         assert_eq!(names[..2], ["sheaf.1", "sheaf-serve.1"]);
         assert_eq!(pages.len(), 2 + super::super::tool_names().len());
-        // roff: a hyphen is `\-`.
+        // In roff, a hyphen is written `\-`.
         let main = String::from_utf8(pages[0].1.clone()).unwrap().replace("\\-", "-");
         for option in OPTIONS {
             assert!(main.contains(&format!("--{}", option.name)), "{}", option.name);

@@ -106,7 +106,8 @@ pub(super) fn task(matches: &ArgMatches) -> Task {
     else {
         return Task::Import { file: path("file").unwrap_or_default(), dir, existing };
     };
-    // The certificates are for both servers; the scheme of the target says whether it is reached over TLS.
+    // The certificates are for both servers. The scheme of the target decides whether the target is reached
+    // over TLS.
     let target = matches.get_one::<Address>("into").map(|target| match target.tls {
         Some(_) => tls::with_files(target, matches),
         None => target.clone(),
@@ -175,7 +176,7 @@ mod tests {
 
     #[test]
     fn incompatible_flags_are_refused() {
-        // A file or a server: both are named.
+        // A file or a server is missing here, and the error names both.
         let neither = command().try_get_matches_from(["import"]).unwrap_err().to_string();
         assert!(neither.contains("FILE") && neither.contains("--from <URL>"), "{neither}");
         for refused in [

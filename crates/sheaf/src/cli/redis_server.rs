@@ -1,16 +1,17 @@
-//! Command lines of `redis-server`: a file of settings comes first, and a flag may have several words.
+//! Command lines of `redis-server`, in which a file of settings comes first and a flag may have several
+//! words.
 //!
-//! The module puts such arguments into the words of this command line. Flags that have no effect here become
-//! values of one hidden flag ([`WITHOUT_EFFECT`]), so that the server can name them. All others stay as they
-//! are.
+//! The module translates such arguments into arguments of this command line. Flags that have no effect here
+//! become values of one hidden flag ([`WITHOUT_EFFECT`]), so that the server can name them. All other
+//! arguments stay unchanged.
 
 use settings::{Meaning, OPTIONS, Settings, is_redis_file, meaning};
 
 /// The hidden flag whose value is the name of a flag without effect, a space, and its value.
 pub(super) const WITHOUT_EFFECT: &str = "without-effect";
 
-/// Translates arguments of `redis-server` into arguments of this command line. `tools`: the names of other
-/// subcommands than `serve`.
+/// Translates arguments of `redis-server` into arguments of this command line. `tools` has the names of the
+/// subcommands other than `serve`.
 pub(super) fn in_our_words(arguments: Vec<String>, tools: &[String]) -> Vec<String> {
     let mut ours = Vec::with_capacity(arguments.len());
     let mut rest = arguments.into_iter().peekable();
@@ -49,7 +50,8 @@ pub(super) fn in_our_words(arguments: Vec<String>, tools: &[String]) -> Vec<Stri
     ours
 }
 
-/// The flag here with the same meaning; `None` if there is none, or if the words are right as they are.
+/// The flag of this command line with the same meaning. `None` if there is none, or if the words need no
+/// translation.
 fn translated(name: &str, words: &[String]) -> Option<String> {
     let is_ours = OPTIONS.iter().any(|option| option.name == name);
     if let (true, [word]) = (is_ours, words) {

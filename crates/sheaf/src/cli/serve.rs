@@ -1,7 +1,7 @@
 //! The arguments of `sheaf [serve]`: the settings, by group, and options of a single start.
 //!
-//! `-h` has the settings of a first start, a line each; `--help` has all, with values and units. Both come
-//! from the table of settings.
+//! `-h` shows the settings that matter at a first start, a line each. `--help` shows all settings, with
+//! values and units. Both come from the table of settings.
 
 use clap::{Arg, ArgAction, ArgMatches, Command, builder::Str, parser::ValueSource};
 use lsn::Lsn;
@@ -10,7 +10,7 @@ use settings::{ConfigError, Given, Group, Key, Kind, Lasting, OPTIONS, Origin, S
 
 use super::{Task, path, redis_server::WITHOUT_EFFECT};
 
-/// The settings of `-h`: about one screen, together with the commands.
+/// The settings that `-h` shows: about one screen, together with the commands.
 const FIRST: &[Key] = &[
     Key::Dir,
     Key::Bind,
@@ -30,10 +30,10 @@ const FIRST: &[Key] = &[
     Key::Loglevel,
 ];
 
-/// The heading of options that are no settings.
+/// The heading of options that are not settings.
 const ONE_START: &str = "For one start, not saved";
 
-/// Examples for the help, and their effects.
+/// The examples in the help: command lines, and their effects.
 const EXAMPLES: &[(&str, &str)] = &[
     ("sheaf", "serve ./data on 127.0.0.1:6379"),
     ("sheaf serve --dir /var/lib/sheaf", "serve another directory"),
@@ -48,7 +48,7 @@ const EXAMPLES: &[(&str, &str)] = &[
     ("sheaf group db1:6379", "show the members of a group"),
 ];
 
-/// How many of the examples are in `-h`.
+/// The number of examples in `-h`.
 const FIRST_EXAMPLES: usize = 3;
 
 const RULE: &str = "Each setting can also be given as a variable (--http-port as SHEAF_HTTP_PORT), and as a line of the \
@@ -94,7 +94,7 @@ pub(super) fn task(matches: &ArgMatches) -> Result<Task, ConfigError> {
     Ok(Task::Serve { settings, lasting, mode })
 }
 
-/// Adds the settings, and the options of a single start, which are not saved.
+/// Adds the arguments of `serve`: the settings, and the options of a single start, which are not saved.
 pub(super) fn with_arguments(command: Command) -> Command {
     let config = Arg::new("config").long("config").value_name("FILE").env("SHEAF_CONFIG").hide_env(true);
     let recover_from = Arg::new("recover-from")
@@ -137,7 +137,7 @@ fn argument(option: &'static Setting) -> Arg {
         "" => String::new(),
         default => format!(" [default: {default}]"),
     };
-    // Only the long help says what 0 means.
+    // Only the long help explains the value 0, so the short help leaves out a default of 0.
     let short_default = if option.default == "0" { "" } else { &default };
     let names = match option.unlisted_names() {
         [] => String::new(),
@@ -147,7 +147,7 @@ fn argument(option: &'static Setting) -> Arg {
         .long(option.name)
         .value_name(option.value)
         .action(ArgAction::Set)
-        // `--workers -1` is a value out of range, not an unknown flag.
+        // This makes `--workers -1` a value out of range, instead of an unknown flag.
         .allow_negative_numbers(is_number(option.kind))
         .env(Str::from(variable(option.name)))
         .hide_env(true)
@@ -159,7 +159,7 @@ fn argument(option: &'static Setting) -> Arg {
         Kind::Switch => flag.num_args(0..=1).default_missing_value("yes"),
         _ => flag,
     };
-    // Every user of the machine can see a secret on the command line; it is accepted anyway.
+    // Every user of the machine can see a secret that is on the command line. It is accepted anyway.
     if option.is_secret() { flag.hide_env_values(true) } else { flag }
 }
 

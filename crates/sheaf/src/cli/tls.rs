@@ -1,4 +1,4 @@
-//! The flags of client commands for TLS, as those of redis-cli, and the arguments of `sheaf certs`.
+//! The flags for TLS of client commands, named as in redis-cli, and the arguments of `sheaf certs`.
 
 use std::path::PathBuf;
 
@@ -8,7 +8,7 @@ use tools::{certs::Options, migration::address::Address};
 
 use super::UsageError;
 
-/// The flags of TLS. `what` is the help of `--tls`.
+/// The flags for TLS. `what` is the help text of `--tls`.
 pub(super) fn flags(what: &'static str) -> [Arg; 6] {
     let tls = Arg::new("tls").long("tls").action(ArgAction::SetTrue).help(what);
     let name = named("sni", "NAME").requires("tls");
@@ -17,7 +17,7 @@ pub(super) fn flags(what: &'static str) -> [Arg; 6] {
     [tls, authorities, certificate, key, name, insecure]
 }
 
-/// The flags of commands for which a URL that begins with `https` says that the connection is encrypted.
+/// The flags of commands that take a URL. The connection is encrypted if the URL begins with `https`.
 pub(super) fn url_flags() -> [Arg; 4] {
     [
         named("cacert", "FILE")
@@ -39,13 +39,13 @@ fn named(name: &'static str, value: &'static str) -> Arg {
     Arg::new(name).long(name).value_name(value).hide_short_help(true)
 }
 
-/// The files, if `--tls` was given.
+/// The files of the flags, if `--tls` was given.
 pub(super) fn files(matches: &ArgMatches) -> Option<ClientFiles> {
     let server_name = matches.get_one::<String>("sni").cloned();
     matches.get_flag("tls").then(|| ClientFiles { server_name, ..url_files(matches) })
 }
 
-/// The files for a URL.
+/// The files of the flags, for a connection to this URL.
 ///
 /// # Errors
 /// If certificates are given for a URL that does not begin with `https://`.
@@ -68,7 +68,8 @@ fn url_files(matches: &ArgMatches) -> ClientFiles {
     }
 }
 
-/// The address of a server: over TLS with these files if `--tls` was given, else as its scheme says.
+/// The address of a server, reached over TLS with the files of the flags if `--tls` was given. Otherwise the
+/// scheme of the address decides.
 pub(super) fn with_files(address: &Address, matches: &ArgMatches) -> Address {
     let tls = files(matches).or_else(|| address.tls.clone());
     Address { tls, ..address.clone() }

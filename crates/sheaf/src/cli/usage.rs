@@ -1,4 +1,4 @@
-//! Wrong command lines: for flags and files of Redis, Valkey and CouchDB, the answer names a replacement.
+//! Wrong command lines. For flags and files of Redis, Valkey and CouchDB, the answer names a replacement.
 //!
 //! All other errors are clap's, which names the unknown argument and the nearest known one.
 
@@ -20,19 +20,20 @@ pub enum UsageError {
         /// The last position.
         to: Lsn,
     },
-    /// An argument, or the value of a variable, is not UTF-8. It is not shown: it may be a password.
+    /// An argument, or the value of a variable, is not UTF-8. The error does not show the value, which may be
+    /// a password.
     #[error("{0} is not UTF-8, as all settings and paths must be")]
     NotUtf8(String),
-    /// Certificates for a connection that is not encrypted.
+    /// Certificates were given for a connection that is not encrypted.
     #[error("--cacert, --cert, --key and --insecure are for URLs that begin with https://, and {0} does not")]
     PlainUrl(String),
-    /// Flags or files of another server: a line for each.
+    /// The command line has flags or files of another server. Each has a line with its replacement.
     #[error("{}", .0.join("\nsheaf: "))]
     Foreign(Vec<String>),
 }
 
 impl UsageError {
-    /// Whether a file of the data directory is damaged.
+    /// Whether the error is damage of a file in the data directory.
     pub fn is_damage(&self) -> bool {
         matches!(self, UsageError::Setting(error) if error.is_damage())
     }
@@ -53,8 +54,8 @@ fn answer_to(error: &ConfigError) -> String {
     }
 }
 
-/// The answer to a command line that clap has refused. If there is none, or clap asks for help to be shown,
-/// clap prints and ends the process.
+/// The answer to a command line that clap has refused. If there is no such answer, or help was requested,
+/// clap prints its own text and ends the process.
 pub(super) fn refused(error: clap::Error, arguments: &[String], tools: &[String]) -> UsageError {
     match foreign(&error, arguments, tools) {
         Some(lines) => UsageError::Foreign(lines),
@@ -63,12 +64,12 @@ pub(super) fn refused(error: clap::Error, arguments: &[String], tools: &[String]
 }
 
 fn foreign(error: &clap::Error, arguments: &[String], tools: &[String]) -> Option<Vec<String>> {
-    // clap takes a second value after a flag (`--save 900 1`) for a subcommand that conflicts with the flag.
+    // clap takes a second value after a flag (`--save 900 1`) for a subcommand that conflicts with that flag.
     let is_usage = matches!(
         error.kind(),
         ErrorKind::UnknownArgument | ErrorKind::InvalidSubcommand | ErrorKind::ArgumentConflict
     );
-    // The flags of tools have meanings of their own.
+    // A flag of a tool may have another meaning than the same flag of a server, so tools get no such answer.
     if !is_usage || arguments.get(1).is_some_and(|first| tools.contains(first)) {
         return None;
     }
@@ -81,7 +82,7 @@ fn foreign(error: &clap::Error, arguments: &[String], tools: &[String]) -> Optio
         return Some(vec![answer]);
     }
     let name = |argument: &str| Some(argument.strip_prefix("--")?.split('=').next()?.to_owned());
-    // A flag that is a setting here as well has been understood, unless a second value of it was not.
+    // A flag that is a setting here was understood, unless clap refused a second value of it.
     let is_ours = |name: &str| OPTIONS.iter().any(|option| option.name == name);
     let is_asked = |name: &String| !is_ours(name) || !unknown.starts_with('-');
     let answer =
@@ -93,7 +94,7 @@ fn foreign(error: &clap::Error, arguments: &[String], tools: &[String]) -> Optio
     let lines: Vec<String> =
         arguments.iter().skip(1).filter_map(|it| name(it)).filter(is_asked).filter_map(answer).collect();
     match lines.is_empty() {
-        // The argument does not begin with `--`: `-couch_ini`, `admins`.
+        // The unknown argument does not begin with `--`, such as `-couch_ini` or `admins`.
         true => {
             let answer = instead_of(&unknown_name).map(|it| format!("{unknown} is not known here: {it}"));
             answer.or_else(|| directory(unknown, serves)).map(|answer| vec![answer])
@@ -102,7 +103,7 @@ fn foreign(error: &clap::Error, arguments: &[String], tools: &[String]) -> Optio
     }
 }
 
-/// The answer to a file as in `redis-server redis.conf`.
+/// The answer to a file that is named as in `redis-server redis.conf`.
 fn file(argument: &str) -> Option<String> {
     let (_, ending) = argument.rsplit_once('.')?;
     match ending {
@@ -115,8 +116,8 @@ fn file(argument: &str) -> Option<String> {
     }
 }
 
-/// The answer to a directory as in `sheaf ./data`. `serves` is whether a name without a slash must be one,
-/// because it is the name of no command.
+/// The answer to a directory that is named as in `sheaf ./data`. If `serves` is true, a name without a slash
+/// counts as a directory, too, because no subcommand can have that name.
 fn directory(argument: &str, serves: bool) -> Option<String> {
     let is_one = !argument.starts_with('-') && (serves || argument.contains('/'));
     is_one.then(|| format!("{argument}: the directory of the data is named by --dir {argument}"))

@@ -6,7 +6,7 @@ import { button, fill, h, head, none, panel, table, tell } from '../dom.js';
 import { number } from '../format.js';
 
 const WAIT_MS = 20_000;
-/* Messages on the page; older ones are dropped from it. */
+/* The maximum number of messages on the page; older ones are removed. */
 const SHOWN_MAX = 500;
 const RETRY_MS = 2000;
 

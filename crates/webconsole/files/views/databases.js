@@ -92,7 +92,7 @@ async function showDatabase(place, name, parameters, signal) {
 
 const short = (rev) => (rev.length > 14 ? `${rev.slice(0, 12)}…` : rev);
 
-/* Refreshes when the database changes, until the view is left. */
+/* Refreshes the view whenever the database changes, until the view is left. */
 async function watch(name, signal, refresh) {
   try {
     let since = 'now';
@@ -102,6 +102,6 @@ async function watch(name, signal, refresh) {
       since = found.last_seq;
     }
   } catch {
-    // The list stays as it is; “Refresh” tells why.
+    // The list stays as it is; the button “Refresh” shows the error.
   }
 }

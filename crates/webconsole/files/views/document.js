@@ -1,11 +1,11 @@
-// One document: as JSON, with its conflicts and attachments.
+// One document, as JSON, with its conflicts and attachments.
 
 import { couch } from '../api.js';
 import { confirm } from '../dialog.js';
 import { button, fill, h, none, panel, pill, tell } from '../dom.js';
 import { bytes } from '../format.js';
 
-/* Shows a document in `place`, or a new one if `id` is null. */
+/* Shows the document `id` in `place`; with null as `id`, a form for a new one. */
 export async function edit(place, { database, id, changed, signal }) {
   const again = (shownId) => edit(place, { database, id: shownId, changed, signal });
   let stored = {};

@@ -18,7 +18,7 @@ export async function show({ place, parameters, signal }) {
   const list = h('div', {});
   const detail = h('div', {});
   let chosen = parameters.has('key') ? fromAddress(parameters.get('key')) : null;
-  // SCAN MATCH is a glob: a word without one finds what contains it.
+  // SCAN MATCH takes a glob, so a word without wildcards is searched for within keys.
   const glob = () => (/[*?[\]\\]/.test(pattern.value) || pattern.value === '' ? pattern.value : `*${pattern.value}*`);
   const form = h('form', { class: 'row', role: 'search' }, database.element, h('label', { class: 'grow' }, 'Pattern', pattern), h('label', {}, 'Type', type), h('button', { class: 'main' }, 'Find'));
   form.addEventListener('submit', (event) => {
@@ -74,7 +74,7 @@ export async function show({ place, parameters, signal }) {
   if (chosen !== null) await choose(chosen, { focus: false });
 }
 
-/* The commands that make a key of a type, with its first content. */
+/* For each type, the command that makes a key, with its first content. */
 const FIRST = {
   string: (key, content) => ['SET', key, content, 'NX'],
   hash: (key, content, name) => ['HSET', key, name, content],

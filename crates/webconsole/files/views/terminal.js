@@ -51,7 +51,7 @@ export async function show({ place, parameters }) {
   line.focus();
 }
 
-/* What commands take away that asks first, by their first word, or by the first two. */
+/* What is lost by commands that need a confirmation, by their first word or first two words. */
 const LOSSES = {
   FLUSHALL: 'All keys of all databases, and all functions, are deleted.',
   FLUSHDB: 'All keys of the database are deleted.',
@@ -66,13 +66,13 @@ const LOSSES = {
   'GROUP REMOVE': 'The member is removed from the group, and does not come back by itself.',
 };
 
-/* What the command takes away, or null. */
+/* What the command deletes or ends, or null if it needs no confirmation. */
 function lossOf(words) {
   const [first, second] = words.map((word) => String(word).toUpperCase());
   return LOSSES[first] ?? LOSSES[`${first} ${second}`] ?? null;
 }
 
-/* A line as words. A word whose \xNN make it invalid UTF-8 is { base64 }. */
+/* Splits a line into words. A word that its \xNN escapes make invalid UTF-8 becomes { base64 }. */
 export function split(line) {
   const words = [];
   const pattern = /\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|([^\s"']+))(?=\s|$)/gy;
@@ -103,7 +103,7 @@ function unescaped(text) {
   }
 }
 
-/* A reply as text, much as redis-cli writes it. */
+/* A reply as text, in a form like that of redis-cli. */
 function written(reply, indent = '') {
   if (isError(reply)) return `(error) ${reply.error}`;
   if (reply === null) return '(nil)';

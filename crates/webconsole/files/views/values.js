@@ -1,8 +1,8 @@
-// Values of keys by type, in pages, each with what can be changed.
+// The editors for values of keys, one for each type, which show values in pages.
 //
-// A string that was loaded, and an element of a list at an index, are changed by a script that compares
-// first: it refuses to overwrite what someone else has changed meanwhile. The value of a field of a hash and
-// the score of a member are set without a comparison.
+// A whole string, and an element of a list at an index, are changed by a script. The script compares the
+// value first, and refuses to overwrite a change that someone else has made meanwhile. The value of a field
+// of a hash and the score of a member are set without such a comparison.
 
 import { shown, valueField } from '../bytes.js';
 import { ask, confirm } from '../dialog.js';
@@ -10,7 +10,7 @@ import { button, fill, h, table, tell } from '../dom.js';
 import { bytes, number } from '../format.js';
 
 const PAGE = 100;
-/* Longer strings are shown in part, and not edited. */
+/* Strings longer than this are shown in part, and cannot be edited. */
 const STRING_BYTES_MAX = 256 << 10;
 
 const CHANGED = 'It was changed meanwhile: refresh to see its value.';
@@ -49,7 +49,7 @@ function isJson(value) {
   }
 }
 
-/* A value that is read page by page: `page(state)` returns { rows, isOver } and moves the state on. */
+/* Shows a value that is read page by page. `page(state)` returns { rows, isOver } and advances the state. */
 async function paged(place, caption, columns, page, actions) {
   const rows = [];
   const state = { cursor: '0', at: 0 };
@@ -63,7 +63,7 @@ async function paged(place, caption, columns, page, actions) {
   await more();
 }
 
-/* A page of HSCAN, SSCAN. */
+/* Reads a page with HSCAN or SSCAN. */
 const scanPage = (run, name, key, rowsOf) => async (state) => {
   const [cursor, found] = await run([name, key, state.cursor, 'COUNT', PAGE]);
   state.cursor = String(cursor);
@@ -174,5 +174,5 @@ export async function zset({ place, key, refresh, run }) {
   await paged(place, caption, columns, page, [button('New member', () => edit(null, null))]);
 }
 
-/* Used by the view of streams. */
+/* The view of streams uses these, too. */
 export { paged, remove, twos };

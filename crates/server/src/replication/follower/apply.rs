@@ -1,5 +1,5 @@
-//! The thread "replica-apply": applies the log to memory up to the commit position; while it drains, all of
-//! it.
+//! The thread "replica-apply": applies the log to memory up to the commit position. While it drains, it
+//! applies all of the log.
 
 use std::{sync::Arc, time::Duration};
 
@@ -88,7 +88,8 @@ impl ApplyParts {
         observers.tell(host);
         self.parts.reaper.free(self.replayer.take_freed());
         self.following.note_applied(applied, self.replayer.needed_from());
-        // This needs no connection to the leader: the votes of a group report commits, too.
+        // Committed log is shown even without a connection to the leader, because the votes of a group report
+        // commits, too.
         if !self.following.is_draining() && !self.node.is_stale() {
             self.following.show_committed(&self.parts.log);
         }
@@ -111,7 +112,7 @@ struct FollowedSettings {
 }
 
 impl FollowedSettings {
-    /// Puts them in force, if a record has changed them. Call after each record, without locks.
+    /// Puts changed settings and users in force. Called after each record, without locks.
     #[inline]
     fn follow(&mut self, host: &Host) {
         let generation = self.keyspace.data_settings_generation();
@@ -125,11 +126,11 @@ impl FollowedSettings {
 #[cold]
 fn put_in_force(keyspace: &Keyspace, host: &Host) {
     host.config.apply_data_settings();
-    // The next command of a client would do this, too, but perhaps none comes.
+    // The next command of a client would refresh the users, too, but perhaps no command comes.
     host.users.refresh(keyspace, &host.clients);
 }
 
-/// The clients of this server that are told of applied effects, and the settings among these effects.
+/// Observes applied effects: tells the clients of this server of them, and follows the settings among them.
 struct Observed<'a> {
     observers: &'a mut ReplayObservers,
     settings: &'a mut FollowedSettings,
@@ -144,8 +145,8 @@ impl Observer for Observed<'_> {
 
     #[inline]
     fn after_record(&mut self, lsn: Lsn) {
-        // This comes first, so that clients that the record serves are judged by the rights that it gives
-        // them.
+        // The settings come first: clients that the record serves are judged by the rights that the record
+        // gives them.
         self.settings.follow(self.host);
         self.observers.after_record(lsn, self.host);
     }

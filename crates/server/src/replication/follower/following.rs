@@ -16,11 +16,11 @@ use storage::Log;
 
 /// The state that the link, the applier and the rest of the server share.
 pub(crate) struct Following {
-    /// Receive nothing more.
+    /// Whether to receive nothing more.
     stopping: AtomicBool,
-    /// Apply everything received, committed or not, then end.
+    /// Whether to apply everything received, committed or not, and then end.
     draining: AtomicBool,
-    /// The connection to the leader, so that other threads can break it.
+    /// The connection to the leader, stored so that other threads can break it.
     socket: Mutex<Option<TcpStream>>,
     /// Breaks the full copy in progress.
     copying: Mutex<Option<Breaker>>,
@@ -32,7 +32,8 @@ pub(crate) struct Following {
     shown: Mutex<Option<Lsn>>,
     applied: AtomicU64,
     needed_from: AtomicU64,
-    /// How many servers are followed, one after the other, as last heard; 1 if nothing was heard.
+    /// The number of servers in the chain of leaders above this server, as last heard; 1 if nothing was
+    /// heard.
     distance: AtomicU8,
     /// When the leader was last heard from, or else following began, in monotonic milliseconds.
     heard_ms: AtomicU64,
@@ -55,7 +56,7 @@ const LINKS: [LinkState; 5] = [
 ];
 
 impl Following {
-    /// Continues at the end of the recovered log.
+    /// The state of a server that begins to follow at the end of its log, which is applied up to `applied`.
     pub(crate) fn new(applied: Lsn, now_ms: u64) -> Following {
         Following {
             stopping: false.into(),
@@ -144,7 +145,8 @@ impl Following {
         self.wake();
     }
 
-    /// Registers the socket of an attempt, so that it can be broken. Fails if following is to stop.
+    /// Registers the socket of an attempt, so that other threads can break the attempt. Fails if following is
+    /// to stop.
     pub(super) fn begins(&self, socket: TcpStream) -> Result<(), String> {
         *self.socket.lock() = Some(socket);
         if self.is_stopping() { Err("it is to end".into()) } else { Ok(()) }
@@ -161,7 +163,7 @@ impl Following {
         self.reconnect();
     }
 
-    /// After [`Following::stop`]: lets the applier apply everything received, and end.
+    /// Lets the applier apply everything received, and then end. Called after [`Following::stop`].
     pub(crate) fn drain(&self, log: &Log) {
         self.draining.store(true, SeqCst);
         self.wake();
@@ -183,9 +185,9 @@ impl Following {
         }
     }
 
-    /// Shows the log up to the commit position: replies that show records up to there may leave, and messages
-    /// too. Records that were applied earlier are visible already, so the log is shown up to them in any
-    /// case.
+    /// Shows the log up to the commit position: replies and messages from records up to there may leave.
+    /// Records that were applied earlier are visible already, so the log is shown at least up to the applied
+    /// position.
     pub(super) fn show_committed(&self, log: &Log) {
         let position = self.committed().max(self.applied());
         let mut shown = self.shown.lock();
@@ -195,12 +197,13 @@ impl Following {
         }
     }
 
-    /// Sends an acknowledgement if one is due. Skipped while the session is locked: the holder sends its own.
+    /// Sends an acknowledgement if one is due. Skipped while another thread has locked the session, because
+    /// that thread sends its own acknowledgement.
     pub(super) fn ack(&self, log: &Log, now_ms: u64) {
         if let Some(mut session) = self.session.try_lock()
             && let Some((receiver, socket)) = &mut *session
         {
-            // If this fails, the next read fails too.
+            // If the write fails, the next read fails, too, and ends the connection.
             let _ = self.send_ack(receiver, socket, log, now_ms);
         }
     }
@@ -224,7 +227,8 @@ impl Following {
         self.session.lock()
     }
 
-    /// The leader was heard from; it may follow others itself.
+    /// Notes that the leader was heard from. `distance` is the leader's own distance, plus one, if the leader
+    /// has told it.
     pub(super) fn note_heard(&self, now_ms: u64, distance: Option<u8>) {
         self.heard_ms.store(now_ms, SeqCst);
         if let Some(distance) = distance {
@@ -232,25 +236,27 @@ impl Following {
         }
     }
 
-    /// How many servers are followed, one after the other, as last heard; 1 if nothing was heard.
+    /// The number of servers in the chain of leaders above this server, as last heard; 1 if nothing was
+    /// heard.
     pub(crate) fn distance(&self) -> u8 {
         self.distance.load(SeqCst)
     }
 
-    /// An attempt to connect begins. Returns how often the link was woken, for [`Following::pause`].
+    /// Notes the begin of an attempt to connect. Returns how often the link was woken, for
+    /// [`Following::pause`].
     pub(super) fn begin_attempt(&self, now_ms: u64) -> u64 {
         self.set_link(LinkState::Connecting, now_ms);
         *self.pause.0.lock()
     }
 
-    /// An attempt to connect, or the connection, has ended.
+    /// Notes the end of an attempt to connect, or of the connection.
     pub(super) fn end_attempt(&self, now_ms: u64) {
         *self.socket.lock() = None;
         self.set_link(LinkState::Connect, now_ms);
     }
 
-    /// Pauses between two attempts, for `wait`, or without a `wait` until the link is woken. Returns at once
-    /// if the link was woken since [`Following::begin_attempt`] returned `woken`.
+    /// Pauses between two attempts: for `wait`, or, if `wait` is `None`, until the link is woken. Returns at
+    /// once if the link was woken since [`Following::begin_attempt`] returned `woken`.
     pub(super) fn pause(&self, woken: u64, wait: Option<Duration>) {
         let mut pause = self.pause.0.lock();
         if *pause == woken {
@@ -261,7 +267,7 @@ impl Following {
         }
     }
 
-    /// Receives nothing more: the server restarts in-process.
+    /// Receives nothing more, because the server restarts in-process.
     pub(super) fn end_receiving(&self) {
         self.stopping.store(true, SeqCst);
     }
@@ -279,13 +285,14 @@ impl Following {
         }
     }
 
-    /// The log is applied up to `applied`; a snapshot taken now needs the log from `needed_from` on.
+    /// Notes that the log is applied up to `applied`, and that a snapshot taken now needs the log from
+    /// `needed_from` on.
     pub(super) fn note_applied(&self, applied: Lsn, needed_from: Lsn) {
         self.applied.store(applied.get(), SeqCst);
         self.needed_from.store(needed_from.get(), SeqCst);
     }
 
-    /// All committed records are applied at this time.
+    /// Notes that all committed records are applied at this time.
     pub(super) fn note_caught_up(&self, now_ms: u64) {
         self.as_of_ms.store(now_ms, SeqCst);
     }

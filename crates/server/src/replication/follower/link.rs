@@ -37,9 +37,9 @@ const READ_TIMEOUT: Duration = Duration::from_millis(ACK_BUSY_MS);
 
 /// How an attempt to follow ended.
 enum LinkEnd {
-    /// There is no leader to follow, until another role or a reconnection is commanded.
+    /// There is no leader to follow until a command names one or wakes the link.
     Idle,
-    /// Try again, for this reason.
+    /// The attempt failed for this reason; try again.
     Retry(String),
     /// The server has to restart in-process.
     Restart,
@@ -54,12 +54,12 @@ pub(super) struct LinkParts {
     mirror: Mirror,
     /// The leader and the term of the connection, in a group.
     link: Option<Link>,
-    /// The size of the batches that the disk last had no room for.
+    /// The total size of the batches for which the disk had no room at the last attempt.
     refused_bytes: u64,
 }
 
 impl LinkParts {
-    /// The link of a server whose log ends where the mirror does.
+    /// The link of a server whose log ends at the position of `mirror`.
     pub(super) fn new(
         node: Arc<Node>,
         following: Arc<Following>,
@@ -77,13 +77,14 @@ impl LinkParts {
         }
     }
 
-    /// Follows until it is stopped or a restart is needed. Returns the mirror, which is the right to append.
+    /// Follows until it is stopped or a restart is needed. Returns the mirror: whoever holds the mirror may
+    /// append to the log.
     pub(super) fn run(mut self) -> Mirror {
         let mut backoff = Backoff::default();
         let (mut logged, mut logged_of) = (Repeated::default(), None);
         while !self.following.is_stopping() {
-            // The count of wakes is read before the leader's address: if the address changes later, the pause
-            // after this attempt ends at once.
+            // The count of wakes is read before the leader's address, so that a later change of the address
+            // ends the pause after this attempt at once.
             let woken = self.following.begin_attempt(self.node.now_ms());
             let ended = self.attempt(&mut backoff);
             self.following.end_attempt(self.node.now_ms());
@@ -91,7 +92,7 @@ impl LinkParts {
                 _ if self.following.is_stopping() => break,
                 Ok(LinkEnd::Retry(reason)) | Err(reason) => {
                     let wait = Duration::from_millis(backoff.wait_ms(self.node.random_u64()));
-                    // For another leader, or another term of the same one, the same reason is logged again.
+                    // If the leader or its term has changed, a reason that was logged before is logged again.
                     let of = self.node.to_follow();
                     if logged_of != of {
                         (logged, logged_of) = (Repeated::default(), of);
@@ -116,10 +117,10 @@ impl LinkParts {
         self.mirror
     }
 
-    /// Connects to the leader and follows it, for as long as that works.
+    /// Connects to the leader, and follows it until the connection ends.
     fn attempt(&mut self, backoff: &mut Backoff) -> Result<LinkEnd, String> {
         let Some((leader, link)) = self.node.to_follow() else { return Ok(LinkEnd::Idle) };
-        // The connection is made only when there is room for the first batch that the leader will send.
+        // The connection is made only when the disk has room for the first batches that the leader will send.
         if !self.mirror.make_room_for(self.refused_bytes) {
             return Err(no_room(&self.log));
         }
@@ -164,12 +165,12 @@ impl LinkParts {
         }
     }
 
-    /// Connects to the leader, and agrees with the leader how this log can follow. `None`: try again at once,
-    /// because everything is to be copied now.
+    /// Connects to the leader, and agrees with the leader on how this log can follow. `None` means: try again
+    /// at once, because now everything must be copied.
     fn join(&self, leader: &Address, own: &Introduction) -> Result<Option<(TcpStream, Verdict)>, String> {
         let text = |error: storage::Error| error.to_string();
         let mut socket = connect(leader, own, |socket| self.following.begins(socket))?;
-        // REPLICAOF may have named another leader before the socket could be broken.
+        // REPLICAOF may have named another leader before other threads could break this socket.
         if self.following.is_stopping() || self.node.leader_address().as_ref() != Some(leader) {
             return Err(format!("{leader} is no longer the leader to follow"));
         }
@@ -195,14 +196,16 @@ impl LinkParts {
                 Step::Settled(verdict) => return Ok(Some((socket, verdict))),
             };
             if asked == 1 {
-                // The leader has closed the connection on which it found that the logs differ.
+                // The leader has closed the connection on which it found that the logs differ, so a new one
+                // is made.
                 socket = connect(leader, own, |socket| self.following.begins(socket))?;
             }
             let words: Vec<String> = ["REPLICATE".to_string()].into_iter().chain(arguments).collect();
             let line = ask(&mut socket, &words)?;
             step = match joining.hear(&line, &history) {
                 Ok(step) => step,
-                // Without data here, no reason for a refusal matters: discard the log and copy everything.
+                // Without data here, the reason for a refusal does not matter: the log is discarded, and
+                // everything is copied.
                 Err(JoinError::Refused(_))
                     if asked == 0
                         && !self.node.copies_anew()
@@ -211,7 +214,7 @@ impl LinkParts {
                     self.node.copy_anew();
                     return Ok(None);
                 }
-                // The error is one of this server's own log.
+                // The error comes from reading the log of this server.
                 Err(JoinError::Log(error)) => return Err(error.to_string()),
                 Err(error) => return Err(format!("{leader} {error}")),
             };
@@ -233,7 +236,7 @@ impl LinkParts {
         let (node, following) = (&*self.node, &*self.following);
         let fetch = || full_copy::fetch(node, following, leader, http_port, own);
         let fetched = run_nice("full-copy", JOINING_NICE, fetch).map_err(|error| error.to_string())?;
-        // Progress of the copy counts as a connection that worked.
+        // If the copy has progressed, the connection has worked.
         if self.node.copied_bytes() > before {
             backoff.reset();
         }
@@ -285,8 +288,8 @@ impl LinkParts {
         };
         let taken = receiver.take_in(now_ms, &mut intake);
         if intake.lacks_accepted() {
-            // The votes count on batches that the log here lacks. A restart corrects that: the votes then
-            // begin with the batches of the log.
+            // The votes count on batches that the log here lacks. A restart corrects that: afterwards, the
+            // votes begin with the batches that the log has.
             self.node.request_restart();
         }
         match taken {
@@ -308,9 +311,9 @@ impl LinkParts {
         self.following.send_ack(receiver, socket, &self.log, now_ms).map_err(|error| reason_of(&error))
     }
 
-    /// Marks the link as up once all data here may be shown, unless nobody leads. From then on, records that
-    /// the leader has not committed stay hidden: as keys, because they are not applied, and as messages,
-    /// because those are read from the committed log.
+    /// Marks the link as up once all data here may be shown; if nobody leads, marks it as without a leader.
+    /// From then on, records that the leader has not committed stay hidden: their changes of keys are not
+    /// applied, and their messages are not read, because messages come from the committed log.
     fn confirm(&self, committed: Lsn) -> Result<(), String> {
         let link = match self.following.distance() {
             ..DISTANCE_MAX => LinkState::Connected,
@@ -335,7 +338,7 @@ struct LinkIntake<'l> {
     link: Option<Link>,
     /// The end of the batches that the votes have accepted.
     accepted: Lsn,
-    /// The size of batches that the disk has no room for.
+    /// The total size of the batches for which the disk has no room.
     refused_bytes: &'l mut u64,
 }
 
@@ -350,8 +353,8 @@ impl Intake for LinkIntake<'_> {
 
     fn accept(&mut self, start: Lsn, batches: &[u8], commit: Lsn) -> Result<(), String> {
         let bytes = batches.len() as u64;
-        // Room is made before the votes accept the batches: the votes count on accepted batches, so the log
-        // must be able to take them.
+        // The log must be able to take accepted batches, because the votes count on them. So room is made
+        // before the votes accept.
         if !self.mirror.make_room_for(bytes) {
             *self.refused_bytes = bytes;
             return Err(no_room(self.log));
