@@ -105,7 +105,6 @@ fn server(parts: &Parts, _: &Figures, out: &mut String) {
 }
 
 fn clients(parts: &Parts, _: &Figures, out: &mut String) {
-    let settings = parts.config.current();
     let pause = parts.clients.pause().at(&*parts.clock);
     fields!(out,
         "connected_clients": parts.clients.count(),

@@ -269,8 +269,8 @@ pub(super) fn end_log(log: &Log, gives_up: &dyn Fn() -> bool) -> Result<(), Stri
 }
 
 /// Waits until the log here has ended, and the replica has everything that was appended here and has applied
-/// the committed part. Fails at an abort, if this server is fenced, and at the timeout. With FORCE it succeeds
-/// at the timeout if the log has ended, and the rest is lost.
+/// the committed part. Fails at an abort, if this server is fenced, and at the timeout. With FORCE it
+/// succeeds at the timeout if the log has ended, and the rest is lost.
 fn wait_for(
     node: &Node,
     log: &Log,
