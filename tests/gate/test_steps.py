@@ -85,7 +85,7 @@ class StepsTest(unittest.TestCase):
         if probe.returncode != 0:
             self.skipTest("this Python has no pytest")
         command = f"cd {self.room}; {sys.executable} -m pytest -q -p no:cacheprovider test_two.py"
-        status, text = self.run_lanes([Step("python", 5, command)])
+        status, text = self.run_lanes([Step("python", 15, command)])
         self.assertEqual(status, 1)
         self.assertIn("had begun and not ended: test_two.py::test_hangs", text)
         self.assertNotIn("not ended: test_two.py::test_ends", text)
