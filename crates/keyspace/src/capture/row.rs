@@ -1,6 +1,6 @@
 //! Rows: entries in the stream of a capture, each with its payload as it lies in memory.
 //!
-//! What it is: the bytes of a row. They are described at the parent module.
+//! What it is: the encoding of a row. The parent module describes the bytes.
 //! What it is not: a verdict on the payload: see `collection::verify`.
 
 use crate::collection::verify::{Fit, verify};
