@@ -302,45 +302,45 @@ pub enum KeyOp<'a> {
     },
     /// Makes a group of a stream, or sets the position of the group; makes the stream if it is absent.
     StreamPutGroup {
-        /// The group.
+        /// The name of the group.
         group: &'a [u8],
         /// The position of the group.
         position: GroupPosition,
     },
     /// Removes a group of a stream.
     StreamDropGroup {
-        /// The group.
+        /// The name of the group.
         group: &'a [u8],
     },
     /// Makes a consumer of an existing group, or sets the times of the consumer.
     StreamPutConsumer {
-        /// The group.
+        /// The name of the group.
         group: &'a [u8],
-        /// The consumer.
+        /// The name of the consumer.
         consumer: &'a [u8],
         /// The times of the consumer's last actions.
         times: ConsumerTimes,
     },
     /// Removes a consumer of a group, with all entries that are pending for it.
     StreamDropConsumer {
-        /// The group.
+        /// The name of the group.
         group: &'a [u8],
-        /// The consumer.
+        /// The name of the consumer.
         consumer: &'a [u8],
     },
     /// Makes entries pending for an existing consumer, and for no other consumer of the group. Also sets the
     /// times and counts of their deliveries.
     StreamPend {
-        /// The group.
+        /// The name of the group.
         group: &'a [u8],
-        /// The consumer.
+        /// The name of the consumer.
         consumer: &'a [u8],
         /// The entries.
         deliveries: Listed<'a, Delivery>,
     },
     /// Acknowledges entries of a group, so that they are no longer pending.
     StreamUnpend {
-        /// The group.
+        /// The name of the group.
         group: &'a [u8],
         /// The ids of the entries.
         ids: Listed<'a, StreamId>,
