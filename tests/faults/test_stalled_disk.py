@@ -8,7 +8,7 @@ import pytest
 from harness.couch import Couch
 from harness.groups import NAME, member, settle, wait_leader
 from harness.replicas import call, follower_of, info, is_following, wait_same
-from harness.resp import Connection, encode
+from harness.resp import Closed, Connection, encode
 from harness.server import Server
 from harness.volume import MIB, Volume
 from harness.waiting import wait_until
@@ -213,6 +213,30 @@ def test_a_leader_whose_disk_does_not_answer_names_itself_at_no_door(new_server,
                 metrics = couch.get("/metrics").body.decode()
             for name in ("sheaf_replication_leader", "sheaf_group_leader", "sheaf_group_leader_known"):
                 assert f"\n{name} 0\n" in metrics
+        wait_until("it to follow", lambda: is_following(leader))
+    finally:
+        leader.close()
+
+
+def test_a_leader_whose_disk_does_not_answer_keeps_no_client_waiting(new_server, volume):
+    leader, others = group_on(volume, new_server)
+    try:
+        with contextlib.ExitStack() as stack:
+            couch = stack.enter_context(Couch(leader.http_port))
+            waiting = stack.enter_context(leader.connect())
+            threads = stack.enter_context(ThreadPoolExecutor(1))
+            assert couch.send("PUT", "/db").status == 201
+            waiting.send(encode("BLPOP", "queue", 0))
+            with volume.stalled():
+                # The thread of the log writes it, so that no worker waits for the disk itself.
+                writing = threads.submit(couch.send, "PUT", "/db/doc", {})
+                wait_until("no lease", lambda: call(leader, "ROLE")[0] == b"slave")
+                with pytest.raises(Closed):
+                    waiting.read()
+                for words in (("GET", "key"), ("SET", "key", "value"), ("BLPOP", "queue", 0), ("PING",)):
+                    assert call(leader, *words).text.startswith("CLUSTERDOWN"), words
+                assert call(wait_leader(others), "SET", "key", "value") == b"OK"
+            assert writing.result().status in (201, 202, 503)
         wait_until("it to follow", lambda: is_following(leader))
     finally:
         leader.close()

@@ -24,7 +24,7 @@ pub(crate) use rows::ROWS;
 /// The user with these rules applied.
 ///
 /// # Errors
-/// One of the rules is wrong; then none is applied. The error has the text of the whole reply.
+/// If one of the rules is wrong: then no rule is applied. The error has the text of the whole reply.
 pub(crate) fn user_after<'r>(
     cx: &Context<'_, '_>,
     user: &User,

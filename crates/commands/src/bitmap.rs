@@ -8,7 +8,7 @@
 //! BITCOUNT and BITPOS if the key is absent.
 //!
 //! A SET of BITFIELD that saturates a signed field stores the smallest number if the wanted one is too small.
-//! In Redis, numbers below about -2^63 + 2^(bits - 1) overflow internally and store the largest one.
+//! In Redis, numbers below about -2^63 + 2^(bits - 1) overflow internally, and the largest number is stored.
 //!
 //! Invariants
 //! - The log gets the bytes that change, except for BITOP, whose result is logged whole.

@@ -1,11 +1,11 @@
 //! Document commands: DOC.PUT, DOC.GET, DOC.DEL.
 //!
-//! Each of them accesses one of the documents that HTTP serves. With them a transaction can write documents,
-//! keys and messages as one record. Replication and the creation of databases need HTTP.
+//! Each command accesses one of the documents that HTTP serves. With these commands, a transaction can write
+//! documents, keys and messages as one record. Replication and the creation of databases need HTTP.
 //!
 //! Invariants
-//! - An error about documents begins with CouchDB's name for it, in capitals and without underscores, then
-//!   its reason: `CONFLICT Document update conflict.`
+//! - An error about documents begins with CouchDB's name of the error, in capitals and without underscores.
+//!   The reason follows: `CONFLICT Document update conflict.`
 //! - Design documents are written by server admins alone: unlike HTTP, these commands do not know who is the
 //!   admin of one database.
 //! - In a transaction, a command sees the writes of earlier commands of the transaction.

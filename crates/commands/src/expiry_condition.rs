@@ -9,7 +9,7 @@ use wire::Args;
 pub(super) struct Conditions {
     /// NX: only if the key or field has no deadline.
     absent: bool,
-    /// XX: only if it has one.
+    /// XX: only if the key or field has a deadline.
     present: bool,
     /// GT: sets only a later deadline; a missing deadline counts as the latest.
     later: bool,

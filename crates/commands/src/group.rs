@@ -25,7 +25,7 @@ pub(crate) use rows::ROWS;
 /// The group as this server sees it.
 ///
 /// # Errors
-/// If this server belongs to none.
+/// If this server belongs to no group.
 pub(crate) fn view(cx: &Context<'_, '_>) -> Result<GroupView, CommandError> {
     cx.host.group.view().ok_or(CommandError::Text(NO_GROUP))
 }

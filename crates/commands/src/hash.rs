@@ -4,7 +4,8 @@
 //!
 //! Invariants
 //! - An expired field is absent for the commands here, whether or not it has been removed, unless the client
-//!   is an import source (CLIENT IMPORT-SOURCE). The exception is HLEN, which counts it until it is removed.
+//!   is an import source (CLIENT IMPORT-SOURCE). The exception is HLEN, which counts an expired field until
+//!   the field is removed.
 
 mod expiry;
 mod get;

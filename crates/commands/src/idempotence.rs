@@ -43,7 +43,7 @@ const REPLY_BYTES_MAX: usize = 1 << 20;
 
 const FOREIGN: CommandError = CommandError::Text("WRONGTYPE the key holds no reply that IDEMP has kept");
 
-/// The key of the kept reply, and the keys of the wrapped command.
+/// Visits the key of the kept reply, and the keys of the wrapped command.
 fn find_keys(args: Args<'_>, visit: &mut dyn FnMut(usize)) {
     if args.len() > 1 {
         visit(1);
@@ -87,8 +87,8 @@ fn idemp(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
         return Err(error.clone());
     }
     let start = cx.reply.position();
-    // Without room in the record nothing is kept. The reply is then the error that [`check_reply`] has put in
-    // its place.
+    // Without room in the record nothing is kept. The reply is then the error by which [`check_reply`] has
+    // replaced the reply of the command.
     if run(cx, key, found, call)? && has_room(cx.unit.record_bytes(), key, cx.reply.since(start)) {
         let value = Stored::encode(digest, cx.reply.protocol(), cx.reply.since(start));
         cx.apply(key, KeyOp::Put { value: Value::String(&value), expire_at_ms });
@@ -141,8 +141,8 @@ fn run(
     Ok(!is_error || cx.unit.record_bytes() > record_bytes)
 }
 
-/// Undoes a command whose reply cannot be kept. If that is not possible, the reply becomes an error that says
-/// so.
+/// Undoes a command whose reply cannot be kept. If the command cannot be undone, an error that says so
+/// replaces the reply.
 fn check_reply(
     cx: &mut Context<'_, '_>,
     key: &[u8],

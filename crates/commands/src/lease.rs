@@ -3,11 +3,11 @@
 //!
 //! What it is: the commands. The leases of a connection, and their end when it closes, are in
 //! `engine::leases`.
-//! What it is not: a queue for clients that wait for a lease; they try again, or listen to the events of the
-//! key.
+//! What it is not: a queue for clients that wait for a lease. Such clients try again, or listen to the events
+//! of the key.
 //!
-//! Neither works in scripts: after a script is undone, its connection would still count a lease that it does
-//! not have.
+//! LEASE and UNLEASE do not work in scripts: after a script is undone, its connection would still count a
+//! lease that the connection does not have.
 
 use engine::{CommandError, Context, EventClass, leases::NO_TOKEN};
 use keyspace::{KeyOp, Value, View};

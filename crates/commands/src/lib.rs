@@ -70,12 +70,12 @@ pub use sentinel::{SentinelEvent, SentinelEvents};
 /// Arguments that are passed on to an effect; up to 16 need no allocation.
 type Slices<'a> = SmallVec<[&'a [u8]; 16]>;
 
-/// Gathers arguments for an effect. The caller provides `slices`: an array of this size that is returned is
-/// also moved, which would cost as much as its use.
+/// Gathers arguments for an effect. The caller provides `slices`, because a returned array of this size would
+/// be moved, which would cost as much as its use.
 #[inline]
 fn gather<'s, 'a>(args: Args<'a>, slices: &'s mut Slices<'a>) -> Items<'s> {
-    // Pushing them one by one would take longer: each push waits for the length that the previous one has
-    // stored.
+    // Pushing the arguments one by one would take longer: each push waits for the length that the previous
+    // push has stored.
     slices.extend(args.iter());
     Items::Slices(slices)
 }
@@ -85,12 +85,12 @@ fn gather<'s, 'a>(args: Args<'a>, slices: &'s mut Slices<'a>) -> Items<'s> {
 fn effect_bytes_max(args: Args<'_>) -> u64 {
     /// The opcode, the database, a deadline.
     const HEADER_BYTES: usize = 16;
-    /// The bytes that the number with the length of an element takes, at most.
+    /// The maximum bytes of the number that gives the length of an element.
     const LENGTH_BYTES: usize = 5;
     (HEADER_BYTES + args.size_bytes() + (args.len() + 1) * LENGTH_BYTES) as u64
 }
 
-/// The Redis version that clients see: commands and error texts are compatible with it.
+/// The Redis version that clients see: commands and error texts are compatible with this version.
 pub const REDIS_VERSION: &str = "7.2.4";
 
 /// The rows of every family.

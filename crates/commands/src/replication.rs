@@ -2,8 +2,8 @@
 //!
 //! What it is: a thin layer over the trait [`Replication`](engine::replication::Replication), implemented by
 //! the server.
-//! What it is not: the protocol between servers. Only the commands that begin it are here: REPLICATE, and
-//! those of replicas that are Redis servers.
+//! What it is not: the protocol between servers. Only the commands that begin the protocol are here:
+//! REPLICATE, and the commands of replicas that are Redis servers.
 
 mod follow;
 mod psync;

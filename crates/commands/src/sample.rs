@@ -84,8 +84,8 @@ impl Drawn {
     pub(super) fn work(self, len: usize) -> usize {
         match self {
             // For more than an eighth of a sorted set, [`distinct`] goes through all ranks. For a quarter or
-            // more of a hash or set, all its elements are walked over. A packed one is always walked whole,
-            // but is short.
+            // more of a hash or set, all its elements are walked over. A packed hash or set is always walked
+            // whole, but is short.
             Drawn::Distinct(count) => count.saturating_mul(8).min(len),
             Drawn::Repeated(count) => count,
         }

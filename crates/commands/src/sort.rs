@@ -218,7 +218,7 @@ fn by_number<'u>(
     Ok(weighted.into_iter().map(|(_, element)| element).collect())
 }
 
-/// Reads a weight as Redis 8 does: an empty one is 0.
+/// Reads a weight as Redis 8 does: an empty weight is 0.
 fn parse_weight(weight: &Element<'_>) -> Option<f64> {
     if weight.is_empty() {
         return Some(0.0);

@@ -72,9 +72,9 @@ fn shown(name: &[u8]) -> String {
     String::from_utf8_lossy(name).into_owned()
 }
 
-/// Notes that a consumer has requested entries, and creates it if necessary. `before` has its logged times,
-/// unless it is new. Logs this if the consumer is new, if `is_active` (an entry becomes pending for it), or
-/// if the logged time is at least [`SEEN_PERIOD_MS`] old.
+/// Notes that a consumer has requested entries, and creates the consumer if necessary. `before` has the
+/// logged times of the consumer; `None` for a new consumer. The request is logged if the consumer is new, if
+/// the logged time is at least [`SEEN_PERIOD_MS`] old, or if `is_active` (an entry becomes pending for it).
 fn see_consumer(
     cx: &mut Context<'_, '_>,
     key: &[u8],

@@ -120,7 +120,7 @@ impl<T> Drop for ScriptThread<T> {
     fn drop(&mut self) {
         if let Some(thread) = self.thread.take() {
             self.host.scripts.close();
-            // If it has panicked as well, its message is shown.
+            // If the thread has panicked as well, its message is shown.
             _ = thread.join();
         }
     }

@@ -7,9 +7,9 @@
 //! Invariants
 //! - EXEC locks the slots of all keys of all its commands and of all watched keys at once, and all its
 //!   effects are one record: a reader, also after a crash, sees all of them or none.
-//! - A command that fails does not undo the others, as in Redis, unless it is one on documents: that undoes
-//!   the whole EXEC, whose reply is then one error. A command that cannot be undone is not queued together
-//!   with commands on documents.
+//! - A command that fails does not undo the others, as in Redis. The exception is a command on documents: if
+//!   it fails, the whole EXEC is undone, and its reply is one error. A command that cannot be undone is not
+//!   queued together with commands on documents.
 
 mod exec;
 mod watch;

@@ -5,8 +5,8 @@
 //!
 //! Invariants
 //! - No score is NaN: a score that would be NaN is refused, or becomes 0 in a combination, as in Redis.
-//! - Members that are removed by a range, and those that are popped, are logged as ranks, or as the removal
-//!   of the key if no member is left.
+//! - Members that are popped, or removed by a range, are logged as ranks, or as the removal of the key if no
+//!   member is left.
 
 mod add;
 mod blocking;

@@ -67,8 +67,8 @@ impl AccessClock {
 pub struct AccessStamp(u32);
 
 impl AccessStamp {
-    /// LRU: the stamp of an entry that was used this many seconds before `now_ms`. More than half of the
-    /// range of a stamp counts as half, so that the idle time does not soon begin anew.
+    /// LRU: the stamp of an entry that was used this many seconds before `now_ms`. Above half of the range
+    /// of a stamp (97 days), `seconds` counts as that half. Otherwise the idle time could soon wrap to 0.
     pub fn idle(seconds: u64, now_ms: u64) -> Self {
         let seconds = seconds.min(u64::from(STAMP_MASK / 2));
         AccessStamp(AccessStamp::lru(now_ms).0.wrapping_sub(seconds as u32) & STAMP_MASK)
@@ -121,7 +121,7 @@ fn minutes(now_ms: u64) -> u16 {
 }
 
 /// Raises the counter with probability 1 / ((counter - LFU_INIT) * LFU_LOG_FACTOR + 1), and always if it is
-/// below LFU_INIT. It never exceeds 255.
+/// below LFU_INIT. The counter never exceeds 255.
 #[inline]
 fn increment(counter: u8, random: u32) -> u8 {
     let base = u64::from(counter.saturating_sub(LFU_INIT));

@@ -6,7 +6,8 @@
 //! and reports this, because effects also come from files and the network.
 //!
 //! Invariants
-//! - A Move applied to one guard has both keys in its slot; `LockedSlots` applies other Moves to two guards.
+//! - A Move that is applied to one guard has both keys in the slot of that guard. `LockedSlots` applies other
+//!   Moves to two guards.
 //! - The data after an effect depends on nothing but the effect and the data before it. The access clock
 //!   determines only access stamps; the packed limits and the seed determine only forms in memory.
 //! - A global effect changes only the slot that it is applied to. It is complete when it was applied to every
@@ -49,8 +50,8 @@ const WRONG_TYPE: Applied = Applied {
 /// The changes that an effect has made.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Applied {
-    /// If `false`, the effect changed nothing and need not be logged. It is also `true` after some effects
-    /// that put a value that was there already.
+    /// If `false`, the effect changed nothing and need not be logged. Some effects that put a value report
+    /// `true` even if the key already had this value.
     pub changed: bool,
     /// Elements, members, fields or entries that are new; of a stream also groups, consumers and pending
     /// entries.
@@ -68,8 +69,8 @@ pub struct Applied {
     pub wrong_type: bool,
     /// Whether the effect created a key: for a Move, whether its destination is new.
     pub key_created: bool,
-    /// Whether the effect removed the key (for a Move, the source). That includes a key whose collection has
-    /// become empty.
+    /// Whether the effect removed the key (for a Move, the source), also if the reason is that its collection
+    /// has become empty.
     pub key_removed: bool,
 }
 
@@ -127,11 +128,11 @@ impl SlotGuard<'_> {
     }
 
     /// Does the same as `apply`, for a caller that already has the hash of the key. Only effects on one key
-    /// use the hash, and they do not check that it is the hash of the key.
+    /// use `hash`. Nothing checks that `hash` is the hash of the key.
     ///
     /// # Panics
-    /// If an effect on one key comes with a hash of another slot, a key of a Move is of another slot, or this
-    /// is not the slot of libraries and settings and the effect changes one.
+    /// - If the hash of an effect on one key, or a key of a Move, belongs to another slot.
+    /// - If the effect changes a library or a setting, and this is another slot than theirs.
     #[inline]
     pub fn apply_hashed(
         &mut self,
@@ -452,7 +453,7 @@ impl SlotState {
                 applied.key_created = true;
                 table.insert(&target.hash, entry);
             }
-            // A new hash has no field with a deadline: an effect of its own sets deadlines of fields.
+            // A new hash has no field with a deadline: a separate effect sets the deadlines of fields.
             return (applied, Deadlines::default());
         };
         if occupied.entry().value_type() != value_type {

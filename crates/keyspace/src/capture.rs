@@ -4,15 +4,17 @@
 //! `Loader`, which fills slots from such a stream. The owner of the stream (a snapshot) may cut it into
 //! chunks of any size. What it is not: aware of files, threads or pace.
 //!
-//! The moment of a slot is when the walk locks it first. The rest of the slot is captured in further steps,
-//! none of which holds the lock for long. An entry that changes before its turn is captured before it changes
-//! (`slot`). So is a segment of a big collection (`field_map`), and a block of a stream (`stream`). A long
-//! list is shared and written without the lock; an edit copies the chunk that it changes (`long_list`). So
-//! the whole slot is captured as it was when its `last_lsn` had the value that is in the stream.
+//! The moment of a slot is when the walk locks the slot first. The rest of the slot is captured in further
+//! steps, none of which holds the lock for long. An entry that changes before its turn is captured before the
+//! change (`slot`). The same holds for a segment of a big collection (`field_map`) and for a block of a
+//! stream (`stream`). A long list is shared and written without the lock; an edit copies the chunk that it
+//! changes (`long_list`). So the whole slot is captured as it was when its `last_lsn` had the value that is
+//! in the stream.
 //!
-//! A follower applies a Move as its leader has logged it, also from a slot that is not captured to one that
-//! is: then the moment of the source is taken just before the Move, ahead of the walk (`early`). From then
-//! on, entries of the source are captured before they change, as in the slot that the walk is in.
+//! A follower must apply every Move that its leader has logged, even if the destination is captured already
+//! and the source is not. The moment of the source is then taken just before the Move, ahead of the walk
+//! (`early`). From then on, entries of the source are captured before they change, as in the slot that the
+//! walk is in.
 //!
 //! # Stream
 //! For each slot, the stream has a head and then rows and effects (see [`crate::Effect`]), which make the
@@ -24,12 +26,12 @@
 //! head:  0  u8   0xfe, which no effect begins with
 //!        1  u16  slot, little-endian
 //!        3  u64  its last LSN
-//!       11  u32  about how many keys follow, to make room for
+//!       11  u32  about how many keys follow, so that a loader can make room
 //!
 //! row:   0  u8   0xfd, which no effect begins with
 //!        1  u8   database
 //!        2  u8   type of the value: 0 string, 1 list, 2 set, 3 sorted set, 4 hash; and 0x80 if it expires
-//!        3  LEB128 numbers: deadline in Unix ms if it expires; bytes of key; bytes of payload
+//!        3  LEB128 numbers: deadline in Unix ms if it expires; length of key; length of payload
 //!       ..  key, payload: of a string its bytes, of a collection its packed form (see `collection`)
 //! ```
 //! The libraries of functions, and the settings that belong to the data, stand among the effects of [their
@@ -39,7 +41,7 @@
 //! because a replay needs its LSN.
 //!
 //! Invariants
-//! - Everything between two heads belongs to the slot of the first.
+//! - Everything between two heads belongs to the slot of the first head.
 
 mod early;
 mod load;
@@ -74,7 +76,7 @@ pub struct Capture<'k> {
     last: SlotId,
     /// Whether the slot that was begun last has a remainder to capture, apart from its long lists.
     is_in_slot: bool,
-    /// The long lists of that slot that are still to be captured.
+    /// Long lists of the slot that was begun last; they are still to be captured.
     lists: VecDeque<SharedList>,
     /// Bytes copied ahead of the walk, and not reported yet.
     copied_bytes: u64,
@@ -138,8 +140,8 @@ impl<'k> Capture<'k> {
     /// Replaces `stream` by the next piece: about `aim_bytes`, never more than `max_bytes`. `None` at the
     /// end.
     ///
-    /// A piece that continues a slot holds nothing of the next slot: such a piece can only be loaded after
-    /// the piece before it, and the next slot is not to depend on that order.
+    /// A piece that continues a slot holds nothing of the next slot. Such a piece can only be loaded after
+    /// the piece before it, and the next slot must not depend on that order.
     pub fn fill(&mut self, stream: &mut Vec<u8>, aim_bytes: usize, max_bytes: usize) -> Option<Captured> {
         stream.clear();
         stream.append(&mut self.carried);

@@ -1,8 +1,8 @@
 //! Collections: how lists, sets, sorted sets, hashes and streams lie in memory.
 //!
-//! What it is: for each type a packed form, which is a byte string inside the entry of its key, a big form
-//! for a collection that outgrows it, the views that read either, and the change that each effect makes to
-//! them. A stream has only the big form.
+//! What it is: two forms for each type, the views that read either form, and the changes that effects make to
+//! them. The packed form is a byte string inside the entry of the key. A collection that outgrows the packed
+//! form gets the big form. A stream has only the big form.
 //! What it is not: commands. Whether a change is allowed was decided before its effect was made.
 //!
 //! ```text
@@ -71,7 +71,7 @@ pub(crate) enum Big {
     Set(FieldMap),
     /// A sorted set.
     Zset(RankedMap),
-    /// A stream, which has no other form. In a box of its own, because it is the largest.
+    /// A stream, which has no other form. Boxed, because `Stream` is the largest of these structures.
     Stream(Box<Stream>),
 }
 
@@ -100,8 +100,9 @@ impl Big {
         }
     }
 
-    /// Bytes of the copies that the next step takes: of parts that were about to change and, before the first
-    /// step, of what a capture copies when it begins (the head and the groups of a stream).
+    /// Bytes that the capture has copied since its last step and that the next step takes. These are parts
+    /// that were about to change; before the first step, also the head and the groups of a stream, which are
+    /// copied when a capture begins.
     pub(crate) fn captured_ahead_bytes(&self) -> usize {
         match self {
             Big::List(_) => 0,
@@ -226,7 +227,7 @@ pub(crate) struct Rules {
     pub(crate) seed: u64,
 }
 
-/// A new entry with a value.
+/// A new entry with a value, packed or big as the limits in `rules` demand.
 pub(crate) fn create(
     key: &[u8],
     value: Value<'_>,

@@ -8,8 +8,8 @@
 //! What it is: names and values, the current set of settings, and the effects on it. What it is not: the
 //! meaning of a name, or a check whether a value is valid.
 //!
-//! These settings belong to the slot of the libraries of functions, so captures, snapshots and replays of
-//! slots carry them, and a replica, a backup and a new leader have them.
+//! These settings belong to the slot of the libraries of functions. So captures, snapshots and replays of
+//! slots carry the settings, and a replica, a backup and a new leader have them.
 //!
 //! Invariants
 //! - The settings change only under the lock of [`LIBRARIES_SLOT`]. Readers without that lock see the changes
@@ -96,7 +96,8 @@ impl Keyspace {
         self.data_settings.published.read().0.clone()
     }
 
-    /// [`Keyspace::data_settings`], with an LSN that is not below that of the record that made them.
+    /// [`Keyspace::data_settings`], with an LSN that is not below the LSN of the record that made these
+    /// settings.
     pub fn data_settings_and_lsn(&self) -> (Arc<DataSettings>, Lsn) {
         self.data_settings.published.read().clone()
     }

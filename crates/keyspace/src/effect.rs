@@ -6,8 +6,8 @@
 //! made.
 //!
 //! Invariants
-//! - An effect touches one slot (`Scope::Slot`), all of them (`Scope::Global`) or, only Move, the slots of
-//!   two keys (`Scope::Two`). Code that splits effects by slot must bring the work on these two slots
+//! - An effect touches one slot (`Scope::Slot`) or all slots (`Scope::Global`). Only a Move touches the slots
+//!   of two keys (`Scope::Two`). Code that splits effects by slot must bring the work on these two slots
 //!   together.
 //! - Applying never fails. On an absent key, Put, Append, SetRange, ListPush, SetAdd, ZsetPut, HashPut,
 //!   HashUpdate, StreamAdd and StreamPutGroup create the key; other operations do nothing. An expired but not
@@ -15,7 +15,8 @@
 //!   deletes the key first.
 //! - An operation on the value of one type does nothing to a key of another type. A collection that becomes
 //!   empty is removed with its key, but a stream is not.
-//! - Decoding arbitrary bytes never panics and never reads past them. Every effect has exactly one encoding.
+//! - Decoding arbitrary bytes never panics and never reads past their end. Every effect has exactly one
+//!   encoding.
 //!
 //! ```text
 //! KeyOp::Append { suffix }.on(db, key)  =  Effect::Key { db, key, op: KeyOp::Append { suffix } }
@@ -81,10 +82,12 @@
 //! | 0xf1 | FlushAll | |
 //! | 0xf2 | SwapDb | db, db |
 //!
-//! An id of a stream is two numbers, ms and seq; a head is the last id, the highest deleted id and the number
-//! of entries ever added; `ids` and `deliveries` are their number and each of them; a delivery is an id, a
-//! time in Unix ms and a count. `seen` and `active` of a consumer are times in Unix ms; `active` is stored
-//! plus 1, or as 0 if the consumer was never active.
+//! - An id of a stream is two numbers, ms and seq.
+//! - A head is the last id, the highest deleted id and the number of entries ever added.
+//! - A delivery is an id, a time in Unix ms and a count.
+//! - `ids` and `deliveries` are a number, and then as many ids or deliveries.
+//! - `seen` and `active` of a consumer are times in Unix ms. `active` is stored plus 1, or as 0 if the
+//!   consumer was never active.
 
 mod codec;
 mod items;
@@ -174,8 +177,8 @@ pub enum KeyOp<'a> {
     /// Overwrites part of a string. A string shorter than `offset` is first padded with zero bytes. Keeps the
     /// deadline.
     SetRange {
-        /// The position at which the bytes are written, in bytes from the start of the value. They end at
-        /// [`STRING_BYTES_MAX`] at most.
+        /// The position at which the bytes are written, in bytes from the start of the value. The end of the
+        /// written bytes is at most [`STRING_BYTES_MAX`].
         offset: u64,
         /// The bytes to write.
         bytes: &'a [u8],
@@ -195,7 +198,7 @@ pub enum KeyOp<'a> {
         /// The number of elements to remove; all are removed if there are fewer.
         count: u64,
     },
-    /// Replaces the element at an index of a list; does nothing if there is none.
+    /// Replaces the element at an index of a list; does nothing if the list is too short.
     ListSet {
         /// The index of the element, counted from the head, which is 0.
         index: u64,
@@ -265,7 +268,7 @@ pub enum KeyOp<'a> {
     HashSetExpiry {
         /// The fields.
         fields: Items<'a>,
-        /// Unix time in milliseconds at which they expire; `None` for never.
+        /// Unix time in milliseconds at which the fields expire; `None` for never.
         expire_at_ms: Option<u64>,
     },
     /// Adds an entry to a stream, unless the last id of the stream's head is this id or a higher one.
@@ -291,53 +294,53 @@ pub enum KeyOp<'a> {
         /// The ids of the entries.
         ids: Listed<'a, StreamId>,
     },
-    /// Sets the counters and ids of a stream. If the last id is below that of the last entry, the stream gets
-    /// the latter instead.
+    /// Sets the counter and the ids of a stream's head. If the given last id is below the id of the last
+    /// entry, the head gets the id of the last entry instead.
     StreamSetHead {
         /// The counters and ids.
         head: StreamHead,
     },
     /// Makes a group of a stream, or sets the position of the group; makes the stream if it is absent.
     StreamPutGroup {
-        /// The group.
+        /// The name of the group.
         group: &'a [u8],
         /// The position of the group.
         position: GroupPosition,
     },
     /// Removes a group of a stream.
     StreamDropGroup {
-        /// The group.
+        /// The name of the group.
         group: &'a [u8],
     },
     /// Makes a consumer of an existing group, or sets the times of the consumer.
     StreamPutConsumer {
-        /// The group.
+        /// The name of the group.
         group: &'a [u8],
-        /// The consumer.
+        /// The name of the consumer.
         consumer: &'a [u8],
         /// The times of the consumer's last actions.
         times: ConsumerTimes,
     },
     /// Removes a consumer of a group, with all entries that are pending for it.
     StreamDropConsumer {
-        /// The group.
+        /// The name of the group.
         group: &'a [u8],
-        /// The consumer.
+        /// The name of the consumer.
         consumer: &'a [u8],
     },
-    /// Makes entries pending for an existing consumer, and for no other, or changes the times and counts of
-    /// their deliveries.
+    /// Makes entries pending for an existing consumer, and for no other consumer of the group. Also sets the
+    /// times and counts of their deliveries.
     StreamPend {
-        /// The group.
+        /// The name of the group.
         group: &'a [u8],
-        /// The consumer.
+        /// The name of the consumer.
         consumer: &'a [u8],
         /// The entries.
         deliveries: Listed<'a, Delivery>,
     },
     /// Acknowledges entries of a group, so that they are no longer pending.
     StreamUnpend {
-        /// The group.
+        /// The name of the group.
         group: &'a [u8],
         /// The ids of the entries.
         ids: Listed<'a, StreamId>,
@@ -358,7 +361,7 @@ pub enum GlobalOp {
     SwapDb {
         /// One database.
         a: DbId,
-        /// The other one.
+        /// The other database.
         b: DbId,
     },
 }

@@ -40,10 +40,10 @@ const TYPE_MASK: u8 = 0x0f;
 const EXPIRING: u8 = 0x10;
 const WIDE: u8 = 0x20;
 const BIG: u8 = 0x40;
-/// A string that was changed within; see [`EntryRef::is_edited`].
+/// Marks a string that an Append or SetRange has changed; see [`EntryRef::is_edited`].
 const EDITED: u8 = 0x80;
 
-/// The flags for the type, form and past of the value, which do not depend on its length or deadline.
+/// The flags that do not depend on the length or the deadline of the value.
 const KIND_MASK: u8 = TYPE_MASK | BIG | EDITED;
 
 const ALIGNMENT: usize = 8;
@@ -155,8 +155,8 @@ impl Entry {
         self.as_ref().big().is_some_and(Big::is_being_captured)
     }
 
-    /// Lists at most `max` fields of a hash that are due. The caller removes them, because they may not be
-    /// listed again.
+    /// Lists at most `max` fields of a hash that are due. The caller removes these fields, because later
+    /// calls may not list them.
     pub(crate) fn list_expired_fields(&mut self, now_ms: u64, max: usize, fields: &mut Vec<Vec<u8>>) {
         if let Some(Big::Hash(map)) = self.big_mut() {
             map.expired_fields(now_ms, max, fields);
@@ -222,8 +222,8 @@ impl Entry {
         }
     }
 
-    /// Sets or removes the deadline. Returns the old allocation if the entry had to move: there was no room
-    /// for the deadline, or without it the entry has a smaller size class.
+    /// Sets or removes the deadline. Returns the old allocation if the entry had to move. The reason is that
+    /// there was no room for the deadline, or that the entry without its deadline has a smaller size class.
     pub(crate) fn set_expiry(&mut self, expire_at_ms: Option<u64>) -> Option<Entry> {
         let old = self.as_ref();
         let (value_len, stamp) = (old.shape().value_len, old.stamp());
@@ -290,9 +290,9 @@ impl Entry {
         unsafe { write_unaligned(self.base, 0, flags_and_stamp(flags, stamp)) };
     }
 
-    /// Lengthens the value to `value_len` bytes (it never gets shorter), zeroes the new bytes, sets kind,
-    /// deadline and stamp, then lets `fill` write into the value. Returns the old allocation if the entry had
-    /// to move.
+    /// Lengthens the value to `value_len` bytes, which must not be fewer than before, and zeroes the new
+    /// bytes. Sets kind, deadline and stamp, then lets `fill` write into the value. Returns the old
+    /// allocation if the entry had to move.
     fn reshape(
         &mut self,
         kind: u8,
@@ -398,8 +398,8 @@ impl Drop for Entry {
     }
 }
 
-/// A borrowed entry, which may have expired. Other crates get it from a locked slot. In this crate, it may
-/// also be a field or member of a big collection, or an entry that is in no table.
+/// A borrowed entry, which may have expired. Other crates borrow entries from a locked slot. In this crate,
+/// an `EntryRef` may also be a field or member of a big collection, or an entry that is in no table.
 #[derive(Clone, Copy)]
 pub struct EntryRef<'a> {
     base: NonNull<u8>,
@@ -460,8 +460,9 @@ impl<'a> EntryRef<'a> {
         (self.flags() & TYPE_MASK == ValueType::String as u8).then(|| self.payload())
     }
 
-    /// Whether the value is a string that an Append or SetRange has changed, or a SetRange has made, since it
-    /// was put. Only OBJECT ENCODING asks. It is no part of the data: a snapshot does not have it.
+    /// Whether the value is a string that an Append or SetRange has changed since the last Put, or that a
+    /// SetRange has made. Only OBJECT ENCODING asks for this mark. The mark is no part of the data: a
+    /// snapshot lacks it.
     pub fn is_edited(&self) -> bool {
         self.flags() & EDITED != 0
     }
@@ -480,7 +481,7 @@ impl<'a> EntryRef<'a> {
         }
     }
 
-    /// Unix time in milliseconds at which the entry expires.
+    /// Unix time in milliseconds at which the entry expires; `None` for never.
     #[inline]
     pub fn expire_at_ms(&self) -> Option<u64> {
         let flags = self.flags();

@@ -4,9 +4,9 @@
 //! What it is not: the eviction itself. The caller logs and applies a Delete of the candidate, as it does
 //! with any other effect.
 //!
-//! A sample is one entry of a random slot: a random one, a random one with a deadline, or the one that
-//! expires next. The slot is one that has entries or, if the policy evicts only keys with a deadline, items
-//! in its expiry index. The choice is uneven if slots differ in size: an entry of a slot with many entries is
+//! A sample is one entry of a random slot. By policy, it is any entry, an entry with a deadline, or the entry
+//! that expires next. The slot must have entries or, if the policy evicts only keys with a deadline, items in
+//! its expiry index. The choice is uneven if slots differ in size: an entry of a slot with many entries is
 //! chosen less often. Without hash tags, slots are about the same size.
 
 use std::borrow::Borrow;
@@ -46,7 +46,7 @@ pub enum EvictionPolicy {
     VolatileLru,
     /// Evicts, among the keys with a deadline, the key that is used least.
     VolatileLfu,
-    /// Evicts a random key, of the keys with a deadline.
+    /// Evicts, among the keys with a deadline, a random key.
     VolatileRandom,
     /// Evicts the key that expires next.
     VolatileTtl,
@@ -91,9 +91,10 @@ pub struct Candidate {
 }
 
 impl Keyspace {
-    /// Appends a random key of `db` that is not expired to `out`; `false` if there is none. Every slot that
-    /// has keys of `db` has the same chance, and then every key in the slot. If most keys are expired or in
-    /// other databases, this becomes a search that begins at a random slot and locks one slot at a time.
+    /// Appends a random key of `db` that is not expired to `out`; `false` if there is none. All slots that
+    /// have keys of `db` have the same chance, and all keys within a slot have the same chance. If most keys
+    /// are expired or in other databases, the call becomes a search that begins at a random slot and locks
+    /// one slot at a time.
     pub fn random_key(&self, db: DbId, seed: u64, now_ms: u64, out: &mut Vec<u8>) -> bool {
         if self.len(db) == 0 {
             return false;
@@ -103,11 +104,11 @@ impl Keyspace {
         found
     }
 
-    /// Does the same as [`Keyspace::random_key`], with slots locked by `lock`. It looks at all slots even if
-    /// the database counts as empty, because the keys of a unit that has not ended are not counted yet.
+    /// Does the same as [`Keyspace::random_key`], with slots locked by `lock`. Looks at all slots even if
+    /// [`Keyspace::len`] is 0, because the keys of a unit that has not ended are not counted yet.
     ///
     /// # Errors
-    /// The error of `lock` for a slot that it does not lock.
+    /// The error that `lock` returns for a slot.
     pub fn random_key_locking<'k, G: Borrow<SlotGuard<'k>>, E>(
         &self,
         lock: impl Fn(SlotId) -> Result<G, E>,
@@ -144,7 +145,7 @@ impl Keyspace {
     /// policy evicts nothing or no entry was found that it may evict. Slots are locked by `lock`.
     ///
     /// # Errors
-    /// The error of `lock` for a slot that it does not lock.
+    /// The error that `lock` returns for a slot.
     pub fn sample_for_eviction<'k, E>(
         &'k self,
         lock: impl Fn(SlotId) -> Result<SlotGuard<'k>, E>,
@@ -228,7 +229,7 @@ impl SlotGuard<'_> {
     }
 
     /// A random entry with a deadline, of all databases: the entry of a random item of the expiry heap.
-    /// `None` if there is no item, or if no entry at its place has its deadline or a later one.
+    /// `None` if there is no item, or if no entry at the item's place has the item's deadline or a later one.
     fn random_expiring(&self, sequence: &mut Prng) -> Option<(DbId, EntryRef<'_>)> {
         let items = self.state.heap()?.items();
         let item = items.get(scale(sequence.next_u64() as u32, items.len()))?.0;

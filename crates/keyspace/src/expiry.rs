@@ -2,9 +2,10 @@
 //!
 //! What it is: a heap of (deadline, place) items; a place is a database and a position in its table. Items
 //! are not removed when a deadline changes; an item is stale if no entry at its place has the item's
-//! deadline. An entry whose deadline is postponed keeps its item. When that item is due, one with the new
-//! deadline replaces it: a deadline that is postponed again and again (sessions, counters) costs nothing
-//! until then. What it is not: the deadlines themselves, which the entries hold; nor a clock.
+//! deadline. An entry whose deadline is postponed keeps its item. When the item is due, an item with the new
+//! deadline replaces it. So a deadline that is postponed again and again (sessions, counters) costs nothing
+//! until the first deadline has come.
+//! What it is not: the deadlines themselves, which the entries hold; nor a clock.
 //!
 //! Invariants (kept by `slot` and `apply`)
 //! - Every entry with a deadline has an item for its place with that deadline or an earlier one, except after

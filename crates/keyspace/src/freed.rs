@@ -1,13 +1,14 @@
 //! `Freed`: memory that an effect detached and that is not to be freed under a slot's lock.
 //!
-//! What it is: a bag into which `apply` puts big values and whole tables. Dropping the bag frees them; it may
-//! be sent to another thread before. What it is not: needed for correctness. An empty bag allocates nothing.
+//! What it is: a bag into which `apply` puts large values and whole tables. Dropping the bag frees their
+//! memory. The bag may be sent to another thread first. An empty bag allocates nothing.
+//! What it is not: needed for correctness.
 
 use crate::collection::Big;
 use crate::entry::Entry;
 use crate::table::Table;
 
-/// Entries and collections of at least this size go into the bag; smaller ones are freed at once.
+/// Entries and collections of at least this many bytes go into the bag; smaller ones are freed at once.
 const LAZY_BYTES_MIN: usize = 64 << 10;
 
 /// Memory that effects detached. Dropping it frees the memory.
@@ -35,7 +36,7 @@ impl Freed {
         self.entries.len() + self.bigs.len() + self.tables.len()
     }
 
-    /// Frees a small entry at once; keeps a big one in the bag.
+    /// Frees an entry below `LAZY_BYTES_MIN` at once; keeps a larger entry in the bag.
     #[inline]
     pub(crate) fn entry(&mut self, entry: Entry) {
         if entry.as_ref().allocated_bytes() >= LAZY_BYTES_MIN {
@@ -43,7 +44,7 @@ impl Freed {
         }
     }
 
-    /// Frees a small part of a collection at once; keeps a big one in the bag.
+    /// Frees a part of a collection below `LAZY_BYTES_MIN` at once; keeps a larger part in the bag.
     pub(crate) fn big(&mut self, big: Big) {
         if big.bytes() >= LAZY_BYTES_MIN {
             self.bigs.push(big);

@@ -70,8 +70,9 @@ impl KeyHasher {
     }
 }
 
-/// The hash slot of a key, by the rule of Redis Cluster: if the key has a `{`, a later `}` and at least one
-/// byte between the first `{` and the first `}` after it, only those bytes are hashed; else the whole key.
+/// The hash slot of a key, by the rule of Redis Cluster. A hash tag is the bytes between the first `{` and
+/// the first `}` after it, if there is at least one byte. If the key has a hash tag, only the tag is hashed;
+/// otherwise the whole key is hashed.
 #[inline]
 pub fn slot_of(key: &[u8]) -> SlotId {
     SlotId::of_crc(crc16(hash_tag(key).unwrap_or(key)))

@@ -1,5 +1,5 @@
-//! The addresses of the bucket arrays: one word per slot, readable without its lock, so that a bucket can be
-//! prefetched.
+//! The addresses of the bucket arrays: one word per slot, readable without the lock of the slot, so that a
+//! bucket can be prefetched.
 //!
 //! What it is: for each slot, an address and a length that may be out of date, for prefetching only.
 //! What it is not: a way to the table. The address is never dereferenced; prefetching a stale address is

@@ -50,7 +50,7 @@ pub struct Keyspace {
     pub(crate) expiring: SlotSet,
     /// Slots whose moment was taken for a snapshot (see `capture`), until `forget_captured`.
     pub(crate) captured: SlotSet,
-    /// Of these, the slots that the walk of the snapshot has not reached.
+    /// The slots of `captured` that the walk of the snapshot has not reached.
     pub(crate) early: EarlySlots,
     /// Where the buckets of database 0 of each slot lie, for prefetching.
     pub(crate) hints: Hints,
@@ -79,8 +79,8 @@ impl Keyspace {
         }
     }
 
-    /// Sets the sizes up to which collections stay packed. Later edits use these sizes; forms do not change
-    /// until then.
+    /// Sets the sizes up to which collections stay packed. A collection changes its form only when it is
+    /// edited.
     pub fn set_packed_limits(&self, limits: PackedLimits) {
         self.packed_limits.store(limits);
     }
@@ -144,9 +144,10 @@ impl Keyspace {
         }
     }
 
-    /// Whether a Move from a slot to another may be logged now; both slots are locked. It may not while a
-    /// snapshot has captured the destination but not the source, because the value would then be missing from
-    /// the snapshot. A follower has no choice: see [`LockedSlots::capture_before_moves`].
+    /// Whether a Move from one slot to another may be logged now. The caller holds the locks of both slots. A
+    /// Move may not be logged while a snapshot has captured the destination but not the source, because the
+    /// value would then be missing from the snapshot. A follower has no choice: see
+    /// [`LockedSlots::capture_before_moves`].
     pub fn may_move(&self, from: SlotId, to: SlotId) -> bool {
         self.captured.contains(from) || !self.captured.contains(to)
     }
@@ -158,7 +159,7 @@ impl Keyspace {
         SlotGuard::new(self, slot, self.slot(slot).state.lock())
     }
 
-    /// Locks a slot, unless it is locked. It never waits, so slots may be locked in any order.
+    /// Locks a slot, unless it is locked already. The call never waits, so slots may be locked in any order.
     pub fn try_lock(&self, slot: SlotId) -> Option<SlotGuard<'_>> {
         Some(SlotGuard::new(self, slot, self.slot(slot).state.try_lock()?))
     }

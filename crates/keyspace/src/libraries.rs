@@ -4,19 +4,19 @@
 //! effect -> slot 0, under its lock: `ahead` -- LSN noted --> `published` -> readers without the lock
 //! ```
 //!
-//! What it is: immutable sets of libraries, the current set, and the effects on it. What it is not: able to
-//! run or to understand code: the functions of a library were determined before its effect was made. Nor are
-//! libraries keys: no read, count or scan of keys finds a library.
+//! What it is: immutable sets of libraries, the current set, and the effects on it.
+//! What it is not: able to run or to understand code. The functions of a library were determined before its
+//! effect was made. Libraries are no keys either: no read, count or scan of keys finds a library.
 //!
-//! Libraries belong to [`LIBRARIES_SLOT`]. So the lock of this slot orders their changes, and captures,
-//! snapshots and replays of slots carry them.
+//! Libraries belong to [`LIBRARIES_SLOT`]. So the lock of this slot orders the changes of libraries, and
+//! captures, snapshots and replays of slots carry the libraries.
 //!
 //! Invariants
 //! - Only the holder of the lock of [`LIBRARIES_SLOT`] changes libraries, or sees a change whose record has
 //!   no LSN yet. Other readers see the published set with an LSN, for which a reply that depends on the set
 //!   can wait.
 //! - Names of functions are compared without regard to case. The maker of an effect has to make sure that
-//!   they are unique.
+//!   these names are unique.
 //! - FlushAll removes libraries like everything else in a slot, so that the data after it depend on no
 //!   earlier record. A caller that wants to keep the libraries puts them again in the same record.
 
@@ -36,8 +36,8 @@ use crate::slot::SlotGuard;
 /// The slot that libraries belong to.
 pub const LIBRARIES_SLOT: SlotId = SlotId::FIRST;
 
-/// An upper bound of the bytes of lengths and marks in the effect of a library: so many for the library, and
-/// as many again for each of its functions.
+/// An upper bound of the bytes of lengths and marks in the effect of a library: this many for the library
+/// itself, and this many for each of its functions.
 const ENCODING_BYTES: usize = 32;
 
 /// The empty key: its slot is [`LIBRARIES_SLOT`].
@@ -77,7 +77,7 @@ impl FunctionFlags {
         Self::NAMES.into_iter().filter(move |(flag, _)| self.has(*flag)).map(|(_, name)| name)
     }
 
-    /// The flags of both.
+    /// The flags that `self` or `other` has.
     #[must_use]
     pub const fn or(self, other: FunctionFlags) -> FunctionFlags {
         FunctionFlags(self.0 | other.0)
@@ -107,7 +107,7 @@ pub struct Library {
     pub name: Box<[u8]>,
     /// The source of the library, with the line that gives its name.
     pub code: Box<[u8]>,
-    /// The functions that it registers.
+    /// The functions that the library registers.
     pub functions: Box<[Function]>,
 }
 
@@ -241,8 +241,8 @@ pub struct Published {
     pub generation: u64,
     /// The libraries.
     pub libraries: Arc<Libraries>,
-    /// An LSN that is not below that of the record that made these libraries. [`Lsn::ZERO`] if no record did,
-    /// [`Lsn::MAX`] if the record cannot be written.
+    /// An LSN that is not below the LSN of the record that made these libraries. [`Lsn::ZERO`] if there is no
+    /// such record, [`Lsn::MAX`] if the record cannot be written.
     pub lsn: Lsn,
 }
 

@@ -33,12 +33,12 @@ impl<'k> LockedSlots<'k> {
         LockedSlots { guards: smallvec::smallvec![guard] }
     }
 
-    /// No slot yet.
+    /// No locked slot yet; slots can be [added](LockedSlots::add).
     pub fn none() -> Self {
         LockedSlots { guards: SmallVec::new() }
     }
 
-    /// Adds a slot that is not among these.
+    /// Adds a locked slot, which must not be among these slots.
     pub fn add(&mut self, guard: SlotGuard<'k>) {
         let at = self.guards.partition_point(|other| other.slot() < guard.slot());
         self.guards.insert(at, guard);

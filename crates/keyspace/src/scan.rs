@@ -1,4 +1,4 @@
-//! SCAN: walking a database bit by bit while it changes.
+//! SCAN: walking a database in small steps while it changes.
 //!
 //! What it is: a walk in the order of (slot, `h16`). It locks one slot at a time, or gets all slots locked by
 //! the caller; its only state is the cursor. What it is not: a snapshot. Keys that are added or removed
@@ -47,7 +47,7 @@ impl ScanCursor {
         ScanCursor(u64::from(slot.get()) << POSITION_BITS | u64::from(position))
     }
 
-    /// Slot and position, or `None` if they are past the end.
+    /// Slot and position, or `None` if the cursor is past the last slot.
     fn parts(self) -> Option<(SlotId, u32)> {
         let slot = SlotId::new(u16::try_from(self.0 >> POSITION_BITS).ok()?)?;
         Some((slot, (self.0 & ((1 << POSITION_BITS) - 1)) as u32))
@@ -56,9 +56,9 @@ impl ScanCursor {
 
 impl Keyspace {
     /// Continues a scan of `db`: visits keys that are not expired until about `count` entries were looked at.
-    /// Returns the cursor at which to continue, or `ScanCursor::START` at the end. `visit` runs under the
-    /// lock of a slot: it must not lock another. A call also ends after `max(8 * count, 1024)` slots with
-    /// keys, so that it stays short when these keys are in other databases.
+    /// Returns the cursor at which to continue, or `ScanCursor::START` at the end. A call also ends after
+    /// `max(8 * count, 1024)` slots with keys, so that it stays short when these keys are in other databases.
+    /// `visit` runs under the lock of a slot, and must not lock another slot.
     pub fn scan(
         &self,
         db: DbId,
@@ -75,7 +75,7 @@ impl Keyspace {
     /// Does the same as [`Keyspace::scan`], with slots locked by `lock`.
     ///
     /// # Errors
-    /// The error of `lock` for a slot that it does not lock.
+    /// The error that `lock` returns for a slot.
     pub fn scan_locking<'k, G: Borrow<SlotGuard<'k>>, E>(
         &self,
         lock: impl Fn(SlotId) -> Result<G, E>,

@@ -5,11 +5,11 @@
 //! other slots.
 //!
 //! Invariants
-//! - A thread that holds the lock of a slot waits for another slot only if that has a higher `SlotId`, so two
-//!   threads never wait for each other. `Keyspace::try_lock` does not wait, so it may lock any slot.
+//! - A thread that holds the lock of a slot waits only for slots with a higher `SlotId`, so two threads never
+//!   wait for each other. `Keyspace::try_lock` does not wait, so it may lock any slot.
 //! - `last_lsn` never goes back.
 //! - In an unlocked slot, `next_expiry_ms` is the deadline of the first item of the expiry heaps, `u64::MAX`
-//!   if there is none. It is written under the lock and read without it.
+//!   if there is none. The field is written under the lock and read without the lock.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -215,7 +215,7 @@ impl<'k> SlotGuard<'k> {
     /// readers.
     ///
     /// # Panics
-    /// If the LSN is below the one that was noted last: memory and log would disagree on the order.
+    /// If the LSN is below the LSN that was noted last: memory and log would disagree on the order.
     #[inline]
     pub fn set_last_lsn(&mut self, lsn: Lsn) {
         assert!(lsn >= self.state.last_lsn, "slot {}: lsn {lsn} after {}", self.slot, self.state.last_lsn);
@@ -240,7 +240,7 @@ impl<'k> SlotGuard<'k> {
         self.state.table(db)?.get(hash, key)
     }
 
-    /// Does the same as `get` at the clock's time, and notes the access. With it, GET needs only one lookup.
+    /// Does the same as `get` at the clock's time, and notes the access, both with one lookup.
     #[inline]
     pub fn get_and_touch(
         &mut self,
@@ -326,8 +326,8 @@ impl<'k> SlotGuard<'k> {
             && item.deadline_ms <= now_ms
         {
             self.pop_item();
-            // Equal items follow each other, and the first of them has found all entries for which they
-            // stand.
+            // Equal items follow each other. The first of several equal items has found all entries for
+            // which the others stand.
             if last != Some(item) {
                 let visit = |entry: EntryRef<'_>| out.push((item.db(), entry.key().to_vec()));
                 let later = self.state.for_each_due(item, self.slot, visit);
@@ -387,7 +387,7 @@ impl<'k> SlotGuard<'k> {
             let item = Item::new(deadline_ms, db, hash.position());
             self.state.extra.get_or_insert_default().field_heap.push(item);
         }
-        // The hash has an index of its own, whose size may change, too.
+        // The hash has an expiry index of its own, whose size may have changed, too.
         self.tally_changed(db, before, self.state.tally(db));
         self.heap_bytes_changed(heap_bytes_before);
     }

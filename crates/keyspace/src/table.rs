@@ -14,7 +14,7 @@
 //! - `len` counts entries, `expiring` counts entries with a deadline, `entry_bytes` is the memory of all
 //!   entries. Bit 0 of a word is set exactly if its entry has a deadline.
 //! - The number of entries is at most `len_max` of the bucket count. A removal that leaves fewer than
-//!   `len_min` entries rebuilds the table with fewer buckets; without entries, it then has none.
+//!   `len_min` entries rebuilds the table with fewer buckets; an empty table then has no buckets.
 
 #![allow(unsafe_code)]
 
@@ -125,7 +125,7 @@ impl Table {
         Some(Occupied { table: self, place })
     }
 
-    /// Adds an entry. Its key, whose hash this is, must not be in the table.
+    /// Adds an entry. `hash` is the hash of its key, which must not be in the table.
     pub(crate) fn insert(&mut self, hash: &KeyHash, entry: Entry) {
         debug_assert!(self.get(hash, entry.as_ref().key()).is_none());
         if self.len as usize >= len_max(self.buckets.len()) {
@@ -321,8 +321,8 @@ impl<'t> Occupied<'t> {
     pub(crate) fn update<R>(&mut self, change: impl FnOnce(&mut Entry) -> R) -> R {
         let word = self.table.word(self.place);
         self.table.entry_bytes -= self.entry().allocated_bytes();
-        // SAFETY: the word refers to a live entry. It is not used until `WriteBack` has replaced it, also on
-        // unwinding.
+        // SAFETY: the word refers to a live entry. The word is not used until `WriteBack` has replaced it,
+        // also on unwinding.
         let entry = ManuallyDrop::new(unsafe { word.into_entry() });
         let mut borrowed = WriteBack { occupied: self, old: word, entry };
         change(&mut borrowed.entry)

@@ -23,7 +23,8 @@ use crate::id::{DB_COUNT, DbId};
 /// The number of stripes. With more threads, some share a stripe, which costs time but stays correct.
 const STRIPES: usize = 64;
 
-/// The contribution of one database of one slot. `bytes` counts the table, not the expiry heaps of the slot.
+/// The contribution of one database of one slot to the totals. `bytes` counts the table, not the expiry heaps
+/// of the slot.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Tally {
     pub(crate) keys: u64,

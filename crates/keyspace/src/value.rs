@@ -51,7 +51,7 @@ pub enum Value<'a> {
     Zset(ScoredItems<'a>),
     /// Fields and values in turn.
     Hash(Items<'a>),
-    /// A stream without entries and groups, which effects of their own add.
+    /// A stream without entries and groups, which separate effects add.
     Stream(StreamHead),
 }
 

@@ -269,9 +269,7 @@ impl Votes {
         let unknown = || Leadership::Unknown { term: self.state().term };
         match self.look(Member::leadership).unwrap_or_else(unknown) {
             Leadership::Follows { term, .. } if !self.hears_leader() => Leadership::Unknown { term },
-            Leadership::Leads { term } if self.has_stalled.load(SeqCst) && !self.may_answer() => {
-                Leadership::Unknown { term }
-            }
+            Leadership::Leads { term } if self.may_be_replaced() => Leadership::Unknown { term },
             leadership => leadership,
         }
     }
@@ -298,6 +296,12 @@ impl Votes {
     /// would have to save a ballot, which would wait for the disk. Returns the note before this one.
     pub fn note_stall(&self, has_stalled: bool) -> bool {
         self.has_stalled.swap(has_stalled, SeqCst)
+    }
+
+    /// Whether another member may have been elected because the disk here stalls. Takes no lock.
+    #[inline]
+    pub fn may_be_replaced(&self) -> bool {
+        self.has_stalled.load(SeqCst) && !self.may_answer()
     }
 
     /// Gives the machine an input, and acts on the outcome. `None` if this member takes part in no votes, or

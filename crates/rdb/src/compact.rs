@@ -2,8 +2,8 @@
 //! [`Walk`] over its items; there is no editing.
 //!
 //! Invariants
-//! - Sizes and counts of the header are checked against the bytes, except for the count of a zipmap, and a
-//!   count of 65,535, which stands for an unknown one; a walk ends only at the end of the encoding.
+//! - Sizes and counts of the header are checked against the bytes. Exceptions are the count of a zipmap, and
+//!   a count of 65,535, which stands for an unknown count. A walk ends only at the end of the encoding.
 //! - A walk does not allocate: a packed string of many small items is much smaller than a list of them.
 
 use crate::Error;
@@ -43,8 +43,11 @@ pub(crate) trait Walk<'a>: Sized {
     }
 }
 
-/// A listpack: six bytes of header (size, count), then elements, each followed by its own length in 1 to 5
-/// bytes, then 0xff.
+/// A listpack.
+///
+/// ```text
+/// size in bytes, u32 | count, u16 | element | its length, 1 to 5 bytes | element | its length | ... | 0xff
+/// ```
 pub(crate) struct Listpack<'a> {
     reader: Reader<'a>,
     count: u16,
@@ -114,8 +117,12 @@ fn check_back_length(reader: &mut Reader<'_>, encoded_len: usize) -> Result<(), 
     if length == encoded_len as u64 { Ok(()) } else { Err(Error::Malformed("listpack")) }
 }
 
-/// A ziplist: ten bytes of header (size, offset of the last element, count), then elements, each preceded by
-/// the length of the previous one, then 0xff.
+/// A ziplist.
+///
+/// ```text
+/// size in bytes, u32 | offset of the last element, u32 | count, u16
+///     | length of the previous element, element | length of the previous element, element | ... | 0xff
+/// ```
 pub(crate) struct Ziplist<'a> {
     reader: Reader<'a>,
     size: usize,

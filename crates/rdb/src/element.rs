@@ -1,8 +1,9 @@
 //! Values, element by element.
 //!
-//! The walk over a value of any type and encoding passes on each element as it is read, so that a value of
-//! any size takes the memory of a few strings, and a stream also that of the pending entries of one group.
-//! The walk does not check for duplicate members, which would take the memory of all members.
+//! The walk over a value of any type and encoding passes on each element as soon as the element is read. So a
+//! value of any size takes the memory of a few strings. A stream also takes the memory of the pending entries
+//! of one group. The walk does not check for duplicate members, because this check would take the memory of
+//! all members.
 
 use crate::compact::{Intset, Listpack, Walk, Ziplist, Zipmap};
 use crate::input::{Input, parse_double};
@@ -43,7 +44,7 @@ pub enum Element<'a> {
         name: &'a [u8],
         /// The value of the field.
         value: &'a [u8],
-        /// Unix time in milliseconds at which the field expires.
+        /// Unix time in milliseconds at which the field expires; `None` if it does not expire.
         expire_at_ms: Option<u64>,
     },
     /// A part of a stream.
@@ -200,8 +201,8 @@ fn zset<E: From<Error>>(
     Ok(())
 }
 
-/// Reads fields and values. `before` and `after` read the deadline of a pair, which comes before or after it,
-/// if any.
+/// Reads fields and values. A deadline may come before or after each pair, depending on the type of the
+/// value: `before` or `after` reads it, and the other function reads nothing.
 fn hash<I: Input, E: From<Error>>(
     input: &mut I,
     before: impl Fn(&mut I) -> Result<Option<u64>, Error>,
@@ -220,7 +221,7 @@ fn hash<I: Input, E: From<Error>>(
 }
 
 /// Reads a deadline, which is stored as its distance in milliseconds from the earliest deadline of the hash,
-/// plus one; 0 means that there is none.
+/// plus one; 0 stands for no deadline.
 fn relative_deadline(input: &mut impl Input, first_ms: u64) -> Result<Option<u64>, Error> {
     match input.number()?.checked_sub(1) {
         None => Ok(None),
@@ -260,7 +261,7 @@ fn scored<'a, E: From<Error>>(
 }
 
 /// Passes on fields with their values, which follow each other in `walk`. If `expire` is set, a deadline
-/// follows each value; 0 means that there is none.
+/// follows each value; 0 stands for no deadline.
 fn fields<'a, E: From<Error>>(
     mut walk: impl Walk<'a>,
     expire: bool,

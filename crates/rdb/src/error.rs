@@ -9,7 +9,7 @@ pub enum Error {
     /// Reading failed; the source of the bytes has the reason.
     #[error("reading failed")]
     Unreadable,
-    /// The bytes of this part are not valid in its encoding, or have a form that is not supported.
+    /// The named part has bytes that are not valid in its encoding, or a form that is not supported.
     #[error("malformed {0}")]
     Malformed(&'static str),
     /// A string that is longer than [`STRING_BYTES_MAX`](crate::STRING_BYTES_MAX).

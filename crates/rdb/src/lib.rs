@@ -2,10 +2,10 @@
 //!
 //! The crate decodes and encodes values in DUMP payloads. It reads files of Redis (versions 1 to 12) and
 //! Valkey (version 80) element by element, and writes files of Redis. It reads all encodings of strings,
-//! lists, sets, sorted sets, hashes and streams. It writes encodings that every Redis since 7.0 reads, and
-//! newer ones only for hashes with field expiry and for streams whose consumers' last deliveries are written
-//! (files from version 11 on). RDB is not Sheaf's storage format. The crate opens no files: they are passed
-//! as [`std::io::Read`] and [`std::io::Write`].
+//! lists, sets, sorted sets, hashes and streams. It writes encodings that every Redis since 7.0 reads, with
+//! two exceptions: hashes with field expiry, and streams with the times of the last deliveries to consumers
+//! (in files from version 11 on). RDB is not Sheaf's storage format. The crate opens no files: callers pass
+//! them as [`std::io::Read`] and [`std::io::Write`].
 //!
 //! ```text
 //! input (a slice, or a file) -> elements (walks over the encodings) -> value (RESTORE) or visitor (import)

@@ -1,8 +1,10 @@
 //! LZF decompression of long strings. There is no compressor: strings are written uncompressed.
 //!
-//! A control byte below 32 is followed by that many literal bytes plus one. Other control bytes are copies:
-//! the upper 3 bits are the length minus 2 (if they are 7, the next byte is added); the lower 5 bits and the
-//! following byte are the distance minus 1.
+//! ```text
+//! 000nnnnn                     the next n + 1 bytes are literal
+//! lllddddd dddddddd            copy l + 2 bytes (l = 1..=6) from d + 1 bytes back in the output
+//! 111ddddd mmmmmmmm dddddddd   copy m + 9 bytes from d + 1 bytes back in the output
+//! ```
 
 use crate::Error;
 use crate::input::{Input, Reader};

@@ -9,8 +9,8 @@ use crate::{CRC, Error, FILE_VERSION_VALKEY};
 /// The newest version of Redis's format that [`restore`] accepts; it also accepts Valkey's version.
 pub const PAYLOAD_VERSION_MAX: u16 = 12;
 
-/// The version that [`dump`] writes for values without field expiry and without the times of last deliveries:
-/// their encodings need no newer one, and Redis 7.0 accepts no newer one.
+/// The version that [`dump`] writes for values without field expiry and without the times of last deliveries.
+/// The encodings of these values need no newer version, and Redis 7.0 accepts no newer version.
 const PAYLOAD_VERSION: u16 = 10;
 /// The version of payloads with the times of a stream consumer's last delivery.
 const PAYLOAD_VERSION_ACTIVE_TIMES: u16 = 11;

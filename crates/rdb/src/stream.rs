@@ -1,19 +1,23 @@
 //! Streams: entries in listpacks, metadata, groups, consumers and pending entries.
 //!
 //! ```text
-//! nodes: id, listpack | length, last id (, first id, highest deleted id, entries ever added) | groups
-//! listpack: entries, deleted ones, number of fields, field ..., 0
-//!           | flags, ms and seq minus those of the node,
-//!             (number of fields, field, value, ... | value, ...), number of elements
-//! group: name, last id (, entries read) | pending: id, time, count
-//!           | consumers: name, seen (, active), ids of pending entries
+//! stream:    count, node, ...
+//!            number of entries, last id [, first id, highest deleted id, entries ever added]
+//!            count, group, ...
+//! node:      id, listpack
+//! listpack:  number of entries, number of deleted entries, count, field, ..., 0, entry, ...
+//! entry:     flags, ms and seq as distances from the id of the node
+//!            value, ... for the fields of the node   or: count, field, value, field, value, ...
+//!            number of elements of the entry so far
+//! group:     name, last id [, entries read], count, pending entry, ..., count, consumer, ...
+//! pending:   id, time, number of deliveries
+//! consumer:  name, seen [, active], count, id of a pending entry, ...
 //! ```
 //!
-//! Older types lack the parts in `(, ...)`. Of the two forms in `( | )`, the second is that of an entry with
-//! the fields of its node.
+//! `count` is the number of things that follow. Older types lack the parts in `[...]`.
 //!
-//! The module reads all of this piece by piece, and writes it. It does not check that the entries named by a
-//! group exist: they may have been deleted.
+//! The module reads and writes streams piece by piece. It does not check that the entries named by a group
+//! exist: these entries may have been deleted.
 
 use std::{cmp::Ordering, collections::HashMap};
 
@@ -193,8 +197,9 @@ pub(crate) fn read_stream<E: From<Error>>(
     Ok(())
 }
 
-/// The number of entries that a group at this id has read, where the encoding does not have it: known, as in
-/// Redis, only at the ends of the stream, because no entry counts as deleted. `first` is the first entry.
+/// The number of entries that a group at this id has read, for an encoding that lacks this number. As in
+/// Redis, no entry counts as deleted, and the number is known only at the ends of the stream. `first` is the
+/// id of the first entry.
 fn read_through(id: StreamId, head: &StreamHead, first: Option<StreamId>) -> Option<u64> {
     if head.entries_added == 0 {
         return Some(0);

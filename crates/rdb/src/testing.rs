@@ -67,7 +67,8 @@ fn write_stream(stream: &Stream, writer: &mut Writer<impl Output>) {
     }
 }
 
-/// A stream whose consumers' last delivery was at their last request, which all versions can represent.
+/// A stream in which the last delivery to each consumer was at the consumer's last request: all versions can
+/// represent this.
 fn stream() -> impl Strategy<Value = Stream> {
     let number = || prop_oneof![0..4u64, any::<u64>()];
     let text = || {

@@ -61,7 +61,7 @@ impl Value {
         }
     }
 
-    /// Checks that a list, set, sorted set or hash has elements, and the last three no duplicates.
+    /// Checks that a list, set, sorted set or hash has elements, and that the last three have no duplicates.
     fn verify(&self) -> Result<(), Error> {
         fn distinct<'a>(names: impl ExactSizeIterator<Item = &'a [u8]>) -> Result<(), Error> {
             let len = names.len();

@@ -20,7 +20,7 @@ impl Output for Vec<u8> {
 #[derive(Debug)]
 pub struct Writer<O = Vec<u8>> {
     out: O,
-    /// The key of the next value, which follows the type number in files. Payloads have no key.
+    /// The key of the next value. In files, the key follows the type number; payloads have no key.
     key: Option<Vec<u8>>,
     /// Whether the format has field expiry; otherwise deadlines of fields are dropped.
     knows_expiring_fields: bool,

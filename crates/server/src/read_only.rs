@@ -180,7 +180,7 @@ impl ReadOnly {
                 "Fewer replicas are connected than min-replicas-to-write asks for.".into()
             }
             ReadOnly::TooFewAcks => {
-                "Fewer replicas are connected than ack-replicas asks for, so no write is acknowledged.".into()
+                "Fewer replicas are connected, or acknowledge writes, than ack-replicas asks for, so no write is acknowledged.".into()
             }
             ReadOnly::DiskFull => {
                 let reason = log.map(|log| log.no_room_reason()).unwrap_or_default();

@@ -62,7 +62,7 @@ pub(super) fn put_users<'u>(
 }
 
 /// Changes of users, checked against the limits: for each user the name of its setting, and its record, or
-/// `None` to remove the user. A user that replaces another one of its name has the birth of that one.
+/// `None` to remove the user. A changed user keeps the birth that its record had before.
 #[derive(Debug, Default)]
 #[must_use]
 pub(crate) struct UserChanges(Vec<(Vec<u8>, Option<Vec<u8>>)>);
@@ -79,7 +79,7 @@ impl UserChanges {
 /// The changes that store the given users; a name without a user is removed.
 ///
 /// # Errors
-/// A user is too large; there would be too many users, or too many bytes of them. Also those of
+/// If a user is too large, or if there would be too many users or too many bytes of users. Also the errors of
 /// [`Context::require_room`].
 pub(crate) fn user_changes<'u>(
     cx: &mut Context<'_, '_>,

@@ -394,7 +394,7 @@ fn a_client_without_a_password_changes_and_sees_nothing_of_a_server_that_loads()
             ("group remove 0000000000000001 force", LOADING),
             ("group transfer", LOADING),
             ("sentinel failover mymaster", LOADING),
-            // Any password will do: that makes nobody of the client.
+            // Any password is accepted, but the client does not become this user.
             ("auth default guessed", "+OK"),
             ("config set maxmemory 1", LOADING),
         ],

@@ -14,11 +14,11 @@ pub(super) struct Encoding {
 /// The handling of a number that does not fit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Overflow {
-    /// Discard its upper bits.
+    /// Discards the upper bits of the number.
     Wrap,
-    /// Store the nearest number that fits.
+    /// Stores the nearest number that fits.
     Saturate,
-    /// Do not store it.
+    /// Stores nothing.
     Fail,
 }
 
@@ -39,8 +39,8 @@ impl Encoding {
         self.width
     }
 
-    /// The number that a client wants to store. For an unsigned field its 64 bits are read as unsigned, as in
-    /// Redis: -1 is large.
+    /// The number that a client wants to store. For an unsigned field, the 64 bits of the argument are read
+    /// as unsigned, as in Redis: -1 is 2^64 - 1.
     pub(super) fn wanted(self, number: i64) -> i128 {
         if self.signed { number.into() } else { (number as u64).into() }
     }

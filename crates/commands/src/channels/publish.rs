@@ -4,9 +4,9 @@ use engine::{CommandError, Context, audit::AUDIT_CHANNEL};
 use pubsub::Kind;
 use wire::Args;
 
-/// The maximum number of messages to durable channels in one unit. The n-th of them has the position n bytes
-/// after the start of the record, or of its last part if the record is split. That position must lie within
-/// the record: a whole record has more bytes than messages, and the last part of a split one, which is full,
+/// The maximum number of messages to durable channels in one unit. The n-th message has the position n bytes
+/// after the start of the record, or of its last part if the record is split. This position must lie within
+/// the record. A whole record has more bytes than messages. The last part of a split record is full, and so
 /// has more bytes than this limit.
 const MESSAGES_PER_UNIT_MAX: usize = 16 << 10;
 
@@ -28,7 +28,7 @@ pub(super) fn spublish(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), C
     Ok(())
 }
 
-/// Only the server writes its audit.
+/// Refuses the channel of the audit: only the server publishes there.
 fn refuse_reserved(args: Args<'_>) -> Result<(), CommandError> {
     match args.at(1) {
         AUDIT_CHANNEL => Err(CommandError::Text("ERR the server alone publishes to its audit")),
@@ -48,9 +48,9 @@ fn log(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<usize, CommandError> 
     Ok(cx.channels().hub().subscribers(Kind::Log, args.at(1)))
 }
 
-/// Sends a message to the present subscribers. Returns how many subscriptions match it. The message is
-/// delivered at once, or as a notice of its unit: in a transaction or script, and once the client has
-/// published in one of these or to a durable channel.
+/// Sends a message to the present subscribers. Returns how many subscriptions match. The message is delivered
+/// at once or as a notice of its unit. It is a notice in a transaction or script, and after the client has
+/// published in a transaction or script or to a durable channel.
 fn send(cx: &mut Context<'_, '_>, kind: Kind, args: Args<'_>, is_logged: bool) -> usize {
     let (channel, payload) = (args.at(1), args.at(2));
     cx.session.publishes_in_turn |= cx.in_transaction;

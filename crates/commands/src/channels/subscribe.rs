@@ -91,8 +91,8 @@ pub(crate) fn unsubscribe_all(cx: &mut Context<'_, '_>) {
     note_subscriptions_of(cx, id);
 }
 
-/// The id of this client as a subscriber. If it has none, it is registered: also by a command that ends
-/// subscriptions.
+/// The id of this client as a subscriber. A client without such an id is registered first, even if the
+/// command ends subscriptions.
 pub(super) fn subscriber(cx: &mut Context<'_, '_>) -> SubscriberId {
     if let Some(id) = cx.session.subscriber {
         return id;
@@ -122,7 +122,7 @@ fn confirm(cx: &mut Context<'_, '_>, id: SubscriberId, kind: Kind, verb: &str, n
 }
 
 /// Writes the messages that were delivered before a change of subscriptions, ahead of its confirmation. In a
-/// transaction they have to wait, because the client would take them for replies.
+/// transaction these messages have to wait, because the client would take them for replies.
 fn write_delivered(cx: &mut Context<'_, '_>, id: SubscriberId) {
     if !cx.in_transaction && cx.channels().has_delivered(id) {
         let mut delivered = Vec::new();

@@ -175,7 +175,7 @@ fn a_message_of_a_transaction_is_delivered_at_its_commit_and_in_order() {
     run_as(&mut server, &mut listener, "psubscribe *");
     server.check(&[("multi", "+OK"), ("set k 1", "+QUEUED"), ("publish a 1", "+QUEUED")]);
     server.check(&[("spublish a 1", "+QUEUED"), ("subscribe own", "+QUEUED")]);
-    // Not through the helper, which publishes the executor's notices at once.
+    // EXEC does not run through the helper, which publishes the executor's notices at once.
     let gate = {
         let args = crate::testing::parse("exec");
         server.executor.begin_round(server.clock_ms(), &server.services, server.bulk_bytes_max);
@@ -285,7 +285,7 @@ fn commands_are_described_as_in_redis() {
 
 #[test]
 fn a_message_to_a_durable_channel_is_in_the_log_before_anybody_hears_of_it() {
-    // With both, the publisher's reply says that the message is on disk.
+    // With both durabilities, the publisher's reply says that the message is on disk.
     for durability in [Durability::Strict, Durability::Commit] {
         publish_to_a_durable_channel(durability);
     }

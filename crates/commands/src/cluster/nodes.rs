@@ -22,13 +22,13 @@ pub(super) struct Node {
     pub(super) is_down: bool,
     /// The node is a learner, which may still copy the data.
     pub(super) learns: bool,
-    /// The end of the node's durable log; if the node is this server, a replica without a group, the end of
-    /// the applied log. 0 if this server does not know it.
+    /// The end of the node's durable log. If this server is a replica without a group, its own offset is the
+    /// end of the applied log. 0 if the offset is unknown.
     pub(super) offset: u64,
 }
 
 impl Node {
-    /// Whether clients may read from it, and it does not lead.
+    /// Whether the node is not the leader and clients may read from it.
     pub(super) fn is_usable(&self) -> bool {
         !self.leads && !self.is_down && !self.learns
     }

@@ -57,7 +57,7 @@ fn without_the_setting_there_is_no_cluster() {
 #[test]
 fn a_server_alone_holds_all_slots() {
     let mut server = server();
-    // The SHA-1 of its address.
+    // The SHA-1 of the server's address.
     let id = "11eceb7f355c699a367c5f3e38ec19fca7318355";
     server.check(&[("cluster myid", &format!("\"{id}\""))]);
     let slots = format!("[[:0, :16383, [\"127.0.0.1\", :6379, \"{id}\", []]]]");

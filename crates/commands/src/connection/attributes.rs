@@ -45,7 +45,7 @@ pub(super) fn set_info(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), C
     Ok(())
 }
 
-/// `CLIENT CAPA capability [capability ...]`: unknown ones are ignored, as in Valkey.
+/// `CLIENT CAPA capability [capability ...]`: unknown capabilities are ignored, as in Valkey.
 pub(super) fn capabilities(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
     if args.skip(2).iter().any(|capability| capability.eq_ignore_ascii_case(b"redirect")) {
         cx.session.client.set_handles_redirects();
@@ -70,8 +70,8 @@ pub(super) fn no_touch(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), C
 }
 
 /// `CLIENT LSN [ON | OFF]`: without an argument, replies with the position of the last write of this
-/// connection, for WAITLSN on a replica. With one, sets whether replies to writes carry that position as a
-/// RESP3 attribute.
+/// connection, for WAITLSN on a replica. With an argument, sets whether replies to writes carry that position
+/// as a RESP3 attribute.
 pub(super) fn lsn(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
     let Some(text) = args.get(2) else {
         cx.reply.integer(cx.session.newest_write().get() as i64);
@@ -117,9 +117,9 @@ pub(super) fn reply(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Comm
     Ok(())
 }
 
-/// `CLIENT DURABILITY [STRICT | COMMIT | INTERVAL | NONE | DEFAULT]`: shows the durability of this client, or
-/// requests one that is not stronger than the server's. A stronger one is refused, because the server could
-/// not provide it; in a group, so is one weaker than `commit`.
+/// `CLIENT DURABILITY [STRICT | COMMIT | INTERVAL | NONE | DEFAULT]`: shows or sets the durability of this
+/// client. A durability stronger than the server's is refused, because the server could not provide it. In a
+/// group, a durability weaker than `commit` is refused as well.
 pub(super) fn durability(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
     let Some(wish) = args.get(2) else {
         cx.reply.bulk(cx.session.effective_durability(cx.durability).name().as_bytes());

@@ -129,12 +129,15 @@ pub(super) fn auth(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Comma
     Ok(())
 }
 
-/// Logs the client in. An enabled user that needs no password accepts any password. If certificates name
-/// users, such a user, except `default`, accepts only a client whose certificate names it. The password for
-/// an unknown user is hashed, too, so that the time of a refusal hardly tells whether there is such a user.
-/// After failures, the clients of an address wait before the next password is looked at. A client also waits
-/// while its password is checked on another thread. In a transaction it cannot wait, and is refused instead;
-/// for that reason EXEC waits for the checks before it begins ([`check_queued_passwords`]).
+/// Logs the client in.
+/// - An enabled user that needs no password accepts any password. If certificates name users, such a user,
+///   except `default`, accepts only a client whose certificate names this user.
+/// - The password for an unknown user is hashed, too, so that the time of a refusal hardly tells whether the
+///   user exists.
+/// - After failures, the clients of an address wait before the next password is looked at. A client also
+///   waits while its password is checked on another thread.
+/// - In a transaction, a login cannot wait and is refused instead. For this reason EXEC waits for the checks
+///   before it begins ([`check_queued_passwords`]).
 fn authenticate(
     cx: &mut Context<'_, '_>,
     command: &[u8],
@@ -186,7 +189,7 @@ fn authenticate(
     }
 }
 
-/// The address that a login comes from, the client that waits for it, and the time.
+/// The login of this client as `user`: the address that it comes from, and the client that waits for it.
 fn login_of<'a>(cx: &Context<'_, '_>, user: &'a [u8]) -> LoginOf<'a> {
     let client = &cx.session.client;
     LoginOf { address: client.address(), user, waiter: Waiter::Client(client.id()) }
@@ -195,8 +198,8 @@ fn login_of<'a>(cx: &Context<'_, '_>, user: &'a [u8]) -> LoginOf<'a> {
 /// Goes on if the login may be judged now.
 ///
 /// # Errors
-/// In a transaction, the login is refused. Otherwise the command runs again later; or, if too many logins of
-/// its address wait, it is refused, and the client is disconnected unless it is logged in already.
+/// In a transaction, the login is refused. Otherwise the command runs again later. If too many logins of the
+/// address wait, the login is refused, and the client is disconnected unless it is logged in already.
 fn require_turn(cx: &mut Context<'_, '_>, turn: Turn) -> Result<(), CommandError> {
     match turn {
         Turn::Now => Ok(()),
@@ -249,7 +252,7 @@ fn authenticate_while_loading(
     }
 }
 
-/// Makes EXEC wait until the passwords of its logins are checked on another thread. It does not wait while
+/// Makes EXEC wait until the passwords of its logins are checked on another thread. EXEC does not wait while
 /// the data are loaded, nor while the client's address has to wait after failures.
 ///
 /// # Errors
@@ -346,8 +349,8 @@ pub(super) fn asking(cx: &mut Context<'_, '_>, _args: Args<'_>) -> Result<(), Co
     Ok(())
 }
 
-/// `READONLY`: clients of a cluster send it before they read from a replica. Without `cluster-emulation`,
-/// replicas answer reads without it.
+/// `READONLY`: sent by clients of a cluster before they read from a replica. Without `cluster-emulation`,
+/// replicas answer reads even without READONLY.
 pub(super) fn readonly(cx: &mut Context<'_, '_>, _args: Args<'_>) -> Result<(), CommandError> {
     cx.session.reads_replica = true;
     cx.reply.ok();
@@ -562,7 +565,7 @@ mod tests {
     fn a_login_does_not_wait_for_one_check_after_another() {
         const WRONG: &str = "-WRONGPASS invalid username-password pair or user is disabled.";
         let mut server = server_with_derived_password();
-        // Its password has changed during each check.
+        // As if the password of the user had changed during each check.
         server.session.checks_begun = CHECKS_PER_LOGIN_MAX;
         server.check(&[("auth u pw", WRONG), ("auth u pw", "+OK")]);
     }

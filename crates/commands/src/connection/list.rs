@@ -63,8 +63,8 @@ pub(super) fn kill(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Comma
 /// Kills the matching clients, and returns their number. This client itself is closed after its reply.
 fn kill_matching(cx: &mut Context<'_, '_>, filter: &ClientFilter<'_>) -> usize {
     let own_id = cx.session.client.id();
-    // The connections of replicas that are servers like this one are not in the list of clients. Nothing but
-    // their kind is known here, so with other filters none of them matches.
+    // The connections of Sheaf's own replicas are not in the list of clients. Only the kind of these
+    // connections is known here, so they match a filter only if the kind is its single condition.
     let is_of_replicas = filter.wants_kind(ClientKind::Replica) && filter.conditions.len() == 1;
     let disconnected = if is_of_replicas { cx.host.replication.disconnect_replicas() } else { 0 };
     let matching = cx.host.clients.matching(filter, cx.now_ms());
@@ -79,8 +79,8 @@ fn kill_matching(cx: &mut Context<'_, '_>, filter: &ClientFilter<'_>) -> usize {
     disconnected + matching.len()
 }
 
-/// Parses the filters of CLIENT LIST (`except` is `None`), or of CLIENT KILL: it spares the client `except`,
-/// which has sent it, unless `SKIPME no` follows.
+/// Parses the filters of CLIENT LIST, where `except` is `None`, or of CLIENT KILL. For CLIENT KILL, `except`
+/// is the client that has sent the command; this client is spared unless `SKIPME no` follows.
 fn parse_filter<'a>(
     args: Args<'a>,
     except: Option<u64>,
@@ -175,7 +175,7 @@ fn parse_condition<'a>(
 
 const BAD_ID: CommandError = CommandError::Text("ERR Invalid client ID");
 
-/// CLIENT LIST takes any number, CLIENT KILL positive ones.
+/// Parses the id of a client. CLIENT LIST takes any number, CLIENT KILL only positive numbers.
 fn parse_id(text: &[u8], kills: bool) -> Result<u64, CommandError> {
     if kills {
         return parse_positive(text, "ERR client-id should be greater than 0");

@@ -3,8 +3,8 @@
 use engine::{ClientTracking, CommandError, Context, tracking::Mode};
 use wire::{Args, number::parse_i64};
 
-/// The maximum number of prefixes of a client, including the empty one, which the client gets if it names
-/// none.
+/// The maximum number of prefixes of a client. The empty prefix counts, too; a client that names no prefix
+/// has the empty one.
 const PREFIXES_MAX: usize = 1024;
 const TOO_MANY_PREFIXES: CommandError = CommandError::Text("ERR too many prefixes for one client");
 
@@ -82,8 +82,8 @@ impl Options {
         })
     }
 
-    /// Adds the prefixes of this call to those of the client, `present`. A call without a prefix adds the
-    /// empty one, which is then not checked for overlaps.
+    /// Adds the prefixes of this call to the prefixes that the client has, `present`. A call without a prefix
+    /// adds the empty prefix, which is then not checked for overlaps.
     fn all_prefixes(self, present: &[Box<[u8]>]) -> Result<Vec<Box<[u8]>>, CommandError> {
         if self.prefixes.is_empty() {
             let every = Box::default();

@@ -340,7 +340,7 @@ fn a_disconnected_waiter_is_skipped() {
     clients.block(0, "BLMOVE a b LEFT RIGHT 0");
     clients.block(1, "BLMOVE a c LEFT RIGHT 0");
     clients.block(2, "BLPOP a 0");
-    // Its worker has not seen the signal yet.
+    // The worker of client 2 has not seen the signal yet.
     clients.check(&[("CLIENT KILL ID 2", ":1"), ("RPUSH a 1 2", ":2")]);
     assert_eq!([0, 1, 2].map(|client| clients.answered(client)), ["", r#""1""#, r#"["a", "2"]"#]);
 }
@@ -606,7 +606,7 @@ fn a_blocked_command_is_slow_by_its_own_time_and_once_it_has_ended() {
     let mut clients = Clients::new(4);
     clients.server.host.observer.slow_log.configure(0, 128);
     clients.server.host.command_us.store(1500, std::sync::atomic::Ordering::Relaxed);
-    // The clock goes on by as much whenever it is read: twice within the push.
+    // The clock advances by 1.5 ms whenever it is read. The push reads it twice.
     let logged = |clients: &Clients| -> Vec<(u64, String)> {
         let entries = clients.server.host.observer.slow_log.newest(9);
         entries.iter().map(|entry| (entry.usec, entry.args[0].escape_ascii().to_string())).collect()

@@ -207,7 +207,7 @@ fn commands_that_wait_for_a_disk_run_elsewhere() {
         server.run("EXEC");
         assert_eq!(server.long_units, 2, "{line} in a transaction");
     }
-    // This one orders work only, and its answer comes to the worker of the client.
+    // This command only requests work, so it is not offloaded; the answer comes to the worker of the client.
     let mut server = server();
     assert_eq!(server.run("CONFIG SET force-recovery confirmed"), "");
     assert!(server.session.wait.is_some() && server.long_units == 0);

@@ -124,7 +124,7 @@ fn an_applied_entry_wakes_waiting_readers() {
 fn a_replica_pops_nothing_for_waiting_clients() {
     let mut pair = Pair::new(3);
     *pair.replica.host.replication.leader.lock() = None;
-    // As if the demotion had missed them.
+    // These clients block while the server leads, as if the demotion had missed them.
     pair.block(0, "BLPOP l 0");
     pair.block(1, "BLMOVE l m LEFT LEFT 0");
     pair.lead(&["XGROUP CREATE s g $ MKSTREAM"]);

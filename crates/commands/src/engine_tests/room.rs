@@ -9,8 +9,8 @@ fn long_name() -> Vec<u8> {
     vec![b'n'; 600_000]
 }
 
-/// Runs the commands of `before`, and then `command`, where `NAME` stands for the name, in a transaction on a
-/// disk without room; it is refused, and has changed nothing.
+/// Asserts that a transaction with `command` is refused on a disk without room, and changes nothing. Runs the
+/// commands of `before` first. In `command`, `NAME` stands for the long name.
 fn assert_asks_for_room(before: &[&str], command: &str) {
     let mut server = TestServer::new();
     let name = long_name();

@@ -110,7 +110,8 @@ impl Options {
         Ok(options)
     }
 
-    /// The access stamp of the key, if the call says what the policy takes notice of.
+    /// The access stamp of the key, if the call has the option that the policy uses: IDLETIME for LRU, FREQ
+    /// for LFU.
     fn stamp(&self, policy: AccessPolicy, now_ms: u64) -> Option<AccessStamp> {
         match policy {
             AccessPolicy::Lru => self.idle_seconds.map(|seconds| AccessStamp::idle(seconds, now_ms)),

@@ -1,8 +1,8 @@
 //! OBJECT: the representation of a value.
 //!
 //! For strings, ENCODING is the encoding that Redis would have chosen, because tools print it: a string that
-//! was changed in place is `raw` until it is put anew. For collections, it is Redis' name for the form that
-//! they have here. REFCOUNT is 1: nothing is shared.
+//! was changed in place is `raw` until it is put anew. For collections, ENCODING is Redis' name for the form
+//! in Sheaf's memory. REFCOUNT is always 1, because no value is shared.
 
 use engine::{CommandError, Context};
 use keyspace::{AccessPolicy, EntryRef, View};

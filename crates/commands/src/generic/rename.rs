@@ -1,9 +1,9 @@
 //! Renaming, copying and moving values: RENAME, RENAMENX, COPY, MOVE.
 //!
 //! A value changes its key in one of two ways. A large value is moved by [`Effect::Move`], unless a snapshot
-//! forbids it (see `moves_as_it_is`): the size of the record does not depend on the value, nor does the time
-//! for a big collection, but replay must process two slots together. All others are put at the new key and
-//! deleted at the old one, in one record, which replays slot by slot.
+//! forbids this (see `moves_as_it_is`). The size of the record does not depend on the value, and neither does
+//! the time for a big collection, but replay must process two slots together. Other values are put at the new
+//! key and deleted at the old key, in one record, which replays slot by slot.
 
 use engine::{CommandError, Context, EventClass};
 use keyspace::{DbId, Effect, KeyOp, ValueBuf, slot_of};
@@ -17,12 +17,14 @@ const MOVE_BYTES_MIN: usize = 16 << 10;
 /// Whether the value at a key is moved by [`Effect::Move`] instead of put and delete.
 ///
 /// A snapshot captures slots one by one, and after it is loaded, each slot is replayed from its own capture
-/// on. So while the slot of the new key is captured and that of the old key is not, this must be `false`:
-/// replay would look for the value in the old slot, which was captured without it. In the opposite case a
-/// Move is correct: the new slot was captured with the value, and replay only removes it from the old one. A
-/// follower cannot choose, and captures the old slot first
-/// ([`keyspace::LockedSlots::capture_before_moves`]). A command cannot do that, because an earlier one of its
-/// transaction may have changed the slot already.
+/// on. So the result must be `false` while the slot of the new key is captured and the slot of the old key is
+/// not: replay would look for the value in the old slot, which is captured without the value. In the opposite
+/// case a Move is correct: the new slot is captured with the value, and replay only removes the value from
+/// the old slot.
+///
+/// A follower cannot choose, and captures the old slot first
+/// ([`keyspace::LockedSlots::capture_before_moves`]). A command cannot capture a slot first, because an
+/// earlier command of the same transaction may have changed that slot already.
 fn moves_as_it_is(cx: &Context<'_, '_>, db: DbId, key: &[u8], to_key: &[u8]) -> bool {
     cx.unit.peek(db, key).is_some_and(|entry| entry.allocated_bytes() >= MOVE_BYTES_MIN)
         && cx.keyspace.may_move(slot_of(key), slot_of(to_key))
@@ -35,8 +37,8 @@ struct Copied {
 }
 
 impl Copied {
-    /// Copies the value at a key; `None` if the key is absent. Must be called before the first change: it
-    /// fails if the log has no room for a record with the value.
+    /// Copies the value at a key; `None` if the key is absent. Fails if the log has no room for a record with
+    /// the value, so this must be called before the first change.
     fn of(cx: &Context<'_, '_>, db: DbId, key: &[u8]) -> Result<Option<Copied>, CommandError> {
         let Some(entry) = cx.unit.peek(db, key) else { return Ok(None) };
         let copied = Copied { value: ValueBuf::of(entry), expire_at_ms: entry.expire_at_ms() };
@@ -77,8 +79,8 @@ pub(super) fn renamenx(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), C
     Ok(())
 }
 
-/// Renames a key. Returns whether it was renamed: not if the new key exists and may not be replaced, or
-/// equals the old one.
+/// Renames a key. Returns `false`, without a change, if the new key equals the old key, or exists and may not
+/// be replaced.
 fn rename_key(cx: &mut Context<'_, '_>, args: Args<'_>, replaces: bool) -> Result<bool, CommandError> {
     let (db, key, new_key) = (cx.db(), args.at(1), args.at(2));
     if cx.unit.get(db, key).is_none() {

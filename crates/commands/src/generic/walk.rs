@@ -1,8 +1,8 @@
 //! Walks over the keys of a database: SCAN, KEYS, RANDOMKEY.
 //!
-//! They lock one slot at a time, except in a transaction or a script, which holds all slots for them. Keys
-//! that are added or removed during a whole walk may or may not be seen. A key that stays is seen once,
-//! unless databases are swapped meanwhile.
+//! These commands lock one slot at a time, except in a transaction or a script, which holds the locks of all
+//! slots. Keys that are added or removed during a whole walk may or may not be seen. A key that stays is seen
+//! once, unless databases are swapped meanwhile.
 
 use engine::{CommandError, Context, unit::LockPolicy};
 use keyspace::{ScanCursor, SlotId};
@@ -54,8 +54,8 @@ pub(super) fn keys(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Comma
     Ok(())
 }
 
-/// The one slot of all matching keys, if the pattern determines it: the pattern has no wildcards, or a
-/// complete hash tag before the first one.
+/// The one slot of all matching keys; `None` if keys of several slots can match. A pattern determines the
+/// slot if it has no wildcards, or a complete hash tag before the first wildcard.
 fn only_slot(pattern: &[u8]) -> Option<SlotId> {
     let prefix = glob::literal_prefix(pattern);
     let open = prefix.iter().position(|byte| *byte == b'{');
@@ -72,7 +72,7 @@ pub(super) fn scan(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Comma
     let cursor = ScanCursor::from_u64(parse_cursor(args.at(1))?);
     let options = ScanOptions::parse(args.skip(2), ScanTarget::Keys)?;
     cx.elements_max().require(options.count)?;
-    // The reply begins with the new cursor, so keys are buffered until it is known.
+    // The reply begins with the new cursor, so keys are buffered until the cursor is known.
     let (mut keys, mut found) = (Vec::new(), 0);
     let mut writer = ReplyWriter::new(&mut keys, cx.reply.protocol());
     let patience = LockPolicy(cx.host);

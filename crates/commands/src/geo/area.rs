@@ -1,7 +1,7 @@
 //! Search areas: a circle or a box around a place, or a polygon, and the cells that cover it.
 //!
-//! At most nine cells cover an area. They are visited in the same order as in Redis, because unsorted results
-//! are shown in that order.
+//! At most nine cells cover an area. The cells are visited in the same order as in Redis, because unsorted
+//! results are shown in that order.
 
 use super::{
     cell::{Area, Cell, Coordinates, STEP_MAX},
@@ -34,7 +34,7 @@ pub(super) struct SearchArea {
     pub(super) unit: LengthUnit,
 }
 
-/// The extreme degrees of an area.
+/// The bounds of an area, in degrees.
 struct Bounds {
     west: f64,
     east: f64,
@@ -184,12 +184,12 @@ fn bounds_of(vertices: &[Coordinates]) -> Bounds {
     })
 }
 
-/// Whether a place is in a polygon: a line from it to the east crosses an odd number of edges.
+/// Whether a place is in a polygon: a line from the place to the east crosses an odd number of edges.
 fn surround(vertices: &[Coordinates], place: Coordinates) -> bool {
     let next = vertices.iter().cycle().skip(1);
     let crossed = vertices.iter().zip(next).filter(|(from, to)| {
         let crosses_latitude = (from.latitude > place.latitude) != (to.latitude > place.latitude);
-        // Not a number, or infinite, if both ends have the same latitude; then `crosses_latitude` is false.
+        // If both ends have the same latitude, `share` is NaN or infinite, and `crosses_latitude` is false.
         let share = (place.latitude - from.latitude) / (to.latitude - from.latitude);
         crosses_latitude && place.longitude < from.longitude + (to.longitude - from.longitude) * share
     });

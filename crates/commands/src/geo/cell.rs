@@ -1,9 +1,13 @@
 //! Cells: the squares of a grid over the earth, numbered by geohashes.
 //!
 //! This module converts a place to a number and back exactly as Redis does, because clients store, compare
-//! and copy these numbers as scores. At step n a cell has a row and a column of n bits each; its number
-//! interleaves them bit by bit, columns first. The numbers of step 26 have 52 bits, which a score holds
-//! without loss. Distances are in `earth`.
+//! and copy these numbers as scores. At step n a cell has a row and a column of n bits each. The number of
+//! the cell interleaves these bits. The numbers of step 26 have 52 bits, which a score holds without loss.
+//! Distances are in `earth`.
+//!
+//! ```text
+//! step 3:  column c2 c1 c0, row r2 r1 r0  ->  number c2 r2 c1 r1 c0 r0
+//! ```
 
 use std::ops::Range;
 
@@ -36,7 +40,7 @@ impl Coordinates {
 
     /// The place of a score: the centre of its cell.
     pub(super) fn of_score(score: f64) -> Coordinates {
-        // Scores need not come from places: negative ones wrap, and numbers beyond 64 bits become 0, as in
+        // Scores need not come from places: negative scores wrap, and scores beyond 64 bits become 0, as in
         // Redis.
         const END: f64 = 18_446_744_073_709_551_616.0;
         let number = match score {

@@ -39,7 +39,7 @@ pub(super) enum Order {
 /// A search, and the use of its results.
 #[derive(Debug, Default)]
 pub(super) struct Query<'a> {
-    /// `None` if its centre is a member, and the sorted set does not exist.
+    /// The area of the search; `None` if its centre is a member, and the sorted set does not exist.
     pub(super) area: Option<SearchArea>,
     pub(super) order: Option<Order>,
     /// The maximum number of results.
@@ -113,8 +113,8 @@ impl<'a> Query<'a> {
         Ok(query)
     }
 
-    /// Parses the option at the start of `words`, unless it belongs to the area. Returns the number of words
-    /// that it takes; 0 if it is no such option.
+    /// Parses the option at the start of `words`, unless the option belongs to the area. Returns the number
+    /// of words that the option takes; 0 if the words begin with anything else.
     fn read_option(&mut self, words: Args<'a>, command: Command) -> Result<usize, CommandError> {
         let is = |name: &[u8]| words.at(0).eq_ignore_ascii_case(name);
         let may_store = matches!(
@@ -181,8 +181,8 @@ impl Draft {
         matches!(self.shape, Some((Shape::Polygon(_), _)))
     }
 
-    /// Parses the option of the area at the start of `words`. Returns the number of words that it takes; 0 if
-    /// it is no such option, lacks a value, or is excluded by another option.
+    /// Parses the option of the area at the start of `words`. Returns the number of words that the option
+    /// takes; 0 if it is no option of the area, lacks a value, or is excluded by another option.
     fn read(&mut self, words: Args<'_>, zset: Option<ZsetView<'_>>) -> Result<usize, CommandError> {
         let is = |name: &[u8]| words.at(0).eq_ignore_ascii_case(name);
         let is_around_place = self.center.is_some() && !self.is_around_member;

@@ -84,8 +84,9 @@ pub(super) fn transfer(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), C
     Ok(())
 }
 
-/// `GROUP PEER version group-id from-id to-id` hands the connection over to the group; it no longer speaks
-/// RESP afterwards. A member that has no roster yet is reached in this way, so no group is required here.
+/// `GROUP PEER version group-id from-id to-id`: hands the connection over to the group. Afterwards the
+/// connection no longer speaks RESP. A member that has no roster yet is reached in this way, so no group is
+/// required here.
 pub(super) fn peer(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
     cx.session.claim = Some(PeerClaim::Member(args.skip(2).iter().map(<[u8]>::to_vec).collect()));
     // The new owner of the connection sends the answer.

@@ -81,7 +81,7 @@ fn live<'u>(cx: &'u Context<'_, '_>, key: &[u8], name: &[u8]) -> Result<Option<H
 /// time at which they are replayed. `bytes_after` is an upper bound of the bytes of the effects that follow.
 ///
 /// # Errors
-/// Another type at the key, or as [`Context::require_room`]; nothing has changed then.
+/// If the key holds another type. Also the errors of [`Context::require_room`]. Nothing has changed then.
 pub(super) fn remove_expired<'a>(
     cx: &mut Context<'_, '_>,
     key: &[u8],

@@ -20,7 +20,7 @@ const DRAWS_MAX: usize = 16;
 pub(super) fn hscan(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
     let (db, as_of_ms, elements_max) = (cx.db(), cx.as_of_ms(), cx.elements_max());
     let cursor = parse_cursor(args.at(2))?;
-    // The reply begins with the new cursor, so fields are buffered until it is known.
+    // The reply begins with the new cursor, so fields are buffered until the cursor is known.
     let (mut fields, mut found) = (Vec::new(), 0);
     let mut writer = ReplyWriter::new(&mut fields, cx.reply.protocol());
     let cursor = match hash(cx.unit.read(db, args.at(1)))? {

@@ -72,8 +72,8 @@ fn decoded(sketch: &SketchRef<'_>) -> Result<String, CommandError> {
     Ok(runs.join(" "))
 }
 
-/// `PFSELFTEST`: adds elements to a sketch that begins sparse and to one that is dense from the first element
-/// on, and checks that both give the same estimate, and one near the truth.
+/// `PFSELFTEST`: adds elements to a sketch that begins sparse and to a sketch that is dense from the first
+/// element on. Checks that both give the same estimate, and that this estimate is near the truth.
 pub(super) fn pfselftest(cx: &mut Context<'_, '_>, _args: Args<'_>) -> Result<(), CommandError> {
     const FAILED: CommandError =
         CommandError::Text("TESTFAILED the estimate of a HyperLogLog is not what was added");

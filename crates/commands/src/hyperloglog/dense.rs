@@ -1,4 +1,9 @@
-//! The dense encoding: registers of 6 bits, four of them in three bytes, the first one in the lowest bits.
+//! The dense encoding: registers of 6 bits, four of them in three bytes.
+//!
+//! ```text
+//! three bytes as a little-endian number:   register 3 | register 2 | register 1 | register 0
+//! bits:                                      23..18       17..12       11..6        5..0
+//! ```
 
 use super::sketch::{REGISTERS, Run};
 

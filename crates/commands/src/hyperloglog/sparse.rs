@@ -19,7 +19,8 @@ const VALUE_MAX: u8 = 32;
 const VALUES_MAX: usize = 4;
 /// The maximum number of registers in a run of zeros that takes one byte.
 const SHORT_ZEROS_MAX: usize = 64;
-/// The number of runs that are compared with the next one to join them, from the run before the change on.
+/// The maximum number of comparisons in search of runs to join. Each compares a run with the next run; the
+/// first compared run is the run before the change.
 const JOINS_MAX: usize = 5;
 
 /// The encoding of all registers at 0.
@@ -50,9 +51,9 @@ pub(super) struct Cursor {
 #[derive(Debug, Clone, Copy)]
 struct Encoded {
     run: Run,
-    /// In bytes.
+    /// The offset of the run in the encoding, in bytes.
     offset: usize,
-    /// In bytes.
+    /// The length of the encoded run, in bytes: 1 or 2.
     size: usize,
 }
 
@@ -109,7 +110,7 @@ pub(super) fn raise(
     let mut found = Encoded::at(bytes, *cursor).ok_or(Corrupted)?;
     let mut before = found;
     while found.run.end() <= index {
-        // Joining may change the run before the found one, but none before that.
+        // Joining may change the run before the found run, but no earlier run.
         *cursor = before.start();
         before = found;
         found = found.next(bytes).ok_or(Corrupted)?;
@@ -153,7 +154,7 @@ fn join(bytes: &mut Vec<u8>, start: Cursor) {
 /// Visits all runs in order.
 ///
 /// # Errors
-/// The runs do not add up to all registers. Some of them may have been visited.
+/// If the runs do not add up to all registers. Some runs may have been visited.
 pub(super) fn for_each_run(bytes: &[u8], mut visit: impl FnMut(Run)) -> Result<(), Corrupted> {
     let mut cursor = Cursor::default();
     while let Some(encoded) = Encoded::at(bytes, cursor) {

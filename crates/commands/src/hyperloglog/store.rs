@@ -41,7 +41,7 @@ impl Change {
     /// Applies the effects.
     ///
     /// # Errors
-    /// As [`Context::require_room`]; nothing has changed then.
+    /// The errors of [`Context::require_room`]. Nothing has changed then.
     pub(super) fn apply(&self, cx: &mut Context<'_, '_>, key: &[u8]) -> Result<(), CommandError> {
         let value = self.value.as_slice();
         // Several effects together are not longer than one effect that writes the whole value.
@@ -62,8 +62,8 @@ impl Change {
     }
 }
 
-/// Ranges of `new` that contain all differences from `old`, which must not be longer. Between two ranges are
-/// more than `gap_bytes`.
+/// Ranges of `new` that contain all differences from `old`. Between two ranges lie more than `gap_bytes`
+/// bytes. `old` must not be longer than `new`.
 fn differences(old: &[u8], new: &[u8], gap_bytes: usize) -> Vec<Range<usize>> {
     let mut parts: Vec<Range<usize>> = Vec::new();
     let mut add = |differing: Range<usize>| match parts.last_mut() {

@@ -14,8 +14,9 @@
 //! EVAL counts as EVALSHA with the SHA-1 of its script: clients send one for the other.
 //!
 //! If the client that repeats the command speaks the other version of the protocol, types that its version
-//! does not have are translated: a map becomes an array. Nothing else is: ZPOPMIN with a count replies with
-//! an array of pairs in RESP3 and with a flat array in RESP2, and a repetition gets the one that was stored.
+//! does not have are translated: a map becomes an array. Nothing else is translated. For example, ZPOPMIN
+//! with a count replies with an array of pairs in RESP3 and with a flat array in RESP2; a repetition gets the
+//! array that was stored.
 //!
 //! The value is not trusted, because any client can set the key. IDEMP refuses a value of another form, or
 //! without a complete reply.
@@ -183,7 +184,7 @@ mod tests {
         {
             assert_ne!(of(one), of(other), "{one} {other}");
         }
-        // On disk: it must not change.
+        // Digests are on disk, so the function must not change.
         assert_eq!(
             u128::from_le_bytes(of("INCR counter").0),
             297_205_774_860_029_058_710_501_217_445_882_764_516

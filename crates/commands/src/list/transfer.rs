@@ -37,8 +37,8 @@ fn move_or_null(
 /// with it. Returns whether there was an element; if not, nothing is written.
 ///
 /// # Errors
-/// Either key holds another type; that of `destination` matters only if there is an element to move. Also
-/// those of [`Context::require_room`].
+/// If either key holds another type; the type of `destination` matters only if there is an element to move.
+/// Also the errors of [`Context::require_room`].
 pub(crate) fn move_element(
     cx: &mut Context<'_, '_>,
     source: &[u8],

@@ -13,7 +13,7 @@ pub(super) fn replicaof(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), 
     if host.eq_ignore_ascii_case(b"no") && port.eq_ignore_ascii_case(b"one") {
         let replication = &cx.host.replication;
         match replication.role() {
-            // A leader that was just told to follow another one does so first.
+            // A leader that was just told to follow another server does so before it leads again.
             RoleView::Leader { .. } if !replication.is_read_only() && !replication.is_changing_role() => {
                 cx.reply.ok()
             }
@@ -140,9 +140,9 @@ pub(super) fn role(cx: &mut Context<'_, '_>, _args: Args<'_>) -> Result<(), Comm
     Ok(())
 }
 
-/// `REPLICATE ...` hands the connection over to the relay; it no longer speaks RESP afterwards. `REPLICATE
-/// MARKS ...` is an ordinary request before that: it replies with the newest of the given positions that is
-/// in the log here, or -1.
+/// `REPLICATE ...`: hands the connection over to the relay. Afterwards the connection no longer speaks RESP.
+/// `REPLICATE MARKS ...` is an ordinary request, sent before: it replies with the newest of the given
+/// positions that is in this server's log, or -1.
 pub(super) fn replicate(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
     if args.at(1).eq_ignore_ascii_case(b"marks") {
         let marks: Vec<&[u8]> = args.skip(2).iter().collect();
@@ -172,7 +172,7 @@ mod tests {
             ("replicate marks 1 2", ":-1"),
         ]);
         let mut server = TestServer::new();
-        // The answer comes later, for it may have to wait for the disk.
+        // The answer comes later, because REPLICAOF may have to wait for the disk.
         assert_eq!(server.run("replicaof localhost 6380"), "");
         let client = server.session.client.id();
         let answer = server.host.take_answer(client).expect("an answer").0;

@@ -71,7 +71,7 @@ fn note(replica: &mut RedisReplica, options: Args<'_>) -> Result<bool, CommandEr
                 replica.wants_keys = false;
                 replica.wants_functions = filters.next().is_some();
             }
-            // As in Redis, these get no reply: they belong on the connection of a replica.
+            // As in Redis, these options get no reply: they belong on the connection of a replica.
             b"ack" | b"fack" | b"getack" => return Ok(false),
             _ => {
                 let option = shown(option);

@@ -65,7 +65,7 @@ pub(super) fn waitaof(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Co
 }
 
 /// `WAITLSN lsn timeout`: 1 once the server shows all writes up to that position, 0 after the timeout. In a
-/// transaction it does not wait.
+/// transaction, WAITLSN does not wait.
 pub(super) fn waitlsn(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
     let lsn =
         parse_i64(args.at(1)).and_then(|lsn| u64::try_from(lsn).ok()).ok_or(CommandError::NotAnInteger)?;

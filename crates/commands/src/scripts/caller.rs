@@ -36,9 +36,9 @@ pub(super) struct Caller<'c, 'a, 'k> {
 }
 
 impl<'c, 'a, 'k> Caller<'c, 'a, 'k> {
-    /// Runs a script. The database and protocol that it selects are reset afterwards. The second value is set
-    /// only if the script was stopped with [`Stop::Retry`]: the error that tells the executor what the
-    /// client's command needs before it runs again.
+    /// Runs a script. The database and protocol that the script selects are reset afterwards. The second
+    /// value of the result is set only if the script was stopped with [`Stop::Retry`]: it is the error that
+    /// tells the executor what the client's command needs before it runs again.
     pub(super) fn run<R>(
         cx: &'c mut Context<'a, 'k>,
         keys: Args<'c>,
@@ -67,7 +67,8 @@ impl<'c, 'a, 'k> Caller<'c, 'a, 'k> {
     fn find(&mut self, args: Args<'_>) -> Result<ResolvedCommand, String> {
         let (found, checked) = match resolve_call(args) {
             Ok(found) => (Some(found), self.check(found, args).map(|()| found)),
-            // Those of Redis that are absent here change a cluster, which is not for scripts.
+            // The subcommands of CLUSTER that Sheaf lacks change a cluster in Redis. Scripts may not call
+            // them.
             Err(CommandError::UnknownSubcommand { command: "cluster", .. }) => {
                 (None, Err(NOT_ALLOWED.into()))
             }
@@ -83,7 +84,7 @@ impl<'c, 'a, 'k> Caller<'c, 'a, 'k> {
         checked
     }
 
-    /// Checks whether the script may call a command. Notes if it writes.
+    /// Checks whether the script may call a command. Notes if the command writes.
     fn check(&mut self, found: ResolvedCommand, args: Args<'_>) -> Result<(), String> {
         let row = found.row;
         if !row.accepts(args.len()) {

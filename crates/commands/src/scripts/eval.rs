@@ -38,7 +38,7 @@ const COMPILED_HERE_BYTES_MAX: usize = 256 << 10;
 /// Requests a thread of its own for the unit if compiling `source` may take long.
 ///
 /// # Errors
-/// To be passed on: [`CommandError::NeedsOwnThread`].
+/// [`CommandError::NeedsOwnThread`], which the caller must pass on.
 pub(super) fn require_quick_to_compile(cx: &Context<'_, '_>, source: &[u8]) -> Result<(), CommandError> {
     if source.len() > COMPILED_HERE_BYTES_MAX { cx.require_own_thread() } else { Ok(()) }
 }
@@ -73,7 +73,7 @@ pub(super) struct Words<'b> {
 }
 
 impl<'b> Words<'b> {
-    /// `no_count` is the error if the number of keys is not an integer.
+    /// Divides the arguments by the number of keys. `no_count` is the error if this number is not an integer.
     pub(super) fn new(args: Args<'b>, no_count: CommandError) -> Result<Words<'b>, CommandError> {
         let count = parse_i64(args.at(2)).ok_or(no_count)?;
         let rest = args.skip(3);
@@ -90,7 +90,7 @@ pub(super) fn refused(problem: ScriptError) -> CommandError {
     CommandError::Composed(String::from_utf8_lossy(&problem.0).into_owned())
 }
 
-/// Runs a script. With `is_new`, it is kept in the script cache if it compiles.
+/// Runs a script. With `is_new`, the script is kept in the script cache if it compiles.
 fn run(
     cx: &mut Context<'_, '_>,
     script: &Arc<Script>,

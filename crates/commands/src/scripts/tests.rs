@@ -184,12 +184,12 @@ fn a_script_runs_again_with_all_slots_if_one_is_locked() {
     let keyspace = server.executor.keyspace().clone();
     let slot = keyspace::slot_of(b"other");
     let (locked, is_locked) = std::sync::mpsc::channel();
-    // Dropped by a failed test, which the holder notices.
+    // A test that fails drops this end of the channel, which the holder notices.
     let (_goes_on, ended) = std::sync::mpsc::channel::<()>();
     let holder = std::thread::spawn(move || {
         let guard = keyspace.lock(slot);
         locked.send(()).expect("the test listens");
-        // Waits until the script holds `first` again: it was undone, and waits for this slot.
+        // Waits until the script holds `first` again. The script was then undone, and waits for this slot.
         let goes_on = || ended.try_recv() == Err(std::sync::mpsc::TryRecvError::Empty);
         while keyspace.try_lock(keyspace::slot_of(b"first")).is_some() && goes_on() {
             std::thread::yield_now();
@@ -385,7 +385,7 @@ fn a_script_that_does_not_end_is_ended_and_has_done_nothing() {
         // Until the script has locked the slot, this is an ordinary GET.
         let busy = loop {
             // A command gets no reply, and is to be retried, as long as the script is not registered: nobody
-            // could kill it yet.
+            // could kill the script yet.
             if let Some(reply) = endless.execute_while("GET a", "$-1\r\n") {
                 break reply;
             }
@@ -541,8 +541,8 @@ fn a_stale_replica_shows_nothing_through_scripts() {
     assert_eq!(server.run("FCALL reads 0"), "\"v\"", "once the leader has committed it");
 }
 
-/// The numbers of errors by code; and of these commands the calls, those that were rejected, and those that
-/// have failed.
+/// The numbers of errors by code, and for each of these commands the numbers of calls, of rejected calls and
+/// of failed calls.
 fn counted(server: &TestServer, names: &[&str]) -> (String, Vec<(u64, u64, u64)>) {
     let stats = &server.host.stats;
     let errors: Vec<String> = stats.errors().iter().map(|(code, count)| format!("{code}={count}")).collect();

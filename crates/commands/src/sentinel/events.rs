@@ -33,14 +33,14 @@ use super::{
     names,
 };
 
-/// The number of consecutive looks that must find a member silent, or heard again, before that is announced.
-/// One look is not enough, because a new leader has not heard from everybody yet.
+/// The number of consecutive looks that must find a member silent, or heard again, before the change is
+/// announced. One look is not enough, because a new leader has not heard from everybody yet.
 const LOOKS_MIN: u8 = 10;
 
 /// A message to be published.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SentinelEvent {
-    /// The channel to publish it to.
+    /// The channel to which the message is published.
     pub channel: &'static str,
     /// The text of the message.
     pub message: String,
@@ -50,7 +50,7 @@ pub struct SentinelEvent {
 #[derive(Default)]
 pub struct SentinelEvents {
     has_looked: bool,
-    /// The last leader that was known, also while there is none.
+    /// The last leader that was known, also while the group has no leader.
     leader: Option<(String, Address)>,
     members: BTreeMap<String, Seen>,
 }

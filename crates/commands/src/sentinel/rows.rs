@@ -122,7 +122,7 @@ const SUBCOMMANDS: [Row; 15] = [
         name: "sentinel|set",
         arity: -5,
         syntax: "master-name option value [option value ...]",
-        // It is refused, and the values may be passwords of another group.
+        // SENTINEL SET is refused, but its values may be passwords of another group.
         treatment: Treatment::of_secrets(|_, index| index >= 4 && index % 2 == 0),
         ..CONFIGURE
     },

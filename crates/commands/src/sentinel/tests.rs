@@ -299,7 +299,7 @@ fn a_witness_is_a_sentinel_and_neither_a_replica_nor_a_master() {
     for field in ["\"num-slaves\", \"1\"", "\"num-other-sentinels\", \"2\"", "\"quorum\", \"2\""] {
         assert!(master.contains(field), "{field} in {master}");
     }
-    // Until it has handed the lead on.
+    // A witness that leads is no master either, until it has handed the lead on.
     group.leader = Some(group.members[2].id.clone());
     *server.host.group.view.lock() = Some(group);
     server.check(&[("sentinel masters", "[]"), ("sentinel get-master-addr-by-name shop", "nil")]);

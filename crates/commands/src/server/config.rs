@@ -118,7 +118,7 @@ fn set(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
         cx.unit.apply(&Effect::Setting { name: name.as_bytes(), value: Some(value.as_bytes()) });
         if (&*name, &*value) == AUDIT_ON {
             // The setting is in force once the record is published. The audit begins here already, so that
-            // it has this command.
+            // the audit contains this command.
             cx.host.users.audit.set_on(true);
         }
     }

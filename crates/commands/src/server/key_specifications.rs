@@ -25,7 +25,8 @@ pub(super) fn positions(keys: Keys) -> [i64; 3] {
     }
 }
 
-/// Whether the first key of a range is used in another way than the others, so that each has a specification.
+/// Whether the first key of a range is used in another way than the other keys, and so has a specification of
+/// its own.
 fn is_split(row: &Row) -> bool {
     let is_range = matches!(row.keys, Keys::Range { first, last, .. } if i64::from(first) != i64::from(last));
     is_range && row.usage_in_general(0) != row.usage_in_general(1)

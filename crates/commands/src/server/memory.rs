@@ -40,7 +40,7 @@ pub(super) const ROWS: [Row; 6] = [
     Row {
         name: "memory|stats",
         arity: 2,
-        // It counts the keys of all slots.
+        // MEMORY STATS counts the keys of all slots.
         flags: Flags::READS_ALL,
         since: "4.0.0",
         summary: "Shows the memory usage by purpose.",
@@ -134,8 +134,8 @@ impl Usage {
 }
 
 /// `MEMORY STATS`: the fields of Redis that apply, and zeros where tools expect a field. The allocator does
-/// not say which part of its pages is in use, so they count as full: the difference to the resident memory is
-/// one figure, `allocator-rss`.
+/// not say which part of its pages is in use, so the pages count as full. The difference to the resident
+/// memory is one figure, `allocator-rss`.
 fn stats(cx: &mut Context<'_, '_>, _args: Args<'_>) -> Result<(), CommandError> {
     let usage = Usage::gather(cx);
     let index = cx.keyspace.index_bytes();
@@ -213,7 +213,7 @@ impl Fields<'_, '_, '_> {
         self.cx.reply.integer(more as i64 - less as i64);
     }
 
-    /// Two digits after the point; more digits would mean nothing.
+    /// Writes a number with two digits after the point. More digits would mean nothing.
     fn number(&mut self, name: &str, number: f64) {
         self.name(name);
         self.cx.reply.double((number * 100.0).round() / 100.0);

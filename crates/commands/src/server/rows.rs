@@ -115,7 +115,7 @@ pub(crate) const ROWS: &[Row] = &[
     Row {
         name: "flushall",
         arity: -1,
-        // It copies the libraries and the settings of the data into its record.
+        // FLUSHALL copies the libraries and the settings of the data into its record.
         flags: Flags::WRITE.or(Flags::DANGEROUS).or(Flags::COPIES).or(Flags::FLUSHES).or(Flags::AUDITED),
         keys: Keys::AllSlots,
         complexity: "O(1) while commands wait; memory is freed aside.",

@@ -1,7 +1,7 @@
 //! The tips of COMMAND INFO: properties of the replies of a command, and the servers to which clients of a
-//! cluster send it.
+//! cluster send the command.
 //!
-//! For commands that Redis 8.2 has, too, they are the same as there;
+//! Commands that Redis 8.2 has, too, have the same tips as there;
 //! `tests/differential/test_command_info.py` compares them.
 
 /// Each tip, and the commands that have it, in the order of their names.

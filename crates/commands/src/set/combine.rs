@@ -81,7 +81,8 @@ fn show(cx: &mut Context<'_, '_>, operation: Operation, keys: Args<'_>) -> Resul
     Ok(())
 }
 
-/// Stores a combination at the first key, replacing a value of any type; an empty one deletes the key.
+/// Stores a combination at the first key, and replaces a value of any type. An empty combination deletes the
+/// key.
 fn store(
     cx: &mut Context<'_, '_>,
     operation: Operation,

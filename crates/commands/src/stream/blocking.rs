@@ -1,7 +1,7 @@
 //! Waiting for entries: XREAD BLOCK, XREADGROUP BLOCK.
 //!
 //! A client that reads as a consumer also stops waiting when its group ends: when the key is removed or
-//! changes its type, or the group is destroyed. It then gets the same error as from a new call.
+//! changes its type, or the group is destroyed. The client then gets the same error as from a new call.
 
 use std::ops::Range;
 

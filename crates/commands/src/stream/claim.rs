@@ -10,7 +10,7 @@ use super::{
     see_consumer, stream,
 };
 
-/// XAUTOCLAIM checks at most this many pending entries for each one that COUNT lets it claim.
+/// XAUTOCLAIM checks at most this many pending entries for each entry that COUNT allows.
 const ATTEMPTS_EACH: usize = 10;
 
 /// The maximum size of a delivery or an id in a record, in bytes.

@@ -18,7 +18,7 @@ use super::{
 const DELIVERY_BYTES: u64 = 40;
 /// The maximum size of the effects on one key besides their names and deliveries, in bytes.
 const EFFECTS_BYTES: u64 = 256;
-/// Up to this many deliveries need no check of their own for room in the log: they are shorter than
+/// Up to this many deliveries need no check of their own for room in the log: together they are shorter than
 /// [`engine::context::EFFECT_BYTES_BESIDE_ARGS`], which every command may log.
 const DELIVERIES_ADMITTED: usize = 1000;
 /// Up to this many bytes of [`Reader::names_bytes_max`] need no such check, either.
@@ -92,8 +92,8 @@ impl<'a> Reader<'a> {
         EFFECTS_BYTES + (4 * key + 3 * group + 2 * consumer) as u64
     }
 
-    /// An upper bound of the entries that the reader gets. For a short stream its length is close enough; in
-    /// a longer one the new entries are counted, which costs little beside delivering them.
+    /// An upper bound of the entries that the reader gets. For a short stream, its length is close enough. In
+    /// a longer stream, the new entries are counted, which costs little beside delivering them.
     fn entries_max(&self, (stream, group): (StreamView<'_>, GroupView<'_>), from: From) -> usize {
         let claimed = if self.claims_idle_ms.is_some() { group.pending_len() } else { 0 };
         let left = match from {
@@ -120,8 +120,8 @@ pub(super) fn xreadgroup(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(),
         }
         froms.push(from);
     }
-    // A call that may block is not offloaded: entries present now could be gone when it runs on the other
-    // thread, where it could not wait for new ones.
+    // A call that may block is not offloaded: entries present now could be gone when the call runs on the
+    // other thread, and there the call could not wait for new entries.
     if call.waits.is_none() {
         cx.elements_max().require(entries_max)?;
     }
@@ -163,8 +163,8 @@ impl Delivered {
     }
 }
 
-/// Delivers new entries to the consumer; with CLAIM, preceded by entries that have been pending for at least
-/// its time.
+/// Delivers new entries to the consumer. With CLAIM, entries that have been pending for at least the given
+/// time come first.
 pub(super) fn deliver_new(
     cx: &mut Context<'_, '_>,
     key: &[u8],

@@ -72,7 +72,7 @@ pub(super) fn create(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Com
     if stream.is_none() && !creates_key {
         return Err(NO_KEY);
     }
-    // All options together have three words: with more, one is repeated.
+    // All options together have three words, so a longer call repeats an option.
     if args.len() > 8 {
         return Err(wrong_number(args));
     }
@@ -92,7 +92,7 @@ pub(super) fn setid(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Comm
     let Options { entries_read, .. } = Options::parse(args, false)?;
     let stream = stream(cx.unit.get(db, key))?.ok_or(NO_KEY)?;
     named_group(stream, key, group)?;
-    // The only option has two words: with more, it is repeated.
+    // The only option has two words, so a longer call repeats the option.
     if args.len() > 7 {
         return Err(wrong_number(args));
     }

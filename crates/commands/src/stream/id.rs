@@ -59,7 +59,7 @@ fn exclusive(text: &[u8]) -> Option<&[u8]> {
 /// The id argument of XADD.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum NewId {
-    /// `*`: an id of the current time, or the id after the last one if the clock is not ahead of that.
+    /// `*`: an id of the current time, or the id after the last id if the clock is not ahead of the last id.
     Next,
     /// `ms-*`: the next id in the given millisecond.
     NextOf(u64),
@@ -76,7 +76,7 @@ impl NewId {
         }
     }
 
-    /// The id of a new entry after one with the id `last`.
+    /// The id of a new entry in a stream whose last id is `last`.
     pub(super) fn after(self, last: StreamId, now_ms: u64) -> Result<StreamId, CommandError> {
         const TOO_LOW: CommandError = CommandError::Text(
             "ERR The ID specified in XADD is equal or smaller than the target stream top item",

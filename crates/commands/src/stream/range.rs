@@ -53,7 +53,7 @@ fn reply_range(
 /// Checks that the reply has few enough entries for this thread.
 ///
 /// # Errors
-/// To be passed on: [`CommandError::NeedsOwnThread`].
+/// [`CommandError::NeedsOwnThread`], which the caller must pass on.
 pub(super) fn require_few_entries(
     elements_max: ElementsMax,
     stream: StreamView<'_>,
@@ -79,7 +79,7 @@ fn parse_count(mut words: Args<'_>) -> Result<Option<usize>, CommandError> {
     Ok(count)
 }
 
-/// Parses a count; a negative one is 0.
+/// Parses a count; a negative count is 0.
 pub(super) fn parse_size(word: &[u8]) -> Result<usize, CommandError> {
     let number = parse_i64(word).ok_or(CommandError::NotAnInteger)?;
     Ok(usize::try_from(number).unwrap_or(0))

@@ -1,8 +1,8 @@
 //! XREAD, and the parts that it shares with XREADGROUP.
 //!
-//! Both read key by key ([`read_one`], `deliver::deliver_new`). A call reads from all of its keys at once. If
-//! none has an entry and BLOCK is given, the client waits, and is served after a change that fills one of the
-//! keys (see `blocking`).
+//! XREAD and XREADGROUP read key by key ([`read_one`], `deliver::deliver_new`). A call reads from all of its
+//! keys at once. If no key has an entry and BLOCK is given, the client waits, and is served after a change
+//! that fills one of the keys (see `blocking`).
 
 use std::ops::Range;
 
@@ -206,8 +206,8 @@ pub(super) fn xread(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Comm
     for (key, word) in call.streams(args) {
         afters.push(parse_after(stream(cx.unit.read(cx.session.db, key))?, word)?);
     }
-    // A call that may block is not offloaded: entries present now could be gone when it runs on the other
-    // thread, where it could not wait for new ones.
+    // A call that may block is not offloaded: entries present now could be gone when the call runs on the
+    // other thread, and there the call could not wait for new entries.
     if call.waits.is_none() {
         let elements_max = cx.elements_max();
         for ((key, _), after) in call.streams(args).zip(&afters) {

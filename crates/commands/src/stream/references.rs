@@ -23,8 +23,8 @@ pub(super) enum References {
 }
 
 impl References {
-    /// Parses a word in lower case; returns whether it is one of these options, and none of them was given
-    /// before.
+    /// Parses a word in lower case. Returns whether the word is one of these options, and none of these
+    /// options was given before.
     pub(super) fn take(given: &mut Option<Self>, word: &[u8]) -> bool {
         let option = match word {
             b"keepref" => References::Kept,
@@ -40,7 +40,7 @@ impl References {
         stream.groups().all(|(_, group)| id <= group.position().last_id && group.pending(id).is_none())
     }
 
-    /// An upper bound of the bytes that the removal of this many entries adds to a record. It has room for
+    /// An upper bound of the bytes that the removal of this many entries adds to a record. The bound includes
     /// one more effect on the key, such as setting its head.
     pub(super) fn record_bytes_max(self, stream: StreamView<'_>, key: &[u8], entries: usize) -> u64 {
         let of_group = |(name, group): (&[u8], GroupView<'_>)| match group.pending_len() {

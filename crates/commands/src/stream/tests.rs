@@ -7,7 +7,7 @@ use crate::testing::{START_MS, TestServer, WRONG_TYPE, check, check_protocols};
 const INVALID_ID: &str = "-ERR Invalid stream ID specified as stream command argument";
 const NO_GROUP: &str = "-NOGROUP No such key 'x' or consumer group 'none'";
 
-/// As [`check`], with RESP2 only: streams are pairs there and maps in RESP3.
+/// As [`check`], but with RESP2 only: streams are pairs in RESP2 and maps in RESP3.
 fn check_one(table: &[(&str, &str)]) {
     let mut server = TestServer::new();
     server.check(table);
@@ -508,7 +508,7 @@ fn a_copied_consumer_has_its_times_and_pending_entries() {
             "XINFO CONSUMERS x g",
             r#"[["name", "a", "pending", :2, "idle", :500, "inactive", :700], ["name", "b", "pending", :0, "idle", :500, "inactive", :-1]]"#,
         ),
-        // More of the same consumer.
+        // More pending entries of the same consumer.
         (&format!("XGROUP RESTORECONSUMER x g a {seen} {active} 4-1 {seen} 9"), ":1"),
         ("XPENDING x g", r#"[:3, "3-1", "5-1", [["a", "3"]]]"#),
         (
@@ -602,7 +602,7 @@ fn the_lag_stays_known_if_only_the_oldest_entries_are_deleted() {
     server.check(&[("XTRIM s MINID -", invalid), ("XADD s MINID + 9-1 f v", invalid)]);
 }
 
-/// As in Redis 8.2.
+/// The replies are those of Redis 8.2.
 #[test]
 fn what_was_trimmed_or_deleted_is_not_waited_for() {
     let groups = |server: &mut TestServer| server.run("XINFO GROUPS s");

@@ -20,7 +20,7 @@ const LIMIT_WITHOUT_ABOUT: CommandError =
 enum Threshold {
     /// All except this many of the last entries.
     Len(usize),
-    /// All below this id.
+    /// All entries with an id below this one.
     Min(StreamId),
 }
 
@@ -120,7 +120,7 @@ impl Trim {
         }
     }
 
-    /// The last id to remove, with all entries before it. Not for ACKED, with which some of these may stay.
+    /// The id up to which all entries are removed. Not for ACKED, which may keep some of these entries.
     fn through(&self, stream: StreamView<'_>) -> Option<StreamId> {
         match self.threshold {
             Threshold::Len(len) => stream.trim_to_len(len, self.whole_blocks, self.limit),

@@ -167,7 +167,7 @@ mod tests {
         server.check(&[
             ("DIGEST k", "nil"),
             ("SET k ''", "+OK"),
-            // The XXH3 of nothing, as its specification has it.
+            // The XXH3 of the empty string, as in the specification of XXH3.
             ("DIGEST k", "\"2d06800538d394c2\""),
             ("SET k v IFDEQ 2D06800538D394C2", "+OK"),
             ("SET k w IFDEQ 2d06800538d394c2", "nil"),

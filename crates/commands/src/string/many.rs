@@ -69,15 +69,15 @@ impl<'a> MsetexOptions<'a> {
     }
 }
 
-/// The number of keys that a MSETEX announces; `None` if it is not a positive number, or fewer keys with
-/// values follow.
+/// The number of keys that a MSETEX announces; `None` if the argument is not a positive number, or if fewer
+/// keys with values follow.
 fn count_of_msetex(args: Args<'_>) -> Option<usize> {
     let count = usize::try_from(parse_i64(args.get(1)?)?).ok().filter(|count| *count > 0)?;
     let pairs = count.checked_mul(2)?.checked_add(2)?;
     (pairs <= args.len()).then_some(count)
 }
 
-/// The positions of the keys of a MSETEX.
+/// Visits the indices of the keys of a MSETEX.
 pub(super) fn keys_of_msetex(args: Args<'_>, visit: &mut dyn FnMut(usize)) {
     let count = count_of_msetex(args).unwrap_or(0);
     (0..count).for_each(|index| visit(2 + 2 * index));

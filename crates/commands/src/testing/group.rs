@@ -14,7 +14,8 @@ use super::TestServer;
 /// A group that records what it is asked for, and answers when a test says so.
 #[derive(Default)]
 pub(crate) struct TestGroup {
-    /// The group as the server sees it; `None`: it belongs to none, and refuses at once.
+    /// The group as the server sees it. `None` if the server belongs to no group, and refuses requests at
+    /// once.
     pub(crate) view: Mutex<Option<GroupView>>,
     /// The requests, in order: `remove 00000000000000b2`, `transfer`.
     asked: Mutex<Vec<String>>,

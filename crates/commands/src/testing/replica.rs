@@ -14,11 +14,11 @@ use parking_lot::Mutex;
 /// A standalone server, or a replica.
 #[derive(Default)]
 pub(crate) struct TestReplication {
-    /// Whether it is a replica that may not show its data.
+    /// Whether the server is a replica that may not show its data.
     pub(crate) is_stale: AtomicBool,
-    /// Whether it is a leader that hands over.
+    /// Whether the server is a leader that hands over.
     pub(crate) is_handing_over: AtomicBool,
-    /// The leader that it follows.
+    /// The leader that the server follows; `None` if the server leads.
     pub(crate) leader: Mutex<Option<Address>>,
     /// The newest condition that a client waited for.
     pub(crate) last_wanted: Mutex<Option<Wanted>>,

@@ -113,7 +113,7 @@ fn run_queued(cx: &mut Context<'_, '_>, queued: &Queued) -> Result<bool, Command
 
 /// Runs a transaction in which some command may take long, or one with documents. All its scripts together
 /// have the time of one script. When this time is over, the transaction is undone and moves to another
-/// thread; if it must stay on this one, its running script is stopped and undone instead.
+/// thread. If the transaction must stay on this thread, its running script is stopped and undone instead.
 fn run_in_time(
     cx: &mut Context<'_, '_>,
     transaction: &Transaction,
@@ -142,7 +142,7 @@ fn run_in_time(
     outcome
 }
 
-/// The queued commands, each with the database in which it runs; `db` is that of the first one.
+/// The queued commands, each with the database in which it runs. `db` is the database of the first command.
 fn with_databases(transaction: &Transaction, mut db: DbId) -> impl Iterator<Item = (DbId, &Queued)> {
     transaction.commands().iter().map(move |queued| {
         let args = queued.args.as_args();

@@ -270,7 +270,7 @@ fn values_larger_than_the_log_has_room_for_now_are_copied() {
     for number in 0..8 {
         assert_eq!(server.run(&format!("copy a b{number}")), "+QUEUED");
     }
-    // These copy values that the transaction itself has made.
+    // These commands copy values that the transaction itself has made.
     for number in 0..8 {
         assert_eq!(server.run(&format!("copy b{number} c{number}")), "+QUEUED");
         assert_eq!(server.run(&format!("rename b{number} d{number}")), "+QUEUED");
@@ -524,26 +524,26 @@ fn several_clients_watch_one_key() {
 fn a_watched_key_that_expires_stops_exec_and_one_that_had_expired_does_not() {
     let mut server = TestServer::new();
     let exec = [("multi", "+OK"), ("ping", "+QUEUED")];
-    // Expired since, and still in memory.
+    // The key has expired since WATCH, and is still in memory.
     server.check(&[("set a 1 px 10", "+OK"), ("watch a", "+OK"), ("after 10", "")]);
     server.check(&exec);
     assert_eq!(server.run("exec"), "nil");
-    // Expired before.
+    // The key had expired before WATCH.
     server.check(&[("watch a", "+OK")]);
     server.check(&exec);
     assert_eq!(server.run("exec"), "[+PONG]");
-    // Expired before, and removed since.
+    // The key had expired before WATCH, and is removed since.
     server.check(&[("watch a", "+OK")]);
     server.check(&exec);
     let (first, last) = (keyspace::SlotId::FIRST, keyspace::SlotId::LAST);
     assert_eq!(server.executor.expire_due(first, last, 10, &server.services), 1);
     assert_eq!(server.run("exec"), "[+PONG]");
-    // Expired and removed since.
+    // The key has expired since WATCH, and is removed.
     server.check(&[("set a 1 px 10", "+OK"), ("watch a", "+OK"), ("after 10", "")]);
     server.check(&exec);
     assert_eq!(server.executor.expire_due(first, last, 10, &server.services), 1);
     assert_eq!(server.run("exec"), "nil");
-    // Expired before, and set since.
+    // The key had expired before WATCH, and is set since.
     server.check(&[("set a 1 px 10", "+OK"), ("after 10", ""), ("watch a", "+OK"), ("set a 2", "+OK")]);
     server.check(&exec);
     assert_eq!(server.run("exec"), "nil");

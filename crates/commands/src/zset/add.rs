@@ -1,7 +1,7 @@
 //! Adding members and changing scores: ZADD and ZINCRBY; and GEOADD, whose scores are places.
 //!
-//! Without conditions no score is read: the effect does not depend on the stored ones. With conditions the
-//! new scores are decided first, and the effect holds only the members that get one.
+//! Without conditions no score is read: the effect does not depend on the stored scores. With conditions the
+//! new scores are decided first, and the effect holds only the members that get a score.
 
 use std::collections::HashMap;
 

@@ -30,7 +30,7 @@ use super::{
 enum Operation {
     Union,
     Intersection,
-    /// The members of the first that no other one has.
+    /// The members of the first sorted set that no other sorted set has.
     Difference,
 }
 

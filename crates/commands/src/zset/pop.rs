@@ -20,8 +20,8 @@ pub(super) enum ScoreEnd {
     Max,
 }
 
-/// Takes up to `count` members from one end of the sorted set at a key; `show` writes them before they are
-/// removed, those nearest to the end first. Returns whether there is such a key.
+/// Takes up to `count` members from one end of the sorted set at a key. `show` writes these members before
+/// they are removed, the members nearest to the end first. Returns whether the key exists.
 fn pop(
     cx: &mut Context<'_, '_>,
     key: &[u8],
@@ -117,7 +117,7 @@ impl<'a> Several<'a> {
 }
 
 /// Pops up to `count` members from the first of these keys that exists and replies as ZMPOP does, with the
-/// key and pairs. Returns whether one exists; if none does, writes no reply.
+/// key and pairs. Returns whether one of the keys exists; if none does, writes no reply.
 ///
 /// # Errors
 /// If the first existing key holds another type.
@@ -141,7 +141,7 @@ pub(super) fn pop_several<'a>(
 }
 
 /// Pops one member from the first of these keys that exists and replies as BZPOPMIN does, with the key, the
-/// member and its score. Returns whether one exists; if none does, writes no reply.
+/// member and its score. Returns whether one of the keys exists; if none does, writes no reply.
 ///
 /// # Errors
 /// If the first existing key holds another type.

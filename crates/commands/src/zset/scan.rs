@@ -1,4 +1,4 @@
-//! Walking a sorted set bit by bit: ZSCAN.
+//! Walking a sorted set in small steps: ZSCAN.
 
 use engine::{CommandError, Context};
 use wire::{Args, ReplyWriter};
@@ -11,7 +11,7 @@ pub(super) fn zscan(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Comm
     let cursor = parse_cursor(args.at(2))?;
     let (db, elements_max) = (cx.db(), cx.elements_max());
     let zset = zset(cx.unit.read(db, args.at(1)))?;
-    // The new cursor comes first in the reply, so the members are kept until it is known.
+    // The reply begins with the new cursor, so members are buffered until the cursor is known.
     let (mut members, mut found, mut next) = (Vec::new(), 0, 0);
     // Redis does not look at the options if there is nothing to walk over.
     if let Some(zset) = zset {

@@ -5,7 +5,7 @@
 //! another slot, the capture first copies the part that it has not captured yet. A string or a packed
 //! collection lies in one allocation with its key: it is copied if the keys differ in length, or if a capture
 //! needs the old entry.
-//! What it is not: the choice between a Move and a Put. The maker of the effect has chosen.
+//! What it is not: the choice between a Move and a Put. The maker of the effect makes this choice.
 //!
 //! Invariants
 //! - Both slots stay locked until the entry is at its new key. The bookkeeping of the source is as for a
@@ -66,7 +66,8 @@ impl SlotGuard<'_> {
         applied
     }
 
-    /// Takes the entry out of the source and gives it the key of the destination; `None` if there is none.
+    /// Takes the entry out of the source and gives it the key of the destination; `None` if the source has no
+    /// entry.
     fn take_entry(&mut self, source: Target<'_>, to_key: &[u8], freed: &mut Freed) -> Option<Entry> {
         let mut taken = None;
         self.change(source, Impact::Keep, |state, source| {
@@ -83,8 +84,8 @@ impl SlotGuard<'_> {
 }
 
 impl SlotState {
-    /// Takes an entry out and gives it another key. If it is a collection that is being captured, the capture
-    /// notes that it moves (`lift`).
+    /// Takes an entry out and gives it another key. If the entry is a big collection that is being captured,
+    /// the capture notes that the collection moves (`lift`).
     fn take(&mut self, source: Target<'_>, to_key: &[u8], freed: &mut Freed) -> Option<Entry> {
         let entry = self.remove(source)?;
         match self.capture_mut() {
@@ -105,7 +106,7 @@ impl SlotState {
         Some(entry)
     }
 
-    /// Puts an entry, which already carries the target's key, at that key, and replaces an entry there.
+    /// Puts an entry at the target's key, which the entry already carries. Replaces an entry that is there.
     fn place(&mut self, target: Target<'_>, entry: Entry, freed: &mut Freed) -> (Applied, Deadlines) {
         let mut applied = Applied { changed: true, key_removed: true, ..Applied::default() };
         let new = Due::of(entry.as_ref());

@@ -6,7 +6,7 @@
 //!
 //! Invariants
 //! - A slot whose moment was taken early keeps its capture until the walk takes the capture over or the
-//!   snapshot ends. The next snapshot finds none.
+//!   snapshot ends. The next snapshot finds no slot with such a capture.
 //! - The set may be locked under the lock of a slot, but no slot is locked under the lock of the set.
 
 use std::collections::BTreeSet;
@@ -80,11 +80,13 @@ impl Keyspace {
 }
 
 impl LockedSlots<'_> {
-    /// To be called before a record with these Moves is applied, each from a slot to another. If the
-    /// destination is captured already and the source is not, this takes the moment of the source now: taken
-    /// after the Move, the source would lack the value, and so would the captured destination. A value that
-    /// then moves may be copied for the snapshot first, which takes time in proportion to its size. For a
-    /// server that has to apply the Moves of a leader; others ask [`Keyspace::may_move`].
+    /// Prepares the capture for a record with these Moves, each from one slot to another. Must be called
+    /// before the record is applied.
+    ///
+    /// If the destination is captured already and the source is not, this call takes the moment of the
+    /// source. Otherwise neither slot would have the value in the snapshot. The value may then be copied for
+    /// the snapshot before it moves, which takes time in proportion to its size. Only a server that must
+    /// apply the Moves of a leader calls this; other callers ask [`Keyspace::may_move`].
     ///
     /// # Panics
     /// If the source of a Move is not locked.
@@ -98,8 +100,8 @@ impl LockedSlots<'_> {
 }
 
 impl SlotGuard<'_> {
-    /// Takes the moment of this slot now if a Move to `to` may otherwise not be applied; returns whether it
-    /// did.
+    /// Takes the moment of this slot now if a Move to `to` may otherwise not be applied. Returns whether the
+    /// moment was taken.
     fn capture_before_move(&mut self, to: SlotId) -> bool {
         let (keyspace, slot) = (self.keyspace, self.slot());
         let mut early = keyspace.early.0.lock();

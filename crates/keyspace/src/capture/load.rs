@@ -189,7 +189,8 @@ impl<'k> Loader<'k> {
         if hash.slot() == slot { Ok(hash) } else { Err(LoadError::ForeignKey(slot)) }
     }
 
-    /// Begins the slot of a head. `bytes` is the number of bytes that follow the head in what is loaded now.
+    /// Locks the slot that a head names, sets its LSN and makes room for its keys. `bytes` is the number of
+    /// bytes after the head in the piece that is loaded now.
     fn enter(&mut self, head: &[u8; HEAD_BYTES], bytes: usize) -> Result<SlotGuard<'k>, LoadError> {
         let [_, slot @ .., k0, k1, k2, k3] = head;
         let (number, lsn) = slot.split_at(2);

@@ -1,6 +1,6 @@
 //! Rows: entries in the stream of a capture, each with its payload as it lies in memory.
 //!
-//! What it is: the bytes of a row. They are described at the parent module.
+//! What it is: the encoding of a row. The parent module describes the bytes.
 //! What it is not: a verdict on the payload: see `collection::verify`.
 
 use crate::collection::verify::{Fit, verify};
@@ -54,7 +54,8 @@ impl<'a> Row<'a> {
     #[inline]
     pub(super) fn decode_next(input: &mut &'a [u8]) -> Result<Row<'a>, EffectError> {
         let mut reader = Reader { rest: input };
-        let opcode = reader.byte()?;
+        // The mark of a row, by which the caller has found it.
+        reader.byte()?;
         let db = reader.db()?;
         let kind = reader.byte()?;
         let value_type = match kind & !EXPIRING {
@@ -63,7 +64,7 @@ impl<'a> Row<'a> {
             2 => ValueType::Set,
             3 => ValueType::Zset,
             4 => ValueType::Hash,
-            _ => return Err(EffectError::UnknownOpcode(opcode)),
+            _ => return Err(EffectError::UnknownOpcode(kind)),
         };
         let expire_at_ms = if kind & EXPIRING == 0 { None } else { Some(reader.number()?) };
         let lengths = [reader.number()?, reader.number()?].map(usize::try_from);

@@ -1,11 +1,11 @@
-//! The capture of one slot: what is still to be captured. It lies in the slot, under the slot's lock.
+//! The capture of one slot. Its state lies in the slot, under the slot's lock.
 //!
-//! What it is: a walk over the entries of the slot in the order of their positions. An entry that is about to
-//! change before the walk has come to it is captured then, ahead of the walk. A key that is about to be added
-//! ahead of the walk is noted, so that the walk skips it. A long list is shared. Long strings, and big
-//! collections of other types, are captured step by step after the end of the walk; each of these collections
-//! has a capture of its own. If such a value is removed or replaced before it is captured completely, the
-//! capture takes its entry over, and frees the entry later without the lock.
+//! What it is: a walk over the entries of the slot in the order of their positions. An entry ahead of the
+//! walk is captured just before it changes. A key that is about to be added ahead of the walk is noted, so
+//! that the walk skips it. A long list is shared. Long strings, and big collections of other types, are
+//! captured step by step after the end of the walk; each of these collections has a capture of its own. If
+//! such a value is removed or replaced before it is captured completely, the capture takes its entry over,
+//! and frees the entry later without the lock.
 //! What it is not: the decision how much is done under one lock (see `Capture`).
 //!
 //! Invariants
@@ -79,21 +79,21 @@ struct Source {
 enum TablePlace {
     /// The entries are in this database of the slot.
     At(DbId),
-    /// The database was emptied meanwhile.
+    /// The database was emptied during the capture, which keeps the former table.
     Detached(Table),
 }
 
 /// A long string, or a collection, that is captured step by step.
 struct LargeValue {
     origin: Origin,
-    /// The database in which the value is, and its key there; or those that it had last.
+    /// The database and the key at which the value is, or was last.
     db: DbId,
     key: Box<[u8]>,
     place: Place,
     progress: Progress,
 }
 
-/// The key and the database as they were when the capture began.
+/// The database, key and deadline that a value had when the capture began.
 #[derive(Clone)]
 struct Origin {
     db: DbId,
@@ -107,7 +107,8 @@ enum Place {
     OnTheMove,
     /// The entry is no longer at its key, and is kept for the capture.
     Detached(Entry),
-    /// The collection was moved to another slot. Its rest, which is here, was captured at that time.
+    /// The collection was moved to another slot. Just before the move, the rest of the collection was
+    /// captured as this part.
     Gone(Part),
 }
 
@@ -258,9 +259,9 @@ impl SlotCapture {
         self.large.push_back(LargeValue { origin, db: at_db, key, place, progress });
     }
 
-    /// Captures, or begins to capture, the value of a key that is about to be changed or removed, or notes a
-    /// key that is about to be added, if the key is still ahead of the walk. Captures the rest of a long
-    /// string that is about to be edited.
+    /// Prepares the capture for a change of a key. If the key is ahead of the walk, captures its value, or
+    /// begins to, or notes that the key is new. If the value is a long string that is about to be edited,
+    /// captures the rest of the string.
     pub(crate) fn about_to_change(
         &mut self,
         state: &mut SlotState,
@@ -331,16 +332,16 @@ impl SlotCapture {
         self.at_its_key(db, key).place = Place::OnTheMove;
     }
 
-    /// Notes the new key, in this slot, of the collection that was lifted, if one was.
+    /// If a collection was lifted, notes its new key, which is in this slot.
     pub(crate) fn put_down(&mut self, db: DbId, key: &[u8]) {
         if let Some(value) = self.on_the_move() {
             (value.db, value.key, value.place) = (db, key.into(), Place::AtItsKey);
         }
     }
 
-    /// Captures the rest of the collection that was lifted, if one was, because it goes to another slot. That
-    /// takes time in proportion to its size, and is rare: it happens only while this collection is being
-    /// captured.
+    /// If a collection was lifted, captures its rest, because the collection goes to another slot. This takes
+    /// time in proportion to the size of the rest. It is rare: only collections that are being captured are
+    /// lifted.
     pub(crate) fn finish(&mut self, entry: &mut Entry) {
         if let Some(value) = self.on_the_move() {
             let big = entry.big_mut().expect("only big ones are lifted");

@@ -18,7 +18,7 @@ type Content = BTreeMap<(u8, Vec<u8>), (ValueBuf, Option<u64>)>;
 
 fn keyspace(seed: u64) -> Keyspace {
     let keyspace = Keyspace::new(Options { hash_seed: seed });
-    // Everything but the smallest is big, so that few members make a structure.
+    // With limits this low, a collection of more than a few members is big.
     keyspace.set_packed_limits(PackedLimits {
         hash_entries: 4,
         set_entries: 4,
@@ -282,7 +282,7 @@ proptest! {
         loaded.check();
         prop_assert_eq!(content(&loaded), expected);
         prop_assert_eq!(loaded.lock(slot).last_lsn(), Lsn::new(lsn));
-        // Nothing stays behind: the same can be captured again.
+        // The capture has left nothing in the slot, which can be captured again.
         changes.for_each(|(change, lsn)| apply(&keyspace, change, lsn));
         let mut again = Capture::new(&keyspace, slot, slot);
         prop_assert!(again.fill(&mut piece, usize::MAX, usize::MAX).is_some());
@@ -322,7 +322,7 @@ proptest! {
 
 #[test]
 fn a_row_of_a_key_that_is_there_is_refused() {
-    // Packed where it is captured; the limits of the keyspace that loads it may be smaller.
+    // The list is packed in the keyspace that is captured; the keyspace that loads it may have lower limits.
     let captured = Keyspace::new(Options { hash_seed: 1 });
     let list = members(0, 8);
     for (name, count) in [(1, 8), (2, 2)] {
@@ -526,7 +526,7 @@ fn a_large_value_that_leaves_its_key_is_kept_as_it_is() {
         }
         assert!(pieces.len() >= pieces_before);
         assert_eq!(content(&load(&pieces)), expected, "{value:?} {leaves:?} after {pieces_before}");
-        // The head of a stream is copied at once.
+        // Only the head of a stream is copied: when its capture begins.
         let copied_bytes = capture.take_copied_bytes();
         assert!(copied_bytes < 100, "{value:?} {leaves:?} after {pieces_before}: {copied_bytes} bytes");
     }

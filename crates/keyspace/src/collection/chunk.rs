@@ -6,10 +6,15 @@
 //! written here, or verified when they were loaded from a snapshot (see `verify`).
 //!
 //! # Layout
-//! Each element is its encoding (see `element`) and then the length of that encoding, so that the previous
-//! element can be found. That length is in groups of 7 bits, the most significant first, with the top bit set
-//! in all but the first: it is read backwards. A **packed list** has the number of its elements in front, in
-//! `HEADER_LEN` bytes, little-endian.
+//! Each element is its encoding (see `element`) and then the length of that encoding, so that a reader can
+//! step backwards. The length is in groups of 7 bits, the most significant first. The top bit is clear in the
+//! first group only, where a reader from the end stops.
+//!
+//! ```text
+//! packed list:  number of elements, u16 little-endian | encoding | length | encoding | length | ...
+//! chunk of a long list:                                 encoding | length | encoding | length | ...
+//! length 300:   02 ac  =  0|0000010  1|0101100  =  2 * 128 + 44
+//! ```
 //!
 //! Invariants
 //! - `Chunk::len` is the number of elements in the bytes, so a walk may count elements instead of comparing
@@ -206,7 +211,7 @@ impl<'a> Chunk<'a> {
         Some((body, removed))
     }
 
-    /// The number of bytes in front of element `index`, which may be the number of elements.
+    /// The number of bytes in front of element `index`; all bytes if `index` is the number of elements.
     fn offset(&self, index: usize) -> usize {
         debug_assert!(index <= self.len);
         let mut rest = *self;

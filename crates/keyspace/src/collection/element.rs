@@ -1,10 +1,10 @@
 //! Elements: how one byte string is stored inside a packed collection.
 //!
 //! What it is: an encoding in which integers take one to nine bytes and other strings their length and their
-//! bytes. Every byte string has exactly one encoding, so two elements are equal exactly when their encodings
-//! are, and looking for one is comparing bytes.
+//! bytes. Every byte string has exactly one encoding. So two elements are equal exactly if their encodings
+//! are equal, and a search compares bytes.
 //! What it is not: verified at every read. Decoding trusts the bytes. Snapshots and the log also hold encoded
-//! elements, in packed collections and in blocks of streams; what comes from there is verified once
+//! elements, in packed collections and in blocks of streams; these are verified once, when they are loaded
 //! ([`checked_len`]).
 //!
 //! # Encoding
@@ -19,7 +19,8 @@
 //!
 //! Invariants
 //! - A string is stored as an integer exactly if it is the canonical decimal text of an `i64`.
-//! - Of the forms for integers, or for other strings, a value has the first in the table that can hold it.
+//! - An integer has the first form for integers in the table that can hold it; any other string has the first
+//!   form for strings that can hold it.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -44,7 +45,7 @@ const HEAD_MAX: usize = 9;
 /// Digits and sign of the longest `i64`.
 const DIGITS_MAX: usize = 20;
 
-/// One element of a collection, as the bytes that a client stored. Dereferences to them.
+/// One element of a collection. Dereferences to the bytes that a client stored.
 #[derive(Clone, Copy)]
 pub struct Element<'a>(Form<'a>);
 
@@ -71,7 +72,7 @@ impl<'a> Element<'a> {
         Element(Form::Integer { value, digits, len: text.len() as u8 })
     }
 
-    /// The integer of which this is the canonical decimal text, if it is one.
+    /// The integer whose canonical decimal text this element is; `None` for other elements.
     #[inline]
     pub fn integer(&self) -> Option<i64> {
         match self.0 {
@@ -236,9 +237,9 @@ pub(crate) struct Checked {
     pub(crate) string_bytes: usize,
 }
 
-/// For each first byte of an encoding, how many bytes its two parts have: the head (the first byte, and the
-/// length or the integer) and the tail (the string). Zeros if the first byte does not tell. This is a table,
-/// because the processor would mispredict branches: the elements follow no pattern.
+/// The numbers of bytes of the two parts of an encoding, by its first byte. The parts are the head (the first
+/// byte, and the length or the integer) and the tail (the string). (0, 0) if the first byte does not tell.
+/// This is a table because elements follow no pattern: the processor would mispredict branches.
 const SHAPES: [(u8, u8); 256] = {
     let mut shapes = [(0, 0); 256];
     let mut first = 0;
@@ -280,7 +281,7 @@ fn long_shape(packed: &[u8]) -> Option<(usize, usize)> {
     }
 }
 
-/// The element at the start of `packed` and the bytes of its encoding.
+/// The element at the start of `packed`, and the length of its encoding.
 #[inline]
 pub(crate) fn decode(packed: &[u8]) -> (Element<'_>, usize) {
     let len = encoded_len(packed);
@@ -294,9 +295,9 @@ pub(crate) fn decode(packed: &[u8]) -> (Element<'_>, usize) {
     (element, len)
 }
 
-/// The integer at the start of `packed`, which must have the form with a width (`INT_16` to `INT_64`). It is
-/// assembled in registers. If its bytes were copied together, they would be read again before they have left
-/// the processor's store buffer, which takes longer than the rest of the decoding.
+/// The integer at the start of `packed`, which must have a form with a width (`INT_16` to `INT_64`). The
+/// integer is assembled in registers. A copy of its bytes into memory would be read again before it has left
+/// the processor's store buffer, and that wait takes longer than the rest of the decoding.
 #[inline]
 fn wide_integer(packed: &[u8]) -> i64 {
     match *packed {

@@ -31,7 +31,7 @@ pub struct HashField<'a> {
     pub name: Element<'a>,
     /// The value of the field.
     pub value: Element<'a>,
-    /// Unix time in milliseconds at which it expires.
+    /// Unix time in milliseconds at which the field expires; `None` if it has no deadline.
     pub expire_at_ms: Option<u64>,
 }
 
@@ -81,7 +81,7 @@ impl<'a> HashView<'a> {
         }
     }
 
-    /// Whether it has no field.
+    /// Whether the hash has no field. A stored hash always has one, which may have expired.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.len() == 0

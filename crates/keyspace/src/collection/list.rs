@@ -39,7 +39,7 @@ impl<'a> ListView<'a> {
         ListView(Form::Long(list))
     }
 
-    /// A copy of the list that shares its chunks, if it is big: see `LongList::share`.
+    /// A copy that shares the chunks of a big list (see `LongList::share`); `None` for a packed list.
     pub(crate) fn share(&self) -> Option<LongList> {
         match self.0 {
             Form::Packed(_) => None,
@@ -246,7 +246,7 @@ fn change(
     long(elements_mut(entry));
 }
 
-/// Whether a packed list may stay packed with an edit.
+/// Whether a packed list may stay packed after an edit.
 #[inline]
 fn is_packed_after(packed: &[u8], edit: &Edit, rules: &Rules) -> bool {
     edit.len <= (rules.limits.list_entries as usize).min(chunk::LEN_MAX)

@@ -1,8 +1,14 @@
 //! Packed payloads: a number of elements, then the elements.
 //!
-//! What it is: reading and editing the packed form that hashes, sets and sorted sets share; the first two
-//! bytes count the elements (little-endian), where a field and its value are two elements, and a member and
-//! its score are one. What it is not: aware of the meaning of the elements, nor of limits.
+//! What it is: reading and editing the packed form that hashes, sets and sorted sets share.
+//! What it is not: aware of the meaning of the elements, nor of limits.
+//!
+//! ```text
+//! count, u16 little-endian | element, element, ...
+//!   hash:        field, value, field, value, ...    two elements for each field
+//!   set:         member, member, ...                one element for each member
+//!   sorted set:  member score, member score, ...    member and score count as one element
+//! ```
 //!
 //! Invariants
 //! - The count is the number of elements that follow.
@@ -123,7 +129,7 @@ impl Payload for Vec<u8> {
     }
 }
 
-/// Puts elements in at an offset.
+/// Inserts one or two elements at an offset.
 pub(crate) fn insert(payload: &mut impl Payload, at: usize, elements: &[&[u8]]) {
     // There are at most two elements, a field and its value: members with scores are encoded elsewhere.
     let encoded =

@@ -60,8 +60,8 @@ impl Part {
         }
     }
 
-    /// Visits the effects that add the part's content to a key. If the key `is_new`, the first of them
-    /// creates it.
+    /// Visits the effects that add the part's content to a key. If `is_new`, the first effect creates the
+    /// key.
     pub(crate) fn for_each_effect(
         &self,
         (db, key): (DbId, &[u8]),

@@ -16,8 +16,8 @@
 //! - Items are strictly ascending. Scores are never NaN; 0.0 and -0.0 are equal.
 //! - All leaves have the same depth; only the root may be an empty leaf, and an inner root has two children
 //!   or more.
-//! - An inner node knows the first item of each child and the number of items below it, exactly.
-//! - Every node has at least `LEN_MIN` items or children, but for the root and the last node of each depth.
+//! - An inner node knows exactly the first item below each child and the number of items there.
+//! - Every node has at least `LEN_MIN` items or children, except the root and the last node of each depth.
 //! - An insertion or a removal changes at most three nodes per level. Nodes are allocated and freed one by
 //!   one.
 //!
@@ -203,14 +203,15 @@ impl<M: Member> RankTree<M> {
         Some((leaf[index].score, leaf[index].member))
     }
 
-    /// The items with these ranks, from either end; ranks past the end have none.
+    /// The items with these ranks, from either end. Ranks past the last item are ignored.
     pub(crate) fn range(&self, ranks: ops::Range<usize>) -> Range<'_, M> {
         Range::new(self, ranks)
     }
 
-    /// Finds how many items at the start of the tree satisfy a condition that no item after them satisfies.
-    /// `count` returns how many of the given ascending items satisfy it. Returns the number, and where these
-    /// items end: the leaf, and the index in it, which is 0 only if there are none.
+    /// Finds how many items at the start of the tree satisfy a condition that no later item satisfies.
+    /// `count` returns how many items of an ascending slice satisfy the condition. Returns the number for the
+    /// whole tree, and the leaf and the index in the leaf at which these items end. The index is 0 only if no
+    /// item satisfies the condition.
     #[inline]
     fn seek(&self, count: impl Fn(&[Item<M>]) -> usize) -> (usize, &[Item<M>], usize) {
         let (mut node, mut start) = (&self.root, 0);

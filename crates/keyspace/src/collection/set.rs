@@ -1,6 +1,6 @@
 //! Sets: members without an order.
 //!
-//! What it is: the three forms of a set, the changes that effects make to them, and the view that reads any.
+//! What it is: the three forms of a set, the changes that effects make to them, and the view that reads each.
 //! What it is not: commands on sets.
 //!
 //! | form | members | payload |
@@ -153,14 +153,14 @@ pub(super) fn add(entry: &mut Entry, members: Items<'_>, rules: &Rules) -> Appli
     Applied { changed: added > 0, added: added as u64, ..Applied::default() }
 }
 
-/// The form that a set is to have.
+/// The form that a set must have after members are added.
 enum Fitting {
     Integers,
     Packed,
     Big,
 }
 
-/// The form that a set, not big so far, is to have with these members added.
+/// The form that a set must have after these members are added. The set must not be big.
 fn fitting(payload: &[u8], members: Items<'_>, limits: &PackedLimits) -> Fitting {
     let set = SetView::of_packed(payload);
     let had_integers = is_integers(payload);

@@ -51,11 +51,11 @@ use group::Group;
 /// Bytes of memory of a block in the map, not counting its entries.
 const BLOCK_BYTES: usize = 90;
 
-/// The ids and the counter of a stream that outlive its entries. Clients can also set them.
+/// The ids and the counter of a stream that outlive its entries. XSETID sets them to other values.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct StreamHead {
-    /// The id of the last entry that was added, even if it was removed. The id of the next entry must be
-    /// above it.
+    /// The id of the last entry that was added, even if that entry was removed. The next entry must have a
+    /// higher id.
     pub last_id: StreamId,
     /// The highest id of an entry that was deleted, other than by trimming.
     pub max_deleted_id: StreamId,
@@ -70,8 +70,9 @@ pub(crate) struct Stream {
     len: usize,
     blocks: BTreeMap<StreamId, Block>,
     groups: BTreeMap<Arc<[u8]>, Group>,
-    /// Bytes of memory of the entries, and of the groups.
+    /// Bytes of memory of all blocks.
     block_bytes: usize,
+    /// Bytes of memory of all groups.
     group_bytes: usize,
     /// The number of captures that were begun.
     captures: u32,
@@ -79,7 +80,7 @@ pub(crate) struct Stream {
 }
 
 impl Stream {
-    /// Bytes of memory.
+    /// Bytes of memory of the whole stream.
     pub(crate) fn bytes(&self) -> usize {
         size_of::<Stream>() + self.block_bytes + self.group_bytes
     }
@@ -90,7 +91,7 @@ impl Stream {
             return false;
         }
         let Stream { blocks, block_bytes, capture, captures, .. } = self;
-        // The spare memory of a full block goes to the next one.
+        // The spare memory of a full block goes to the next block.
         let mut room = Some(Vec::new());
         if let Some(mut last) = blocks.last_entry() {
             let block = last.get_mut();
@@ -300,7 +301,7 @@ fn stream_mut(entry: &mut Entry) -> &mut Stream {
     }
 }
 
-/// Does an operation on a stream.
+/// Applies an operation of an effect to a stream.
 pub(super) fn edit(entry: &mut Entry, op: &KeyOp<'_>, freed: &mut Freed) -> Applied {
     let stream = stream_mut(entry);
     let added = |added: usize| Applied { changed: added > 0, added: added as u64, ..Applied::default() };

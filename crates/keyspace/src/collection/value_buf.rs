@@ -57,8 +57,8 @@ impl ValueBuf {
         ValueBuf { form, field_deadlines }
     }
 
-    /// The value, for a Put. The deadlines of hash fields and the entries of a stream are not part of it: see
-    /// [`ValueBuf::for_each_effect`].
+    /// The value, for a Put. It lacks the deadlines of hash fields, and the entries and groups of a stream:
+    /// see [`ValueBuf::for_each_effect`].
     pub fn as_value(&self) -> Value<'_> {
         match &self.form {
             Form::String(bytes) => Value::String(bytes),

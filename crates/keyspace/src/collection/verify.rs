@@ -1,10 +1,10 @@
 //! Verifying: whether bytes from outside are a packed collection.
 //!
 //! What it is: the check that the last element ends where the payload ends, that the count of elements is
-//! right, and that no score is NaN. A snapshot holds packed collections as they lie in memory, so that
-//! loading one is a walk over its elements and one copy. What it is not: proof that these are the bytes that
-//! were written; checksums prove that. So it does not check that the elements are in order, that none comes
-//! twice, or that each has its shortest encoding.
+//! right, and that no score is NaN. A snapshot holds packed collections as they lie in memory. To load one,
+//! a server walks over its elements once and copies the payload.
+//! What it is not: proof that these are the bytes that were written; checksums prove that. So this check
+//! ignores the order of elements, repeated elements, and encodings that are longer than necessary.
 
 use super::chunk::{self, BACK_LEN_MAX};
 use super::element;
@@ -14,7 +14,8 @@ use super::set::integers;
 use super::zset;
 use crate::value::ValueType;
 
-/// Whether a verified payload fits the limits in force. They may differ from those under which it was packed.
+/// Whether a verified payload fits the limits in force. These may differ from the limits under which the
+/// payload was packed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Fit {
     /// The payload stays as it is.
@@ -64,11 +65,11 @@ impl Measured {
     }
 }
 
-/// One verified element of a payload, with all that belongs to it.
+/// One verified element of a payload, with its score (in a sorted set) or its length (in a list).
 struct Step {
-    /// The length of the element in the payload, in bytes.
+    /// The length in the payload, in bytes, including the score or the length of the element.
     len: usize,
-    /// The bytes of the string in it; of an integer or an empty string, the bytes of the encoding.
+    /// Bytes of the element's string; for an integer or an empty string, bytes of the encoding.
     string_bytes: usize,
 }
 
@@ -96,14 +97,14 @@ fn measure(payload: &[u8], stride: usize, step: impl Fn(&[u8]) -> Option<Step>) 
         .then_some(Measured { elements, longest_bytes })
 }
 
-/// A member and its score.
+/// Verifies a member and its score.
 fn checked_pair(rest: &[u8]) -> Option<Step> {
     let member = element::checked_len(rest)?;
     let score_len = zset::checked_score_len(&rest[member.encoded_len..])?;
     Some(Step { len: member.encoded_len + score_len, string_bytes: member.string_bytes })
 }
 
-/// An element and its length once more, to be read backwards.
+/// Verifies an element, and the length after it, by which a list is read backwards.
 fn checked_list_item(rest: &[u8]) -> Option<Step> {
     let element = element::checked_len(rest)?;
     let encoded_len = element.encoded_len;

@@ -4,8 +4,8 @@
 //! What it is not: commands on sorted sets.
 //!
 //! Invariants
-//! - A score is never NaN. 0.0 and -0.0 are one score: a member whose score is one of them keeps that one
-//!   when it is given the other.
+//! - A score is never NaN. 0.0 and -0.0 are one score: a member with a zero keeps its sign when it is given
+//!   the other zero.
 //! - A rank is the number of members before a member, in either form.
 
 mod packed;
@@ -79,7 +79,7 @@ impl<'a> ZsetView<'a> {
         self.range(0..self.len())
     }
 
-    /// The members with these ranks, from either end; ranks past the end have none.
+    /// The members with these ranks, from either end. Ranks past the last member are ignored.
     #[inline]
     pub fn range(&self, ranks: ops::Range<usize>) -> ZsetRange<'a> {
         ZsetRange(match self.0 {

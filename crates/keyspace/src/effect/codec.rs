@@ -219,7 +219,7 @@ pub(super) trait Writer: Sized {
         self.byte(opcode).db(db).bytes(key)
     }
 
-    /// Writes the deadline of an effect, if it has one; the opcode of the effect shows whether it has.
+    /// Writes the deadline of an effect, or nothing for `None`. The opcode shows whether a deadline follows.
     fn deadline(&mut self, expire_at_ms: Option<u64>) -> &mut Self {
         match expire_at_ms {
             Some(deadline_ms) => self.number(deadline_ms),

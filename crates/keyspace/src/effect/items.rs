@@ -1,12 +1,15 @@
 //! Items: the byte strings that an effect on a collection carries.
 //!
-//! What it is: a list of byte strings (or of scores and byte strings) that is borrowed either as slices, such
-//! as the arguments of a command, or encoded, as in a log record, and read the same way from both.
+//! What it is: a borrowed list of byte strings, or of scores and byte strings. The list consists of slices,
+//! such as the arguments of a command, or it is encoded, as in a log record. Readers need not know which.
 //! What it is not: how collections lie in memory (see `collection`).
 //!
 //! # Encoding
-//! The number of items (LEB128), then per item its length (LEB128) and its bytes; a scored item has the eight
-//! bytes of its score in front of its length, a little-endian IEEE 754 double. Scores are never NaN.
+//! ```text
+//! items:         number of items | length, bytes        | length, bytes        | ...
+//! scored items:  number of items | score, length, bytes | score, length, bytes | ...
+//! ```
+//! The number and the lengths are LEB128. A score is a little-endian IEEE 754 double, and never NaN.
 
 use super::EffectError;
 use super::codec::{Encode, Reader, Writer};
@@ -49,7 +52,7 @@ impl<'a> Items<'a> {
         }
     }
 
-    /// Whether there is none.
+    /// Whether there is no item.
     #[inline]
     pub const fn is_empty(&self) -> bool {
         self.len() == 0
@@ -65,7 +68,7 @@ impl<'a> Items<'a> {
         ItemsIter { slices: slices.iter(), encoded }
     }
 
-    /// The items two by two: fields and values. An odd one at the end is left out.
+    /// The items two by two: fields and values. An odd item at the end is left out.
     #[inline]
     pub fn pairs(&self) -> impl Iterator<Item = (&'a [u8], &'a [u8])> + use<'a> {
         let (slices, encoded): (&'a [&'a [u8]], _) = match *self {
@@ -90,7 +93,7 @@ impl<'a> ScoredItems<'a> {
         }
     }
 
-    /// Whether there is none.
+    /// Whether there is no item.
     #[inline]
     pub const fn is_empty(&self) -> bool {
         self.len() == 0
@@ -142,7 +145,7 @@ fn put_scored(out: &mut impl Writer, (score, item): (f64, &[u8])) {
 }
 
 impl<'a> EncodedItems<'a> {
-    /// Reads the number of items and then each of them.
+    /// Reads the number of items and then each item.
     pub(super) fn decode(
         reader: &mut Reader<'a>,
         mut item: impl FnMut(&mut Reader<'a>) -> Result<(), EffectError>,
@@ -268,7 +271,7 @@ impl std::fmt::Debug for ScoredItems<'_> {
     }
 }
 
-/// Items being gathered.
+/// A buffer in which the items of an effect are gathered.
 #[derive(Clone, Debug, Default)]
 pub struct ItemsBuf {
     count: usize,
@@ -292,7 +295,7 @@ impl ItemsBuf {
         self.count
     }
 
-    /// Whether there is none.
+    /// Whether there is no item.
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }
@@ -314,7 +317,7 @@ impl ItemsBuf {
     }
 }
 
-/// Scored items being gathered.
+/// A buffer in which the scored items of an effect are gathered.
 #[derive(Clone, Debug, Default)]
 pub struct ScoredItemsBuf {
     count: usize,
@@ -342,7 +345,7 @@ impl ScoredItemsBuf {
         self.count
     }
 
-    /// Whether there is none.
+    /// Whether there is no item.
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }

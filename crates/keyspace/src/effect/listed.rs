@@ -99,9 +99,9 @@ impl Listable for ConsumerTimes {
     }
 }
 
-/// The encoding of a number that may be absent: 0 stands for `None`, other numbers are stored plus 1. The
-/// largest number is stored as the one below it, so nobody may put it into an effect: memory would differ
-/// from the log ([`ENTRIES_READ_MAX`](crate::ENTRIES_READ_MAX)).
+/// The encoding of a number that may be absent: 0 stands for `None`, other numbers are stored plus 1.
+/// `u64::MAX` must not occur in an effect: its encoding is that of the number below it, so memory would
+/// differ from the log (see [`ENTRIES_READ_MAX`](crate::ENTRIES_READ_MAX)).
 fn one_more(number: Option<u64>) -> u64 {
     number.map_or(0, |number| number.saturating_add(1))
 }
@@ -124,7 +124,7 @@ impl<'a, T: Listable> Listed<'a, T> {
         }
     }
 
-    /// Whether there is none.
+    /// Whether there is no tuple.
     pub const fn is_empty(&self) -> bool {
         self.len() == 0
     }

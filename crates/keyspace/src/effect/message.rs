@@ -16,7 +16,7 @@ use super::{Effect, EffectError, Reader};
 /// A message in a record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LoggedMessage<'a> {
-    /// The channel it was published to.
+    /// The channel to which the message was published.
     pub channel: &'a [u8],
     /// The published bytes.
     pub payload: &'a [u8],

@@ -46,9 +46,9 @@ impl Shape {
         shape.with_class_of(value_len)
     }
 
-    /// The shape after the value has grown to `value_len` bytes (it never gets shorter) or `expiring` has
-    /// changed. Values of the wide form keep their room. When it is used up, they get a quarter more than
-    /// they need, so that only a few of many small steps copy the value.
+    /// The shape after the value has grown to `value_len` bytes, which are not fewer than before, or
+    /// `expiring` has changed. A value of the wide form keeps its room. When the room is used up, the value
+    /// gets a quarter more than it needs, so that only a few of many small steps copy the value.
     pub(crate) fn grown(&self, value_len: usize, expiring: bool) -> Self {
         let tight = Shape::tight(self.key_len, value_len, expiring);
         let wide = Shape { wide: true, ..tight };

@@ -4,6 +4,11 @@
 //! What it is not: aware of homes, growth or keys (see `table`). A bucket does not own the entries to which
 //! its words point.
 //!
+//! ```text
+//! bucket, 64 bytes:  7 tags, 1 byte each | overflow counter, 1 byte | 7 words, 8 bytes each
+//! word, 64 bits:     h16 (63..48) | address of the entry (47..3) | 0 (2..1) | has a deadline (0)
+//! ```
+//!
 //! Invariants
 //! - A place is free exactly when its tag is 0, and then its word is `Word::FREE`.
 
@@ -15,8 +20,8 @@ use crate::entry::{Entry, EntryRef};
 
 pub(crate) const PLACES: usize = 7;
 
-/// An overflow counter that has reached this value stays there, because the true count is then unknown, until
-/// the table is rebuilt.
+/// The overflow counter whose true count is unknown. A counter that has reached this value keeps it until the
+/// table is rebuilt.
 const STICKY: u8 = u8::MAX;
 
 const LOW_BITS: u64 = 0x0101_0101_0101_0101;
@@ -37,7 +42,8 @@ pub(crate) struct Word(*mut u8);
 impl Word {
     const FREE: Word = Word(ptr::null_mut());
 
-    /// The word of an entry. The word does not own the entry; the keeper of the word does.
+    /// The word of an entry. Dropping a word does not free its entry: the owner of the word must free the
+    /// entry.
     #[inline]
     pub(crate) fn new(entry: Entry, h16: u16) -> Self {
         let expiring = if entry.as_ref().expire_at_ms().is_some() { EXPIRING } else { 0 };
@@ -174,14 +180,14 @@ impl Bucket {
     }
 }
 
-/// The bytes of `bits` that are zero: the result has the top bit of each of them, and no other bit. It is
-/// exact: no byte influences another.
+/// Finds the zero bytes of `bits`: the result has the top bit of each zero byte, and no other bit. The result
+/// is exact: no byte influences another.
 #[inline]
 fn zero_bytes(bits: u64) -> u64 {
     !(((bits & SEVEN_BITS) + SEVEN_BITS) | bits | SEVEN_BITS)
 }
 
-/// Places of one bucket, as top bits of bytes.
+/// Places of one bucket: the top bit of byte `n` stands for place `n`.
 #[derive(Clone, Copy)]
 pub(crate) struct Places(u64);
 

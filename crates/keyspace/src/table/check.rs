@@ -4,7 +4,7 @@ use super::{Table, len_max};
 use crate::hash::KeyHash;
 
 impl Table {
-    /// Walks the table and panics at the first broken invariant.
+    /// Walks the whole table and checks its invariants.
     ///
     /// # Panics
     /// If an invariant of the table is broken.

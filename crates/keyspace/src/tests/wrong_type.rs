@@ -15,8 +15,8 @@ const ID: StreamId = StreamId::new(1, 2);
 const HEAD: StreamHead = StreamHead { last_id: ID, max_deleted_id: StreamId::ZERO, entries_added: 0 };
 const DELIVERIES: [Delivery; 1] = [Delivery { id: ID, time_ms: 1, count: 1 }];
 
-/// Every operation on a value of one type, but StreamAddBlock, whose block only a stream can make: it is
-/// applied by the same code as the others on streams.
+/// Every operation on a value of one type, except StreamAddBlock, whose block only a stream can make. The
+/// same code applies StreamAddBlock and the other operations on streams.
 fn operations() -> Vec<(ValueType, KeyOp<'static>)> {
     let (end, group, consumer) = (ListEnd::Tail, b"group", b"consumer");
     let position = GroupPosition { last_id: ID, entries_read: None };

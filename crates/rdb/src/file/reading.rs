@@ -60,10 +60,10 @@ pub trait Visitor {
 }
 
 /// Reads a file to its end and verifies its checksum. Data passed to the visitor is valid only if this
-/// succeeds.
+/// function succeeds.
 ///
 /// # Errors
-/// A [`FileError`], or the visitor's own.
+/// A [`FileError`], or an error of the visitor.
 pub fn read_file<V: Visitor>(file: impl Read, visitor: &mut V) -> Result<Header, V::Error> {
     let mut reading = Reading { source: Source::new(file), db: 0, name: Vec::new(), is_in_value: false };
     reading.run(visitor).map_err(|stop| match stop {

@@ -7,8 +7,8 @@ use crate::{CRC, Error};
 
 /// The maximum bytes of one read.
 const BUFFER_BYTES: usize = 256 << 10;
-/// The memory of a long string is allocated in steps, each once the memory before is filled. The first step
-/// has at most this many bytes.
+/// The memory of a long string is allocated in steps, each when the memory of the steps before is filled. The
+/// first step has at most this many bytes.
 const STEP_BYTES: usize = 1 << 20;
 
 /// An [`Input`] over a file.

@@ -100,8 +100,8 @@ impl Serving<'_> {
         Ok(())
     }
 
-    /// Notes the position that the bytes reach, and sends the bytes. While the stream still completes the
-    /// file, no position is noted, because a replica cannot return to such a position.
+    /// Sends the bytes, and notes for partial syncs the position that they reach. While the stream still
+    /// completes the file, nothing is noted for partial syncs: a replica cannot return to such a position.
     fn send(
         &self,
         ticket: Ticket,

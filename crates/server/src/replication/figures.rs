@@ -21,7 +21,7 @@ pub(crate) struct Figures {
     pub(crate) fenced_by: u32,
     pub(crate) failover_state: &'static str,
     pub(crate) replicas: Vec<ReplicaFigures>,
-    /// The number of replicas that are Redis servers.
+    /// The number of connected Redis replicas.
     pub(crate) redis_replicas: usize,
     /// The replicas heard from in time; `None` if no minimum is configured.
     pub(crate) good_replicas: Option<usize>,

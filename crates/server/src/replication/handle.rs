@@ -160,6 +160,11 @@ impl Replication for ReplicationHandle {
         let node = self.0.clone();
         let run = move |order: Arc<Order>| {
             let follow = node.begin_to_follow(&leader);
+            let following = node.following();
+            // After the OK, no door shows the link to the former leader.
+            if let (Ok(Follow::Reconnect), Some(following)) = (&follow, &following) {
+                following.reconnect(node.now_ms());
+            }
             node.orders.end(&order);
             order.answer(|reply| match &follow {
                 Ok(Follow::Already) => reply.simple(FOLLOWS_ALREADY),
@@ -167,9 +172,8 @@ impl Replication for ReplicationHandle {
                 Err(error) => reply.error(error),
             });
             // The client is answered before a restart closes connections.
-            match (follow, node.following()) {
-                (Ok(Follow::Already) | Err(_), _) => {}
-                (Ok(Follow::Reconnect), Some(following)) => following.reconnect(),
+            match (follow, following) {
+                (Ok(Follow::Already) | Err(_), _) | (Ok(Follow::Reconnect), Some(_)) => {}
                 _ => node.request_restart(),
             }
         };

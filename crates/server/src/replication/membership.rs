@@ -45,10 +45,19 @@ impl Node {
         self.votes.as_ref().is_none_or(|votes| votes.may_answer())
     }
 
-    /// Whether this server is a member of a group, and knows no leader or does not hear its leader.
+    /// Whether this server is a member of a group, and knows no leader, does not hear its leader, or leads
+    /// and [may be replaced](Node::may_be_replaced).
     #[inline]
     pub(super) fn lacks_leader(&self) -> bool {
-        self.votes.as_ref().is_some_and(|votes| !(self.knows_leader.load(SeqCst) && votes.hears_leader()))
+        let knows_leader = |votes: &Votes| self.knows_leader.load(SeqCst) && votes.hears_leader();
+        self.votes.as_ref().is_some_and(|votes| !knows_leader(votes) || votes.may_be_replaced())
+    }
+
+    /// Whether this server leads its group, and another member may have been elected because the disk here
+    /// does not answer. It can step down only once the disk answers.
+    #[inline]
+    pub(crate) fn may_be_replaced(&self) -> bool {
+        self.votes.as_ref().is_some_and(|votes| votes.may_be_replaced())
     }
 
     /// Whether the data of this member of a group is old: for more than [`SHOWN_AGE_MS_MAX`], it has not
@@ -115,7 +124,7 @@ impl Node {
         self.change_role_here(|role| role.follow(leader));
         // A connection belongs to one term, so a new one is made even if the leader is the same.
         if let Some(following) = self.following() {
-            following.reconnect();
+            following.reconnect(self.now_ms());
         }
     }
 

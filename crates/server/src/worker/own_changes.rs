@@ -9,7 +9,8 @@ use super::Worker;
 const EXPIRED_KEYS_MAX: usize = 2048;
 
 impl Worker {
-    /// Removes expired keys of these slots, about [`EXPIRED_KEYS_MAX`] at most.
+    /// Removes expired keys of the slots `from..=to`, about [`EXPIRED_KEYS_MAX`] at most, and expired fields
+    /// of their hashes.
     pub(super) fn expire(&self, from: SlotId, to: SlotId) {
         if self.log.get().is_some() {
             self.run_own(|executor| executor.expire_due(from, to, EXPIRED_KEYS_MAX, &self.host));

@@ -84,6 +84,22 @@ impl Worker {
         }
     }
 
+    /// While another member may lead in place of this one, closes the connections whose next reply might
+    /// never leave: those with withheld replies, with replies that wait for the log, and with blocked
+    /// commands. Their clients then look for the new leader.
+    pub(super) fn close_unanswerable(&self) {
+        if !self.parts.node.may_be_replaced() {
+            return;
+        }
+        let withheld = self.replied.withheld.take();
+        let waits = |connection: &Rc<Connection>| {
+            connection.is_holding()
+                || connection.client().is_blocked()
+                || withheld.contains(&connection.client().id())
+        };
+        self.connections.borrow().values().filter(|it| waits(it)).for_each(|it| it.kill());
+    }
+
     /// Sends all kept replies.
     pub(super) fn send_replies(&self) {
         self.replied.connections.borrow_mut().drain(..).for_each(|connection| _ = connection.send());

@@ -38,6 +38,7 @@ impl Worker {
             self.look_at_unread();
             self.end_overlong_waits();
             self.send_withheld();
+            self.close_unanswerable();
             self.refuse_overdue();
         }
     }

@@ -433,7 +433,7 @@ impl Intake for LogIntake<'_> {
 
     fn append(&mut self, batches: &[u8], epoch_max: u32) -> Result<usize, IntakeError> {
         self.mirror.append(batches, epoch_max).map_err(|error| match Failure::from(error) {
-            // The batches do not continue the log here.
+            // Batches that do not continue this log, or do not fit its ring: not a failure of this member.
             Failure::Breach(_) => IntakeError::Refused,
             failure => IntakeError::Failed(failure),
         })

@@ -19,7 +19,7 @@ pub(super) enum Aggregate {
 }
 
 impl Aggregate {
-    /// Infinities that cancel each other out give 0, as in Redis.
+    /// Makes one score of two. Infinities that cancel each other out give 0, as in Redis.
     fn combine(self, score: f64, other: f64) -> f64 {
         match self {
             Aggregate::Sum => number_or_zero(score + other),

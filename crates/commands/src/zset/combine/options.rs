@@ -10,7 +10,7 @@ use super::{Operation, members::Aggregate};
 
 /// The options after the keys.
 pub(super) struct Options {
-    /// One for each key; empty if all are 1.
+    /// One weight for each key; empty if all weights are 1.
     pub(super) weights: Vec<f64>,
     pub(super) aggregate: Aggregate,
     pub(super) with_scores: bool,
@@ -23,9 +23,9 @@ pub(super) struct Options {
 pub(super) enum Form {
     /// The command replies with members.
     Shows,
-    /// The command stores them.
+    /// The command stores the members.
     Stores,
-    /// The command counts them.
+    /// The command replies with the number of members.
     Counts,
 }
 

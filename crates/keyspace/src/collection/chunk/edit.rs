@@ -1,4 +1,4 @@
-//! Edits of packed lists, for the owner of the bytes to make.
+//! Edits of packed lists: what they replace is computed here; the owner of the bytes replaces it.
 
 use std::ops::Range;
 
@@ -36,7 +36,8 @@ impl Edit {
         Edit { offset: HEADER_LEN + span.start, removed_len: span.len(), inserted, len }
     }
 
-    /// The edit that puts elements in front of the element at `index`, which may be the number of elements.
+    /// The edit that puts elements in front of the element at `index`, or at the end if `index` is the number
+    /// of elements.
     pub(crate) fn insert<'e>(
         packed: &[u8],
         index: usize,
@@ -56,7 +57,7 @@ impl Edit {
     }
 
     /// The edit that removes the elements equal to `element`: all of them, or the first `limit` from an end;
-    /// `None` if there are none.
+    /// `None` if no element is equal.
     pub(crate) fn remove_matches(packed: &[u8], element: &[u8], limit: usize, from: End) -> Option<Self> {
         let chunk = Chunk::of_packed(packed);
         let (body, removed) = chunk.without(&Encoded::of(element), limit, from)?;
@@ -78,7 +79,7 @@ impl Edit {
     /// The second step of the edit: writes the number of elements into the packed list.
     ///
     /// # Panics
-    /// If there are more than `LEN_MAX`.
+    /// If the list then has more than `LEN_MAX` elements.
     pub(crate) fn write_len(&self, packed: &mut [u8]) {
         assert!(self.len <= LEN_MAX, "a list of {} elements is not packed", self.len);
         packed[..HEADER_LEN].copy_from_slice(&(self.len as u16).to_le_bytes());

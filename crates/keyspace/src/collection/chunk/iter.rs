@@ -23,7 +23,7 @@ impl<'a> Iter<'a> {
         Iter { rest, excess }
     }
 
-    /// Takes the next element off the front. Returns the bytes from its start on.
+    /// Takes the next element off the front. Returns the bytes of the chunk from the start of this element.
     #[inline]
     pub(in crate::collection) fn next_encoding(&mut self) -> Option<&'a [u8]> {
         if self.rest.len == self.excess {

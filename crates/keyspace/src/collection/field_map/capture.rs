@@ -1,8 +1,8 @@
 //! Capturing a map while it changes: every field as it was when the capture began, in bounded steps.
 //!
-//! What it is: a walk over the segments in the order of hashes. A segment that is about to change before its
-//! turn is captured then, ahead of the walk, as a whole; so a change during a capture copies one segment, or
-//! those that it merges. Each is copied once.
+//! What it is: a walk over the segments in the order of hashes. A segment ahead of the walk is captured as a
+//! whole just before it changes. So a change during a capture copies one segment, or the segments that it
+//! merges. Each segment is copied once.
 //! What it is not: aware of where the copies go (see `capture`).
 //!
 //! Invariants
@@ -17,12 +17,12 @@ use crate::collection::part::Part;
 
 /// A capture in progress.
 pub(super) struct Capture {
-    /// Copies that were not fetched yet.
+    /// Copies that `capture_step` has not returned yet.
     part: Part,
     /// The hash at which the walk continues; `None` at the end.
     next: Option<u64>,
-    /// The ranges of hashes that were captured ahead of the walk: the first hash, and the end; an end of 0 is
-    /// the end of all hashes.
+    /// The ranges of hashes that were captured ahead of the walk: for each first hash, the end of the range.
+    /// An end of 0 is the end of all hashes.
     ahead: BTreeMap<u64, u64>,
 }
 

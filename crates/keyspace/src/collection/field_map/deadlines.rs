@@ -34,7 +34,7 @@ impl Item {
     }
 }
 
-/// The parts of a map with deadlines besides its segments.
+/// The deadlines of a map as a whole; present only while fields have deadlines.
 #[derive(Default)]
 pub(super) struct Deadlines {
     pub(super) heap: ExpiryHeap<Item>,
@@ -56,15 +56,15 @@ impl FieldMap {
     }
 
     /// The time before which no field expires, except fields that `expired_fields` has listed; `None` only if
-    /// no other field has a deadline. The time may be too early; `expired_fields` corrects it when it has
-    /// come.
+    /// no other field has a deadline. The time may be too early. If so, `expired_fields` corrects the time
+    /// once it has come.
     #[inline]
     pub(crate) fn next_deadline_ms(&self) -> Option<u64> {
         Some(self.deadlines.as_ref()?.heap.first()?.deadline_ms)
     }
 
     /// Appends up to `max` fields that are due. The caller removes them: a field that stays may not be listed
-    /// again. As long as `next_deadline_ms` is due, there may be more fields, even if this call lists none.
+    /// again. As long as `next_deadline_ms` is due, more fields may be due, even if this call lists none.
     pub(crate) fn expired_fields(&mut self, now_ms: u64, max: usize, fields: &mut Vec<Vec<u8>>) {
         let end = fields.len().saturating_add(max);
         for _ in 0..ITEMS_MAX {

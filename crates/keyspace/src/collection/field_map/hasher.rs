@@ -6,8 +6,8 @@
 
 use rapidhash::v3::{RapidSecrets, rapidhash_v3_seeded};
 
-/// The seeded hash function of one map. It keeps all derived secrets, because deriving them anew costs more
-/// than a hash.
+/// The seeded hash function of one map. Keeps the secrets that are derived from the seed, because deriving
+/// them for each hash would cost more than the hash.
 pub(super) struct FieldHasher {
     secrets: RapidSecrets,
     /// Tests narrow hashes to these bits to force collisions.

@@ -6,8 +6,8 @@ use super::segment::{DEPTH_MAX, Segment};
 use super::{DIRECTORY_SHARE_MIN, FieldMap, MERGED_LEN_MIN, SEGMENT_LEN_MAX};
 
 impl FieldMap {
-    /// Splits the segment of the hash if one more field would be too many. It splits once only, even if that
-    /// helps little because hashes are alike: the next field splits the segment again.
+    /// Splits the segment of the hash if one more field would be too many. A call splits once only. If the
+    /// hashes are alike, the segment may still be full; the next field then splits it again.
     #[inline]
     pub(super) fn split_if_full(&mut self, hash: u64) {
         let number = self.number_of(hash);
@@ -43,7 +43,7 @@ impl FieldMap {
     }
 
     /// Merges the segment of the hash with its buddy once, if both together have few fields. Returns whether
-    /// it did.
+    /// the two were merged.
     fn merge(&mut self, hash: u64) -> bool {
         let number = self.number_of(hash);
         let segment = &self.segments[number];
@@ -70,7 +70,7 @@ impl FieldMap {
         true
     }
 
-    /// Takes a segment out; the last one gets its number.
+    /// Takes a segment out; the last segment gets its number.
     fn take_segment(&mut self, number: usize) -> Segment {
         let taken = self.segments.swap_remove(number);
         if number < self.segments.len() {
@@ -82,7 +82,7 @@ impl FieldMap {
         taken
     }
 
-    /// Halves the directory if no segment needs all of its bits.
+    /// Halves the directory if every segment has a prefix shorter than an index of the directory.
     fn halve_directory(&mut self) {
         let (pairs, _) = self.directory.as_chunks::<2>();
         if pairs.iter().all(|[lower, upper]| lower == upper) {

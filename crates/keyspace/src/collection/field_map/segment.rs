@@ -14,8 +14,8 @@ use crate::id::SlotId;
 use crate::slot::NEVER;
 use crate::table::{Occupied, Table};
 
-/// The maximum bits of a prefix: a cursor of `scan` has room for 32 bits of the prefix and 16 bits of the
-/// position.
+/// The maximum length of a prefix in bits: a cursor of `scan` has room for 32 bits of the prefix and 16 bits
+/// of the position.
 pub(super) const DEPTH_MAX: u32 = 32;
 
 /// The fields whose hashes start with the same bits.
@@ -23,7 +23,7 @@ pub(super) struct Segment {
     pub(super) table: Table,
     /// The time before which no field expires, except fields that were listed as due.
     pub(super) next_deadline_ms: u64,
-    /// Upper half of the smallest hash that belongs here.
+    /// Upper half of the smallest hash that belongs to the segment; the lower half is 0.
     first: u32,
     depth: u8,
 }
@@ -53,7 +53,7 @@ impl Segment {
         }
     }
 
-    /// The smallest hash that belongs here.
+    /// The smallest hash that belongs to the segment.
     #[inline]
     pub(super) fn first(&self) -> u64 {
         u64::from(self.first) << 32
@@ -70,8 +70,8 @@ impl Segment {
         self.depth.into()
     }
 
-    /// The smallest hash of the other half of the split that made this segment, with which it would merge;
-    /// `None` if this segment is the whole map.
+    /// The smallest hash of the buddy, which is the other half of the split that made this segment; `None` if
+    /// this segment is the whole map.
     pub(super) fn buddy(&self) -> Option<u64> {
         (self.depth > 0).then(|| self.first() ^ 1 << (64 - self.depth))
     }
@@ -128,7 +128,8 @@ impl Segment {
         removed
     }
 
-    /// Splits: keeps the fields whose next bit is 0, returns the others.
+    /// Splits the segment by the bit after the prefix: keeps the fields whose hash has a 0 there, and returns
+    /// a segment of the others.
     pub(super) fn split(&mut self, hash_of: impl Fn(&[u8]) -> u64) -> Segment {
         let depth = self.depth() + 1;
         let mut lower = Segment::new(self.first(), depth);
@@ -145,7 +146,7 @@ impl Segment {
         upper
     }
 
-    /// Undoes a split: takes all fields of the buddy.
+    /// Undoes a split: takes all fields of the buddy, and shortens the prefix by one bit.
     pub(super) fn merge(&mut self, mut buddy: Segment, hash_of: impl Fn(&[u8]) -> u64) {
         debug_assert_eq!(self.buddy(), Some(buddy.first()));
         let mut whole = Segment::new(self.first().min(buddy.first()), self.depth() - 1);
@@ -171,7 +172,7 @@ impl Segment {
     }
 
     /// Updates `next_deadline_ms` after a change of a field that now has this deadline; `None` if the field
-    /// has none or is gone.
+    /// has no deadline or is gone.
     #[inline]
     fn note_deadline(&mut self, expire_at_ms: Option<u64>) {
         match expire_at_ms {

@@ -215,7 +215,7 @@ fn the_index_of_deadlines_shrinks_with_the_map() {
     for number in 0..MANY {
         map.put(&field(number), b"", None);
     }
-    // Earlier and earlier deadlines, as many as the index takes before it is made anew.
+    // Earlier and earlier deadlines, as many as the heap takes before it is made anew.
     let is_full = |map: &FieldMap| {
         let items = map.deadlines.as_ref().map_or(0, |deadlines| deadlines.heap.items().len());
         items == 2 * map.segments.len() + 16

@@ -18,9 +18,9 @@ use prng::Prng;
 use crate::random;
 use crate::table::POSITION_END;
 
-/// Cursors are the upper 48 bits of hashes. That is enough: a range ends at the end of an `h16` of a segment,
-/// and a prefix and an `h16` have at most `DEPTH_MAX` + 16 bits. More bits could exceed the 53 bits in which
-/// some clients keep numbers.
+/// Cursors are the upper 48 bits of hashes. 48 bits are enough: a range ends at the end of an `h16` of a
+/// segment, and a prefix and an `h16` have at most `DEPTH_MAX` + 16 bits. Some clients keep numbers in 53
+/// bits, so that more bits could be lost.
 const CURSOR_SHIFT: u32 = 16;
 /// The bits of a position in a segment that come after `h16`.
 const BELOW_H16: u64 = (1 << 48) - 1;
@@ -101,7 +101,7 @@ impl FieldMap {
         if count >= self.len / WALKED_SHARE {
             return random::sample(self.iter(), self.len, count, random, visit);
         }
-        // Entries stay where they are meanwhile, so their addresses tell them apart.
+        // No entry moves during the call, so the addresses tell entries apart.
         let mut drawn = HashSet::with_capacity(count);
         while drawn.len() < count {
             let Some(entry) = self.random(&mut || random.next_u64()) else { return };

@@ -1,7 +1,8 @@
 //! Random fields of a hash.
 //!
-//! What it is: one field, and different fields, by a seed. Every field has the same chance, in a big hash
-//! nearly (see `FieldMap::random`). Expired fields come up like others.
+//! What it is: the choice, by a seed, of one field or of several different fields. In a packed hash, every
+//! field has the same chance; in a big hash, nearly the same (see `FieldMap::random`). Expired fields are
+//! chosen like others.
 //! What it is not: a source of randomness.
 
 use super::{Form, HashField, HashView};
@@ -10,7 +11,7 @@ use prng::Prng;
 use crate::random;
 
 impl<'a> HashView<'a> {
-    /// A random field; `None` if there is none.
+    /// A random field; `None` if the hash has no field.
     pub fn random(&self, seed: u64) -> Option<HashField<'a>> {
         let mut random = Prng::new(seed);
         match self.0 {

@@ -1,8 +1,13 @@
 //! The memory of one chunk of a long list.
 //!
-//! What it is: a byte string with a body of packed elements somewhere in it and free room on both sides, and
-//! the rules of where the room is and how large the memory gets.
-//! What it is not: aware of its neighbours. Splitting and merging is for `long_list` to decide.
+//! What it is: a byte string that holds a body of packed elements, with free room on both sides. Also the
+//! rules where the room is and how large the memory gets.
+//! What it is not: aware of its neighbours. `long_list` decides about splitting and merging.
+//!
+//! ```text
+//! memory: | room in front | element | element | ... | room at the back |
+//!         0             start                      end              capacity
+//! ```
 //!
 //! Invariants
 //! - The body of more than one element is at most `BODY_BYTES_MAX` long.
@@ -20,15 +25,15 @@ use crate::collection::chunk::{Chunk, End, Item};
 use crate::collection::element::Encoded;
 use crate::entry::size_class;
 
-/// The bytes of the reference count, which shared memory has besides its own bytes.
+/// The bytes of the reference count, which lies in front of the memory of every buffer.
 const COUNT_BYTES: usize = size_of::<usize>();
 
-/// The maximum length of the body of a buffer with more than one element. With the reference count, it is the
-/// 8 KiB that Redis has by default.
+/// The maximum length of the body of a buffer with more than one element. Together with the reference count,
+/// this makes 8 KiB, as much as a node of a list has in Redis by default.
 pub(super) const BODY_BYTES_MAX: usize = (8 << 10) - COUNT_BYTES;
 
-/// The minimum memory of a chunk that begins with one small element, so that more fit. `shrink` does not go
-/// below it.
+/// The minimum memory of a chunk that begins with one small element, so that more elements fit. `shrink` does
+/// not go below this size.
 pub(super) const CAPACITY_MIN: usize = 128 - COUNT_BYTES;
 
 /// The memory of one chunk. A clone shares the memory, at the cost of a reference count.
@@ -188,8 +193,8 @@ impl Buffer {
         self.shrink();
     }
 
-    /// Removes the elements equal to `element`: all of them, or the first `limit` from an end. Returns how
-    /// many.
+    /// Removes the elements equal to `element`: all of them, or the first `limit` from an end. Returns the
+    /// number of removed elements.
     pub(super) fn remove_matches(&mut self, element: &Encoded<'_>, limit: usize, from: End) -> usize {
         let Some((body, removed)) = self.chunk().without(element, limit, from) else { return 0 };
         *self = Buffer::of_chunk(Chunk::new(&body, self.len() - removed));
@@ -212,8 +217,9 @@ impl Buffer {
         }
     }
 
-    /// Makes room for `needed` bytes at `end`. If they and the body fill at most half of the memory, the body
-    /// is moved within it; otherwise the buffer gets more memory. `false` if it has the maximum of memory.
+    /// Makes room for `needed` bytes at `end`. If these bytes and the body fill at most half of the memory,
+    /// the body is moved within the memory; otherwise the buffer gets more memory. `false` if the buffer
+    /// already has the maximum of memory.
     #[cold]
     fn make_room(&mut self, end: End, needed: usize) -> bool {
         let body_len = self.body_len();
@@ -267,7 +273,7 @@ fn memory_class(bytes: usize) -> usize {
 fn write(memory: &mut [u8], parts: &[&[u8]]) -> usize {
     let mut at = 0;
     for part in parts {
-        // Most parts are one byte, which is not worth a call.
+        // Most parts are one byte, for which a call of `memcpy` would cost more than the copy.
         match part {
             [byte] => memory[at] = *byte,
             _ => memory[at..at + part.len()].copy_from_slice(part),

@@ -10,7 +10,7 @@ use super::buffer::{BODY_BYTES_MAX, Buffer, CAPACITY_MIN};
 use crate::collection::chunk::{End, Item};
 use crate::collection::element::Encoded;
 
-/// Two neighbours are merged if the merged chunk is at most this long. That leaves a quarter of the chunk
+/// Two neighbours are merged if the merged chunk is at most this long. A quarter of the merged chunk is then
 /// free, so that splits and merges do not alternate.
 const MERGED_BYTES_MAX: usize = BODY_BYTES_MAX / 4 * 3;
 
@@ -53,8 +53,8 @@ impl LongList {
         }
     }
 
-    /// Removes `count` elements from `index` on, or as many as there are. Returns memory that is too much to
-    /// free here.
+    /// Removes `count` elements from `index` on, or as many as there are. Returns removed chunks if their
+    /// memory is too much to free at once.
     #[cfg(test)]
     pub(crate) fn remove(&mut self, index: usize, count: usize) -> Option<LongList> {
         let count = count.min(self.len.saturating_sub(index));
@@ -85,8 +85,8 @@ impl LongList {
         taken
     }
 
-    /// Removes the elements equal to `element`: all of them, or the first `limit` from an end. Returns how
-    /// many.
+    /// Removes the elements equal to `element`: all of them, or the first `limit` from an end. Returns the
+    /// number of removed elements.
     pub(crate) fn remove_matches(&mut self, element: &[u8], limit: usize, from: End) -> usize {
         let element = Encoded::of(element);
         let (mut removed, mut changed) = (0, None);

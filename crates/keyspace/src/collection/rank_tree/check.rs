@@ -16,7 +16,7 @@ impl<M: Member> RankTree<M> {
     /// depths, first items, counts and fill.
     ///
     /// # Panics
-    /// If one of them does not hold.
+    /// If one of these invariants does not hold.
     pub(crate) fn check(&self) {
         let found = check_node(&self.root, true);
         assert_eq!((found.count, found.bytes), (self.len, self.bytes));
@@ -33,7 +33,7 @@ impl<M: Member> RankTree<M> {
     }
 }
 
-/// Checks a node and all below it. `is_last` is true for the root and for the last node of each depth.
+/// Checks a node and all nodes below. `is_last` is true for the root and for the last node of each depth.
 fn check_node<M: Member>(node: &Node<M>, is_last: bool) -> Subtree<M> {
     assert!(is_last || len(node) >= LEN_MIN, "a node less than half full");
     let inner = match node {

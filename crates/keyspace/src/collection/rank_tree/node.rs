@@ -15,8 +15,8 @@ use super::Item;
 /// bytes.
 pub(super) const LEN_MAX: usize = 63;
 
-/// The minimum length of a node. A shorter node merges with a neighbour, or gets items or children of it, if
-/// it has a neighbour.
+/// The minimum length of a node that has a neighbour. A shorter node merges with a neighbour, or gets items
+/// or children from a neighbour.
 pub(super) const LEN_MIN: usize = LEN_MAX / 2;
 
 /// The minimum room of a neighbour, in items, for a full node to move items to it. If no neighbour has this
@@ -85,7 +85,7 @@ impl<M: Copy> Node<M> {
         }
     }
 
-    /// The first item below. The node is not empty.
+    /// The first item in the subtree of this node, which must not be empty.
     fn first(&self) -> Item<M> {
         match self {
             Node::Leaf(leaf) => leaf[0],
@@ -128,7 +128,7 @@ impl<M: Copy> Inner<M> {
         Inner { firsts: ArrayVec::new(), counts: ArrayVec::new(), children: ArrayVec::new() }
     }
 
-    /// The child with the item of this rank, and the rank of the child's first item.
+    /// The index of the child with the item of this rank, and the rank of the child's first item.
     pub(super) fn child_of(&self, rank: usize) -> (usize, usize) {
         let mut start = 0;
         for (index, count) in self.counts.iter().enumerate() {
@@ -140,9 +140,9 @@ impl<M: Copy> Inner<M> {
         unreachable!("rank {rank} of {start}")
     }
 
-    /// The child into which an item of this rank goes, with room for it, and the rank of the child's first
-    /// item. This node is not full. An item that belongs between two children goes to the end of the left
-    /// one.
+    /// Makes room in the child into which an item of this rank goes. Returns the index of the child, and the
+    /// rank of the child's first item. This node must not be full, because it may get another child. An item
+    /// that belongs between two children goes to the end of the left child.
     pub(super) fn open(&mut self, rank: usize, appends: bool, bytes: &mut usize) -> (usize, usize) {
         let (index, start) = self.child_of(rank.saturating_sub(1));
         if !self.children[index].is_full() {
@@ -178,7 +178,7 @@ impl<M: Copy> Inner<M> {
         self.insert_child(index + 1, right);
     }
 
-    /// Shares evenly between a child and its right neighbour.
+    /// Shares items or children evenly between a child and its right neighbour.
     fn balance(&mut self, index: usize) {
         let [left, right] = &mut self.children[index..index + 2] else { unreachable!("two children") };
         left.move_border(right, left.len().midpoint(right.len()));
@@ -207,8 +207,8 @@ impl<M: Copy> Inner<M> {
         item
     }
 
-    /// Merges a short child with a neighbour if both fit in one node; else shares with a neighbour. An only
-    /// child stays short, and is removed when it is empty.
+    /// Merges a short child with a neighbour if both fit in one node; otherwise shares items or children
+    /// evenly with a neighbour. An only child stays short, and is removed when it is empty.
     fn refill(&mut self, index: usize, bytes: &mut usize) {
         let fit = |left: usize| self.child_len(left) + self.child_len(left + 1) <= LEN_MAX;
         let (has_left, has_right) = (index > 0, index + 1 < self.children.len());
@@ -240,7 +240,7 @@ impl<M: Copy> Inner<M> {
         *bytes -= self.children.remove(index).size_bytes();
     }
 
-    /// Does the same as `len` of the child, but does not read a leaf.
+    /// Does the same as `len` of the child. The memory of a leaf is not read: `counts` has its length.
     fn child_len(&self, index: usize) -> usize {
         match &self.children[index] {
             Node::Leaf(_) => self.counts[index],
@@ -249,7 +249,7 @@ impl<M: Copy> Inner<M> {
     }
 }
 
-/// Moves the border between two neighbours so that the left one has `left_len`.
+/// Moves the border between two neighbours so that `left` has `left_len` elements.
 fn move_border<T>(left: &mut ArrayVec<T, LEN_MAX>, right: &mut ArrayVec<T, LEN_MAX>, left_len: usize) {
     if let Some(moved) = left_len.checked_sub(left.len()) {
         left.extend(right.drain(..moved));

@@ -1,7 +1,7 @@
 //! Ranges of a rank tree: iteration by rank, from either end.
 //!
-//! What it is: the rest of one leaf at each end, and the ranks between them. The next leaf is found from the
-//! root, once per leaf: that costs less than keeping links between leaves at every change.
+//! What it is: the rest of one leaf at each end, and the ranks between these leaves. The next leaf is found
+//! from the root, once per leaf. This search costs less than links between leaves would cost at every change.
 
 use std::{ops, slice};
 

@@ -8,7 +8,7 @@ use prng::Prng;
 
 const NAME_COUNT: usize = 1 << 16;
 
-/// Names in the order of numbers.
+/// Names of members, ascending with their index.
 static NAMES: [[u8; 2]; NAME_COUNT] = {
     let mut names = [[0; 2]; NAME_COUNT];
     let mut number = 0;
@@ -49,7 +49,7 @@ fn filled(items: impl Iterator<Item = (f64, Name)>) -> RankTree<Name> {
     tree
 }
 
-/// Distinct scores in no order.
+/// Items with distinct random scores.
 fn shuffled(count: usize) -> Vec<(f64, Name)> {
     let mut sequence = Prng::new(5);
     items(count, |_| 0.0).map(|(_, name)| (sequence.next_u64() as f64, name)).collect()

@@ -5,10 +5,15 @@
 //! What it is not: aware of limits, nor of members that are no integers.
 //!
 //! # Payload
-//! The width of an integer in bytes (2, 4 or 8), `MARK`, then the integers: little-endian, in ascending
-//! order, all of this width. An added integer that needs more widens all. When several are added, the width
-//! becomes the smallest that fits all; a removal does not change it. A packed payload begins with its count,
-//! which is so limited that it never has the bit of `MARK`.
+//! ```text
+//! width, 1 byte | MARK, 1 byte | integer, integer, ...
+//! 2, 4 or 8     | 0x80         | ascending, little-endian, each of `width` bytes
+//! ```
+//!
+//! An added integer that needs more bytes widens all integers. When several integers are added at once, the
+//! width becomes the smallest that fits all integers. A removal does not change the width. `MARK` tells this
+//! form from the packed form, whose second byte is the upper byte of the count: the maximum of the count
+//! keeps that byte below `MARK`.
 //!
 //! Invariants
 //! - The integers are in ascending order, none twice, and fit the width.
@@ -72,7 +77,7 @@ impl<'a> Integers<'a> {
         }
     }
 
-    /// The rank of an integer, or the rank that it would have.
+    /// The rank of an integer as `Ok`; if the integer is absent, the rank that it would have as `Err`.
     pub(super) fn search(&self, wanted: i64) -> Result<usize, usize> {
         let (mut first, mut end) = (0, self.len());
         while first < end {
@@ -99,7 +104,7 @@ fn read<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
     *bytes[at..].first_chunk().expect("a rank is below the length")
 }
 
-/// How many bytes an integer needs.
+/// The width that an integer needs: 2, 4 or 8 bytes.
 fn width_of(value: i64) -> usize {
     if i16::try_from(value).is_ok() {
         WIDTH_MIN

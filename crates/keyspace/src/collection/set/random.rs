@@ -1,9 +1,10 @@
 //! Random members of a set.
 //!
-//! What it is: one member, members that may repeat, and different members, by a seed. Every member has the
-//! same chance, in a big set nearly (see `FieldMap::random`).
-//! What it is not: a source of randomness, nor an order: different members may come in the order in which
-//! they lie.
+//! What it is: the choice, by a seed, of one member, of members that may repeat, or of different members. In
+//! a set that is not big, every member has the same chance; in a big set, nearly the same (see
+//! `FieldMap::random`).
+//! What it is not: a source of randomness, nor a random order: different members may come in the order in
+//! which they lie in memory.
 
 use super::{Form, SetView, member_of};
 use crate::collection::element::Element;
@@ -14,7 +15,7 @@ use prng::Prng;
 use crate::random;
 
 impl<'a> SetView<'a> {
-    /// A random member; `None` if there is none.
+    /// A random member; `None` if the set has no member.
     pub fn random(&self, seed: u64) -> Option<Element<'a>> {
         let mut random = Prng::new(seed);
         match self.0 {
@@ -28,7 +29,7 @@ impl<'a> SetView<'a> {
         }
     }
 
-    /// An endless sequence of random members, each chosen from all members; empty if there are none.
+    /// An endless sequence of random members, each chosen from all members; empty if the set has no member.
     pub fn draws(&self, seed: u64) -> impl Iterator<Item = Element<'a>> + use<'a> {
         let mut random = Prng::new(seed);
         let (map, members) = match self.0 {

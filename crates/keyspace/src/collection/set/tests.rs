@@ -119,7 +119,7 @@ impl World {
         self.view(|view| self.check(view));
     }
 
-    /// Calls `look` with the set, unless it is empty and so not there.
+    /// Calls `look` with the set, unless the set is empty: its key is then absent.
     fn view(&self, look: impl FnOnce(SetView<'_>)) {
         let hash = self.keyspace.hash(KEY);
         let slot = self.keyspace.lock(hash.slot());
@@ -212,7 +212,7 @@ fn limits_decide_the_form_of_a_set() {
     assert_eq!(encoding(&world), "hashtable", "and never back");
 }
 
-/// Every form, with 40 members.
+/// A set of 40 members in each form.
 fn of_each_form() -> [World; 3] {
     [("", 512, "intset"), ("x", 128, "listpack"), ("x", 0, "hashtable")].map(|(prefix, entries, form)| {
         let mut world = World::new(PackedLimits { set_entries: entries, ..PackedLimits::DEFAULT });

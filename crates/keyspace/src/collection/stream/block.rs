@@ -1,8 +1,8 @@
 //! Blocks: neighbouring entries of a stream in one piece of memory.
 //!
-//! What it is: up to a hundred entries, each with its id as the distance from the id of the block, and
-//! without the names of its fields if they are the same as in the first entry. What it is not: an index. A
-//! search walks from entry to entry.
+//! What it is: up to a hundred entries. The id of an entry is stored as its distance from the id of the
+//! block. An entry whose fields have the names in the head of the block is stored without names.
+//! What it is not: an index. A search walks from entry to entry.
 //!
 //! # Encoding
 //! Numbers are LEB128, `element` is as in [`element`], `name` is a length and that many bytes.
@@ -35,8 +35,8 @@ use crate::effect::{Items, Reader};
 
 /// A block with this many entries gets no more.
 const ENTRIES_MAX: u32 = 100;
-/// The maximum bytes of a block to which an entry is added. With its two counters, such a block takes up to
-/// 4,096 bytes of memory once it is sealed.
+/// The maximum bytes of a block after an entry was added to it. Once sealed, such a block takes up to 4,096
+/// bytes of memory, including its two reference counters.
 const BYTES_MAX: usize = 4096 - COUNTERS_BYTES;
 /// Bytes of the two reference counters in front of shared bytes.
 const COUNTERS_BYTES: usize = 2 * size_of::<usize>();
@@ -127,7 +127,7 @@ pub(super) struct Block {
 
 #[derive(Clone, Debug)]
 enum Bytes {
-    /// Bytes in memory that may have room, to be changed there.
+    /// Bytes that are changed in place; their memory may have spare room.
     Open(Arc<Vec<u8>>),
     /// Bytes in memory of exactly their length.
     Sealed(Arc<[u8]>),
@@ -146,7 +146,8 @@ impl std::ops::Deref for Bytes {
 }
 
 impl Bytes {
-    /// The bytes, to be changed. They are copied first if another copy of the block shares them.
+    /// The bytes, to be changed. Sealed bytes, and bytes that another copy of the block shares, are copied
+    /// first.
     #[inline]
     fn open(&mut self) -> &mut Vec<u8> {
         if let Bytes::Sealed(bytes) = self {
@@ -291,8 +292,8 @@ fn put_entry(
     has_names: bool,
     values_len: usize,
 ) {
-    // The length comes first, but is known only at the end. The bytes left for it are enough and not too many
-    // if the values are short strings; otherwise the bytes after it are moved.
+    // The length comes first in the entry, but is known last. The room for the length is a guess that is
+    // right if the values are short strings. If the guess is wrong, the rest of the entry is moved.
     let start = bytes.len();
     let room = varint::len(((values_len + pairs.len() / 2) as u64) << 1);
     bytes.resize(start + room, 0);

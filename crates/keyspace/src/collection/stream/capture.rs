@@ -2,14 +2,14 @@
 //!
 //! What it is: the head, the groups and the consumers are copied at once when the capture begins, in time
 //! proportional to the number of groups and consumers. Then a walk copies block after block and, group after
-//! group, run after run of pending entries. A block or run that is about to change before its turn is copied
-//! then. A block that leaves the stream before its turn is kept. What it is not: aware of where the copies go
-//! (see `crate::capture`).
+//! group, run after run of pending entries. A block or run ahead of the walk is copied just before it
+//! changes. A block that leaves the stream before its turn is kept.
+//! What it is not: aware of where the copies go (see `crate::capture`).
 //!
 //! Invariants
-//! - Blocks and runs carry the number of the capture that has them. Blocks and runs that are made during a
-//!   capture carry its number as well, because they did not exist when it began. So a block or run with
-//!   another number is as it was when the capture began.
+//! - A block or run carries the number of the last capture that has copied it. A block or run that is made
+//!   during a capture carries the number of this capture as well, because the capture must not have it. So a
+//!   block or run with another number is as it was when the capture began.
 
 use std::ops::Bound::{Excluded, Unbounded};
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use super::{Stream, StreamId};
 
 /// A capture in progress.
 pub(super) struct Capture {
-    /// Copies that were not fetched yet.
+    /// Copies that `capture_step` has not returned yet.
     pub(super) image: StreamImage,
     next: Option<Cursor>,
 }

@@ -38,13 +38,13 @@ pub struct GroupPosition {
 pub struct Delivery {
     /// The entry.
     pub id: StreamId,
-    /// When it was delivered last, Unix time in milliseconds.
+    /// When the entry was delivered last, Unix time in milliseconds.
     pub time_ms: u64,
-    /// How often it was delivered.
+    /// How often the entry was delivered.
     pub count: u32,
 }
 
-/// The times of a consumer's last actions, or those that were copied with it from another server.
+/// The times of a consumer's last actions. A consumer that was copied from another server keeps its times.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct ConsumerTimes {
     /// The Unix time in milliseconds at which the consumer was made or was last seen to request entries. Not
@@ -108,7 +108,7 @@ impl Group {
     }
 
     /// Removes a consumer with its pending entries; returns the number of these entries, or `None` if there
-    /// is no consumer of this name. Runs that are about to change are passed to `capture` before.
+    /// is no consumer of this name. Each run is passed to `capture` before it changes.
     pub(super) fn remove_consumer(
         &mut self,
         name: &[u8],
@@ -126,7 +126,7 @@ impl Group {
         Some(ids.len())
     }
 
-    /// Makes an entry pending for a consumer, which exists. Returns whether the entry was pending before.
+    /// Makes an entry pending for an existing consumer. Returns whether the entry was pending before.
     pub(super) fn pend(
         &mut self,
         consumer: u32,
@@ -181,7 +181,8 @@ impl Group {
         self.consumers.iter().flatten().map(|consumer| (consumer.name.clone(), consumer.times))
     }
 
-    /// Takes the pending entries out while `change` changes them, so that it can read the rest of the group.
+    /// Takes the pending entries out while `change` changes them, so that `change` can read the rest of the
+    /// group.
     fn change_pending<R>(&mut self, change: impl FnOnce(&Group, &mut PendingMap) -> R) -> R {
         let mut pending = std::mem::take(&mut self.pending);
         let result = change(self, &mut pending);
@@ -234,7 +235,7 @@ pub struct ConsumerView<'a>(&'a Consumer);
 /// An entry that is pending.
 #[derive(Clone, Copy)]
 pub struct PendingView<'a> {
-    /// The consumer.
+    /// The name of the consumer for which the entry is pending.
     pub consumer: &'a [u8],
     /// The entry, its last delivery and the number of deliveries.
     pub delivery: Delivery,

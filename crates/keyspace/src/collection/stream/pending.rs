@@ -1,8 +1,8 @@
 //! Pending entries: delivered by a group and not acknowledged, in the order of ids.
 //!
-//! What it is: deliveries in short sorted runs, which are found by id, so that a change touches one run, and
-//! a capture copies one run at a time. What it is not: an index by consumer. Each consumer has its own index
-//! (see `group`).
+//! What it is: deliveries in short sorted runs, which are found by id. A change touches one or two runs, and
+//! a capture copies one run at a time.
+//! What it is not: an index by consumer. Each consumer has its own index (see `group`).
 //!
 //! Invariants
 //! - No run is empty or longer than `RUN_LEN_MAX`. The key of a run in the map is at most its first id, and
@@ -26,9 +26,9 @@ pub(super) const PENDING_BYTES: usize = 80;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Pending {
     pub(super) id: StreamId,
-    /// When it was delivered last, Unix time in milliseconds.
+    /// When the entry was delivered last, Unix time in milliseconds.
     pub(super) time_ms: u64,
-    /// How often it was delivered.
+    /// How often the entry was delivered.
     pub(super) count: u32,
     /// The number of the consumer in its group.
     pub(super) consumer: u32,
@@ -80,8 +80,8 @@ impl PendingMap {
         entries.skip_while(move |pending| pending.id < from).take_while(move |pending| pending.id <= to)
     }
 
-    /// Adds a pending entry, or replaces the one with its id and returns the old one. A run that is about to
-    /// change is passed to `capture` before.
+    /// Adds a pending entry, or replaces the pending entry with the same id and returns the old one. A run is
+    /// passed to `capture` before it changes.
     pub(super) fn put(
         &mut self,
         pending: Pending,
@@ -135,7 +135,7 @@ impl PendingMap {
         None
     }
 
-    /// Removes a pending entry and returns it. Runs that are about to change are passed to `capture` before.
+    /// Removes a pending entry and returns it. Each run is passed to `capture` before it changes.
     pub(super) fn remove(&mut self, id: StreamId, mut capture: impl FnMut(&mut Run)) -> Option<Pending> {
         let (&first, run) = self.runs.range_mut(..=id).next_back()?;
         let at = run.entries.binary_search_by_key(&id, |pending| pending.id).ok()?;

@@ -14,7 +14,7 @@ use super::StreamId;
 use super::block::{Block, Entries, StreamEntry};
 use super::view::{Within, WithinBack};
 
-/// Entries in less memory than this are not shared: copying them takes some microseconds.
+/// Entries in less memory than this, in bytes, are not shared: copying them takes only some microseconds.
 const SHARED_BYTES_MIN: usize = 16 << 10;
 
 /// The order of entries.

@@ -210,7 +210,7 @@ fn edits() -> impl Strategy<Value = Vec<Edit>> {
         4 => (0..3u8, 0..3u8, numbers()).prop_map(|(group, name, ids)| Edit::Pend(group, name, ids)),
         2 => (0..3u8, numbers()).prop_map(|(group, ids)| Edit::Unpend(group, ids)),
     ];
-    // Some begin with enough entries for several blocks.
+    // Some cases begin with enough entries for several blocks.
     (prop_oneof![Just(0), 200..450u64], prop::collection::vec(edit, 1..80)).prop_map(|(first, edits)| {
         let begin = (0..first).map(|seq| Edit::Add { ms: seq % 2, seq: 1 + seq % 3, wide: false });
         begin.chain(edits).collect()
@@ -317,7 +317,7 @@ proptest! {
     }
 }
 
-/// A range of the entries of a model, and how they were read.
+/// Entries that were shared with a stream, and the entries that the model had then.
 struct Reading {
     shared: SharedEntries,
     expected: Vec<(StreamId, Pairs)>,

@@ -112,9 +112,10 @@ impl<'a> StreamView<'a> {
         found.map(|(_, block)| block)
     }
 
-    /// The id up to which entries must be removed so that `len` entries stay. With `whole_blocks`, only whole
-    /// blocks are removed, at most `limit` entries, so that more may stay; without it, `limit` must not be
-    /// below the number of entries. `None` if none is to be removed.
+    /// The id up to which entries must be removed so that `len` entries stay; `None` if no entry must be
+    /// removed. With `whole_blocks`, only whole blocks are removed, with at most `limit` entries together, so
+    /// that more than `len` entries may stay. Without `whole_blocks`, `limit` must be at least the number of
+    /// entries.
     pub fn trim_to_len(&self, len: usize, whole_blocks: bool, limit: usize) -> Option<StreamId> {
         let excess = self.0.len.checked_sub(len)?;
         let (whole, rest) = self.passed_blocks(limit, |block, passed| passed + block.len() <= excess);
@@ -124,8 +125,9 @@ impl<'a> StreamView<'a> {
         within(passed).map(|entry| entry.id).or(last)
     }
 
-    /// The id up to which entries must be removed so that no id below `min` stays. `whole_blocks` and `None`
-    /// mean the same as in [`StreamView::trim_to_len`]; `limit` counts only with `whole_blocks`.
+    /// The id up to which entries must be removed so that no id below `min` stays; `None` if no entry must be
+    /// removed. With `whole_blocks`, only whole blocks are removed, with at most `limit` entries together.
+    /// Without `whole_blocks`, `limit` is ignored.
     pub fn trim_to_id(&self, min: StreamId, whole_blocks: bool, limit: usize) -> Option<StreamId> {
         if !whole_blocks {
             return min.previous().filter(|_| self.first().is_some_and(|first| first.id < min));
@@ -134,9 +136,9 @@ impl<'a> StreamView<'a> {
         self.passed_blocks(limit, |block, _| is_below(block)).0.1
     }
 
-    /// Passes over the first blocks for which `may_go` is true, given the block and the number of entries
-    /// before it, up to `limit` entries. Returns the number of passed entries, the last of their ids, and the
-    /// next block.
+    /// Passes over the first blocks for which `may_go` is true, with at most `limit` entries together.
+    /// `may_go` gets a block and the number of entries before that block. Returns the number of passed
+    /// entries, the last id among them, and the next block.
     fn passed_blocks(
         &self,
         limit: usize,
@@ -188,12 +190,12 @@ fn last_id(block: Option<&Block>) -> Option<StreamId> {
     block?.entries().last().map(|last| last.id)
 }
 
-/// Entries with ids in a range, of blocks in order.
+/// Iterates over the entries with ids in a range, in ascending order. `blocks` must be in ascending order.
 #[derive(Clone)]
 pub(super) struct Within<'a, B> {
     pub(super) ids: RangeInclusive<StreamId>,
     pub(super) blocks: B,
-    /// The rest of a block.
+    /// The rest of the current block.
     pub(super) entries: Entries<'a>,
 }
 
@@ -215,12 +217,11 @@ impl<'a, B: Iterator<Item = &'a Block>> Iterator for Within<'a, B> {
     }
 }
 
-/// Iterates over the entries with ids in a range, from the last to the first; `blocks` come in that order,
-/// too.
+/// Iterates over the entries with ids in a range, in descending order. `blocks` must be in descending order.
 pub(super) struct WithinBack<'a, B> {
     pub(super) ids: RangeInclusive<StreamId>,
     pub(super) blocks: B,
-    /// The rest of a block.
+    /// The rest of the current block, in ascending order.
     pub(super) entries: Vec<StreamEntry<'a>>,
 }
 

@@ -6,10 +6,10 @@
 //! Every search here looks through the pairs from the first on.
 //!
 //! # Scores
-//! A score that is the double of an `i64` is stored like an element that is an integer: 0 to 127 take one
-//! byte, and 2^63 is stored as the largest `i64`, whose double it is. Any other score is the byte `FRACTION`,
-//! which begins no element, and the eight bytes of the number, little-endian. -0.0 is stored so, too, to keep
-//! its sign. Every score is written in exactly one encoding.
+//! A score that is a whole number within `i64` is stored like an element that is an integer; 0 to 127 take
+//! one byte. 2^63 is stored as the largest `i64`, which rounds to 2^63 as a double. Any other score, and
+//! -0.0 to keep its sign, is stored as the byte `FRACTION`, which begins no element, and the eight bytes of
+//! the double, little-endian. Every score is written in exactly one encoding.
 //!
 //! Invariants
 //! - Pairs are strictly ascending by score, then by the bytes of the member.
@@ -125,7 +125,7 @@ pub(super) fn remove(payload: &mut impl Payload, member: &[u8]) -> bool {
     true
 }
 
-/// Takes the members with these ranks out. Returns how many there were.
+/// Takes the members with these ranks out. Returns the number of removed members.
 pub(super) fn remove_ranks(payload: &mut impl Payload, first: usize, count: usize) -> usize {
     let old = payload.payload();
     let mut removed = 0;
@@ -224,7 +224,7 @@ impl EncodedScore {
     }
 }
 
-/// The integer whose double has exactly these bits, if there is one.
+/// The integer that, converted to a double, has exactly the bits of this score; `None` if there is none.
 #[inline]
 fn exact_integer(score: f64) -> Option<i64> {
     let integer = score as i64;

@@ -42,10 +42,10 @@ impl Handle {
 impl Member for Handle {
     #[inline]
     fn bytes(&self) -> &[u8] {
-        // SAFETY: the entry lives: only `RankedMap` makes handles, of entries in its map, and lends them out
-        // with the lifetime of a borrow of itself; before an entry leaves the map its handle has left the
-        // tree. Meanwhile the entry does not move, because its size never changes, and its key, all that is
-        // read here, is never written.
+        // SAFETY: the entry lives. Only `RankedMap` makes handles, of entries in its own map, and it lends
+        // handles out no longer than it is borrowed. A handle leaves the tree before its entry leaves the
+        // map. Until then, the entry does not move, because its size never changes. Only the key is read
+        // here, and keys are never written.
         unsafe { EntryRef::from_raw(self.0) }.key()
     }
 }
@@ -132,7 +132,7 @@ impl RankedMap {
         true
     }
 
-    /// Takes the members with these ranks out. Returns how many there were.
+    /// Takes the members with these ranks out. Returns the number of removed members.
     pub(super) fn remove_ranks(&mut self, first: usize, count: usize) -> usize {
         let count = count.min(self.len().saturating_sub(first));
         for _ in 0..count {

@@ -156,7 +156,7 @@ impl World {
         self.keyspace.lock(self.keyspace.hash(KEY).slot()).check();
     }
 
-    /// Calls `look` with the sorted set, unless it is empty and so not there.
+    /// Calls `look` with the sorted set, unless the set is empty: its key is then absent.
     fn view(&self, look: impl FnOnce(ZsetView<'_>)) {
         let hash = self.keyspace.hash(KEY);
         let slot = self.keyspace.lock(hash.slot());

@@ -134,8 +134,14 @@ impl Following {
         self.stopping.load(SeqCst)
     }
 
-    /// Breaks the connection; the link tries again, perhaps with another leader.
-    pub(crate) fn reconnect(&self) {
+    /// Breaks the connection; the link tries again, perhaps with another leader. The link is shown as down
+    /// from now on, before its thread notices.
+    pub(crate) fn reconnect(&self, now_ms: u64) {
+        self.set_link(LinkState::Connect, now_ms);
+        self.break_connection();
+    }
+
+    fn break_connection(&self) {
         if let Some(socket) = &*self.socket.lock() {
             let _ = socket.shutdown(Shutdown::Both);
         }
@@ -160,7 +166,7 @@ impl Following {
     /// Stops receiving.
     pub(crate) fn stop(&self) {
         self.stopping.store(true, SeqCst);
-        self.reconnect();
+        self.break_connection();
     }
 
     /// Lets the applier apply everything received, and then end. Called after [`Following::stop`].
