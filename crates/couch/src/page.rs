@@ -65,6 +65,13 @@ pub(super) fn send_file(head: &Parts, name: &str) -> Result<Reply, Failure> {
     Ok(reply)
 }
 
+/// Whether the console asks if a proxy before this server serves Fauxton below `/_utils`. All other requests
+/// there are refused; this one gets a reply that says no, because browsers log each failed request of a page
+/// as an error.
+pub(super) fn asks_for_fauxton(head: &Parts) -> bool {
+    is_read(head) && quality(&head.headers, header::ACCEPT, "application/vnd.sheaf.console+json") > 0.0
+}
+
 /// Whether the client names HTML, and either does not name JSON or gives it a lower quality. Clients of
 /// CouchDB name JSON, or accept everything.
 fn prefers_html(headers: &HeaderMap) -> bool {

@@ -8,6 +8,7 @@ use http::{
     HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode, Uri, Version, header, request::Parts,
 };
 use hyper::body::Incoming;
+use serde_json::json;
 use settings::Key;
 
 use super::{
@@ -385,6 +386,9 @@ async fn route(call: &mut Call, path: &[&str]) -> Result<Reply, Failure> {
             only(&call.head, "GET,HEAD")?;
             call.user.require_admin()?;
             Ok(reply::value(StatusCode::OK, &instance::tasks(call)))
+        }
+        ["_utils"] if page::asks_for_fauxton(&call.head) => {
+            Ok(reply::value(StatusCode::OK, &json!({ "fauxton": false })))
         }
         [name, below @ ..] => match unsupported::of_server(path) {
             Some(failure) => Err(failure),

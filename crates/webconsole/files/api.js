@@ -3,18 +3,48 @@
 /* Thrown when the user must log in. */
 export class LoginNeeded extends Error {}
 
+/* Thrown when no reply comes. */
+export class NoAnswer extends Error {}
+
+/* A server that answers at all answers questions about its health within this time. */
+const HEALTH_PATIENCE_MS = 10_000;
+
+/* Whether the last request that ended had a reply, and when the last reply came. An event `change` says that
+   the server has gone, or is back. */
+export const contact = Object.assign(new EventTarget(), { isLost: false, lastAt: new Date() });
+
+let isLeft = false;
+addEventListener('pagehide', () => { isLeft = true; });
+addEventListener('pageshow', () => { isLeft = false; });
+
+function setLost(isLost) {
+  if (!isLost) contact.lastAt = new Date();
+  if (contact.isLost === isLost) return;
+  contact.isLost = isLost;
+  contact.dispatchEvent(new Event('change'));
+}
+
 /* Commands in one request, besides the two that `redis` adds; the server takes 256. */
 const COMMANDS_MAX = 250;
 
-async function request(path, { method = 'GET', body, accept = 'application/json' } = {}) {
+async function request(path, { method = 'GET', body, accept = 'application/json', patienceMs } = {}) {
   const headers = { accept };
   if (body !== undefined) headers['content-type'] = 'application/json';
+  const signal = patienceMs === undefined ? undefined : AbortSignal.timeout(patienceMs);
   let reply;
   try {
-    reply = await fetch(path, { method, headers, body: body === undefined ? undefined : JSON.stringify(body), cache: 'no-store' });
+    reply = await fetch(path, { method, headers, body: body === undefined ? undefined : JSON.stringify(body), cache: 'no-store', signal });
   } catch {
-    throw new Error('The server does not answer.');
+    // A page that is left ends its requests: that says nothing about the server.
+    if (!isLeft) setLost(true);
+    throw new NoAnswer('The server does not answer.');
   }
+  // Nobody but a proxy answers so, for a server that has gone.
+  if (reply.status === 502) {
+    setLost(true);
+    throw new NoAnswer('The server does not answer the proxy before it.');
+  }
+  setLost(false);
   return reply;
 }
 
@@ -37,13 +67,13 @@ async function json(path, options) {
 
 /* The verdict of `/_up`. */
 export async function up() {
-  const reply = await request('/_up');
+  const reply = await request('/_up', { patienceMs: HEALTH_PATIENCE_MS });
   return { code: reply.status, ...(await content(reply)) };
 }
 
 /* Metrics as text. */
 export async function metrics() {
-  const reply = await request('/metrics', { accept: 'text/plain' });
+  const reply = await request('/metrics', { accept: 'text/plain', patienceMs: HEALTH_PATIENCE_MS });
   if (reply.status === 401) throw new LoginNeeded('');
   if (!reply.ok) throw new Error((await content(reply)).reason);
   return reply.text();
@@ -94,7 +124,9 @@ export const session = () => json('/_session');
 export const logIn = (name, password) => json('/_session', { method: 'POST', body: { name, password } });
 export const logOut = () => json('/_session', { method: 'DELETE' });
 
-/* Whether Fauxton is served. */
+/* Whether a proxy before the server serves Fauxton. Browsers log every failed request as an error, so this
+   asks for a type with which the server itself says in 200 that it has none; a proxy answers with the page. */
 export async function hasFauxton() {
-  return (await request('/_utils/', { method: 'HEAD', accept: 'text/html' })).ok;
+  const reply = await request('/_utils/', { accept: 'application/vnd.sheaf.console+json' });
+  return reply.ok && (reply.headers.get('content-type') ?? '').startsWith('text/html');
 }

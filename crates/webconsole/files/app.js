@@ -1,8 +1,9 @@
 // The frame of the page: the view that is shown, the user who is logged in, and the bar with the server's
 // state.
 
-import { LoginNeeded, command, logOut, session, up } from './api.js';
+import { LoginNeeded, NoAnswer, command, contact, logOut, session, up } from './api.js';
 import { button, byId, fill, h, pill, tell } from './dom.js';
+import { clock } from './format.js';
 import { info } from './info.js';
 import { loginView } from './login.js';
 import { poll } from './poll.js';
@@ -13,6 +14,8 @@ const HOME = 'overview';
 
 let shownView = null;
 let isLoggedIn = false;
+/* The name of a user who is logged in, but is no admin. */
+let stranger = null;
 
 /* The address after `#/`: the name of a view, and its parameters. */
 function address() {
@@ -54,17 +57,26 @@ async function route(moveFocus) {
 function failed(error) {
   if (error instanceof LoginNeeded) {
     if (isLoggedIn) begin();
+  } else if (error instanceof NoAnswer) {
+    showContact();
   } else {
     fill(byId('server'), pill(error.message, 'bad'));
   }
+}
+
+/* While the server does not answer, all that the page shows is from before. */
+function showContact() {
+  byId('main').classList.toggle('stale', contact.isLost);
+  if (contact.isLost) fill(byId('server'), pill(`no answer since ${clock(contact.lastAt)}`, 'bad'));
 }
 
 function showLogin() {
   document.title = 'Log in – Sheaf';
   fill(byId('views'));
   fill(byId('server'));
-  fill(byId('account'));
-  fill(byId('main'), loginView(begin));
+  if (stranger === null) fill(byId('account'));
+  else showAccount(stranger);
+  fill(byId('main'), loginView(begin, stranger));
   byId('main').querySelector('input[type=password]').focus();
 }
 
@@ -103,11 +115,21 @@ async function begin() {
     }
   }
   isLoggedIn = user.roles.includes('_admin');
+  stranger = isLoggedIn ? null : user.name ?? null;
   if (isLoggedIn) showAccount(user.name);
   await route(false);
   if (isLoggedIn) showServer().catch(failed);
 }
 
+contact.addEventListener('change', () => {
+  showContact();
+  if (contact.isLost) {
+    tell('The server does not answer.', 'bad');
+  } else {
+    tell('The server answers again.');
+    if (isLoggedIn) showServer().catch(failed);
+  }
+});
 addEventListener('hashchange', () => { route(true); });
 addEventListener('unhandledrejection', ({ reason }) => {
   if (reason instanceof LoginNeeded) failed(reason);

@@ -11,9 +11,12 @@ const dark = matchMedia('(prefers-color-scheme: dark)');
 
 const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
+/* Distances of the marks on an axis of bytes. */
+export const BINARY_STEPS = Array.from({ length: 50 }, (_, power) => 2 ** power);
+
 /* A chart with a line for each of `names`, and values written by `format`. The axis of values reaches at
-   least to `top`. Returns { element, add(at, values), end() }. */
-export function chart(title, names, format, top) {
+   least to `top`; its marks are a multiple of one of `steps` apart, by default of decimal numbers. Returns { element, add(at, values), end() }. */
+export function chart(title, names, format, top, steps) {
   const data = [[], ...names.map(() => [])];
   const place = h('div', {});
   const summary = h('p', { class: 'unseen' });
@@ -41,7 +44,7 @@ export function chart(title, names, format, top) {
       },
       axes: [
         { ...axis, values: (_, splits) => splits.map((at) => new Date(at * 1000).toLocaleTimeString('en-GB')), space: 90 },
-        { ...axis, values: (_, splits) => splits.map(format), size: 72 },
+        { ...axis, values: (_, splits) => splits.map(format), size: 72, ...(steps && { incrs: steps }) },
       ],
       series: [
         { label: 'Time', value: (_, at) => (at === null ? '' : new Date(at * 1000).toLocaleTimeString('en-GB')) },

@@ -3,17 +3,20 @@
 import { logIn } from './api.js';
 import { h } from './dom.js';
 
-/* The form; calls `done` after a successful log-in. */
-export function loginView(done) {
-  const name = h('input', { name: 'name', autocomplete: 'username', required: true, value: 'default' });
+const RIGHTS = 'The console needs an admin: “default” with the password of the Redis protocol (requirepass), the user of admin-user with admin-password, or a user that may run all of @admin.';
+
+/* The form; calls `done` after a successful log-in. `stranger` is the name of a user who is logged in, but is
+   no admin; or null. */
+export function loginView(done, stranger = null) {
+  const name = h('input', { name: 'name', autocomplete: 'username', required: true, value: stranger ?? 'default' });
   const password = h('input', { name: 'password', type: 'password', autocomplete: 'current-password', required: true });
-  const wrong = h('p', { class: 'wrong', role: 'alert' });
+  const wrong = h('p', { class: 'wrong', role: 'alert' }, stranger !== null && `${stranger} is no admin: it needs all of @admin, which an admin gives it with ACL SETUSER ${stranger} +@admin (with ~* &* +@all it may do everything).`);
   const submit = h('button', { class: 'main' }, 'Log in');
   const form = h('form', { class: 'form' },
     h('label', {}, 'User', name),
     h('label', {}, 'Password', password),
     wrong, h('div', {}, submit),
-    h('p', { class: 'quiet' }, '“default” has the password of the Redis protocol (requirepass).'));
+    h('p', { class: 'quiet' }, RIGHTS));
   form.addEventListener('submit', async (event) => {
     event.preventDefault();
     submit.disabled = true;

@@ -45,6 +45,13 @@ def test_unsupported_paths_name_an_alternative(db, method, path):
     _refused(db.send(method, path, {} if method in ("POST", "PUT") else None))
 
 
+def test_the_console_is_told_without_an_error_that_there_is_no_fauxton(couch):
+    reply = couch.send("GET", "/_utils/", None, Accept="application/vnd.sheaf.console+json")
+    assert (reply.status, reply.json) == (200, {"fauxton": False})
+    for accept in ("*/*", "text/html", "application/json"):
+        _refused(couch.send("GET", "/_utils/", None, Accept=accept))
+
+
 def test_a_multipart_body_is_refused_with_an_alternative(db):
     body = b'--x\r\nContent-Type: application/json\r\n\r\n{"_attachments": {"a": {"follows": true}}}\r\n--x--'
     _refused(db.send("PUT", "/db/doc", body, Content_Type='multipart/related; boundary="x"'), "base64")

@@ -8,12 +8,14 @@
  */
 
 const assert = require('node:assert/strict');
-const { mkdirSync } = require('node:fs');
+const { spawnSync } = require('node:child_process');
+const { existsSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } = require('node:fs');
+const { tmpdir } = require('node:os');
 const path = require('node:path');
 const { after, before } = require('node:test');
 const puppeteer = require('puppeteer-core');
 const { createClient } = require('redis');
-const { Server, runTest } = require('./server');
+const { BINARY, Server, runTest } = require('./server');
 
 const CHROMIUM = process.env.CHROMIUM ?? '/usr/bin/chromium';
 const SCREENSHOTS = process.env.CONSOLE_SCREENSHOTS ?? path.resolve(__dirname, '../../../target/console-screenshots');
@@ -50,7 +52,7 @@ function consoleTest(name, work, { password } = {}) {
       page.setDefaultTimeout(PATIENCE_MS);
       const problems = [];
       page.on('pageerror', (error) => problems.push(error.message));
-      page.on('console', (message) => { if (message.type() === 'error' && !message.location().url?.endsWith('/_utils/')) problems.push(message.text()); });
+      page.on('console', (message) => { if (message.type() === 'error') problems.push(message.text()); });
       await work({ server, redis, page, problems });
     } finally {
       await context.close();
@@ -148,6 +150,10 @@ consoleTest('the page is small, comes from the server alone, and is shown in eve
       await page.waitForFunction((title) => document.querySelector('nav a[aria-current]')?.hash === `#/${title}` && document.querySelectorAll('main .panel').length > 0 && !document.getElementById('main').innerText.includes('Looking'), {}, view);
       const overflow = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
       assert.ok(overflow <= 0, `${view} is ${overflow} px too wide at ${width} px`);
+      if (view === 'keys') {
+        const cut = await page.evaluate(() => Math.max(...[...document.querySelectorAll('main .scroll')].map((table) => table.scrollWidth - table.clientWidth)));
+        assert.ok(cut <= 0, `${cut} px of the keys are cut at ${width} px`);
+      }
       await page.screenshot({ path: path.join(SCREENSHOTS, `${view}-${scheme}-${width}.png`) });
     }
   }
@@ -330,6 +336,112 @@ consoleTest('with a password the page asks for it, and is gone after logging out
   await page.waitForSelector('input[type=password]');
   assert.ok(!(await page.evaluate(() => document.body.innerText)).includes('secret'));
 }, { password: 'open-sesame' });
+
+consoleTest('who is no admin is told so, and what is needed', async ({ server, page, redis }) => {
+  await redis.sendCommand(['ACL', 'SETUSER', 'anna', 'on', '>apple', '~*', '+@read']);
+  await open(page, server, 'keys');
+  await seen(page, 'the user of admin-user with admin-password');
+  const logIn = async () => {
+    await write(page, 'User', 'anna');
+    await write(page, 'Password', 'apple');
+    await click(page, 'Log in');
+  };
+  await logIn();
+  await seen(page, 'anna is no admin: it needs all of @admin');
+  await page.screenshot({ path: path.join(SCREENSHOTS, 'no-admin.png') });
+  await page.reload();
+  await seen(page, 'anna is no admin: it needs all of @admin');
+  await redis.sendCommand(['ACL', 'SETUSER', 'anna', '+@all']);
+  await redis.set('found', 'x');
+  await logIn();
+  await seen(page, 'found');
+}, { password: 'open-sesame' });
+
+/* Runs the backup command that the page shows, with values for what it writes in capitals. */
+async function backUpAsShown(page, server, password) {
+  await open(page, server, 'snapshots');
+  await seen(page, 'sheaf backup');
+  const shown = await page.evaluate(() => [...document.querySelectorAll('main pre')].map((element) => element.textContent).find((text) => text.startsWith('sheaf backup')));
+  const folder = mkdtempSync(path.join(tmpdir(), 'sheaf-console-'));
+  try {
+    const values = { DIRECTORY: path.join(folder, 'copy'), FILE: path.join(folder, 'password') };
+    writeFileSync(values.FILE, `${password}\n`);
+    const words = shown.split(' ').map((word) => values[word] ?? word);
+    assert.equal(words.shift(), 'sheaf');
+    const done = spawnSync(BINARY, words, { encoding: 'utf8' });
+    assert.equal(done.status, 0, `${shown}\n${done.stderr}`);
+    assert.ok(existsSync(path.join(values.DIRECTORY, 'backup.json')), shown);
+  } finally {
+    rmSync(folder, { recursive: true, force: true });
+  }
+  return shown;
+}
+
+consoleTest('the backup command works as it is shown, with a password', async ({ server, page, redis }) => {
+  await redis.sendCommand(['ACL', 'SETUSER', 'anna', 'on', '>apple', '~*', '&*', '+@all']);
+  for (const [name, password] of [['default', 'open-sesame'], ['anna', 'apple']]) {
+    await open(page, server, 'snapshots');
+    await write(page, 'User', name);
+    await write(page, 'Password', password);
+    await click(page, 'Log in');
+    await seen(page, `a file whose first line is the password of ${name}`);
+    await backUpAsShown(page, server, password);
+    await click(page, 'Log out');
+    await page.waitForSelector('input[type=password]');
+  }
+}, { password: 'open-sesame' });
+
+consoleTest('the backup command works as it is shown, without a password', async ({ server, page, redis, problems }) => {
+  await redis.set('a', '1');
+  assert.ok(!(await backUpAsShown(page, server, '')).includes('FILE'));
+  await seen(page, 'Only this machine reaches the server as 127.0.0.1');
+  assert.deepEqual(problems, []);
+});
+
+consoleTest('a server that does not answer is not shown as healthy', async ({ server, redis, page }) => {
+  // The client sees the server go, too.
+  redis.on('error', () => {});
+  const verdict = (wanted) => page.waitForFunction((text) => document.querySelector('main .verdict')?.innerText.startsWith(text), {}, wanted);
+  const isStale = () => page.evaluate(() => getComputedStyle(document.querySelector('main .figures')).opacity < 1);
+  for (const end of [() => server.kill(), () => server.freeze()]) {
+    await open(page, server, 'overview');
+    await verdict('Healthy');
+    await page.waitForSelector('main .figures');
+    assert.ok(!(await isStale()), 'the figures are those of now');
+    await end();
+    await verdict('The server does not answer.');
+    assert.match(await page.evaluate(() => document.querySelector('main .verdict').innerText), /Its last answer came at \d\d:\d\d:\d\d\./);
+    assert.match(await page.evaluate(() => document.getElementById('server').innerText), /^no answer since \d\d:\d\d:\d\d$/);
+    assert.ok(await isStale(), 'the figures are shown as stale');
+    await page.screenshot({ path: path.join(SCREENSHOTS, 'no-answer.png') });
+    await server.kill();
+    await server.start();
+    await verdict('Healthy');
+    await page.waitForFunction(() => document.getElementById('server').innerText.startsWith('healthy'));
+    assert.ok(!(await isStale()), 'the figures are those of now again');
+  }
+});
+
+consoleTest('numbers are written as people read them, and a list shows what it is sorted by', async ({ server, page }) => {
+  await open(page, server, 'slow');
+  await page.waitForFunction(() => [...document.querySelectorAll('main th')].some((title) => title.textContent === 'Total'));
+  const written = await page.evaluate(async () => {
+    const { bytes, seconds } = await import('/_console/format.js');
+    return [[16384, 1500, 100].map(bytes), [0, 2e-7, 3e-6].map(seconds)];
+  });
+  assert.deepEqual(written, [['16 KiB', '1.5 KiB', '100 B'], ['0 s', '< 1 µs', '3 µs']]);
+  await page.evaluate(async () => {
+    const [{ BINARY_STEPS, chart }, { bytes }] = await Promise.all([import('/_console/chart.js'), import('/_console/format.js')]);
+    window.marks = [];
+    const note = (value) => {
+      window.marks.push(bytes(value));
+      return bytes(value);
+    };
+    document.getElementById('main').append(chart('Bytes', ['one'], note, 64 << 10, BINARY_STEPS).element);
+  });
+  const marks = await (await page.waitForFunction(() => window.marks.length > 0 && window.marks)).jsonValue();
+  for (const mark of marks) assert.match(mark, /^\d+ (B|KiB)$/, 'the marks are round in binary units');
+});
 
 consoleTest('the page can be used by keyboard, and every field has a name', async ({ server, redis, page }) => {
   await store(server, redis);

@@ -1,9 +1,9 @@
 // Health, and throughput and latency as they are now.
 
-import { command, metrics, up } from '../api.js';
+import { LoginNeeded, NoAnswer, command, contact, metrics, up } from '../api.js';
 import { chart } from '../chart.js';
 import { facts, figures, fill, h, head, panel } from '../dom.js';
-import { bytes, number, percent, rate as perSecond, seconds, time } from '../format.js';
+import { bytes, clock, number, percent, rate as perSecond, seconds, time } from '../format.js';
 import { info } from '../info.js';
 import { parse, quantile, rate, value } from '../metrics.js';
 import { poll } from '../poll.js';
@@ -21,7 +21,18 @@ export async function show({ place, signal, failed }) {
     h('div', { class: 'columns' }, panel('Throughput', throughput.element), panel('Time to make a batch durable', latency.element)),
     details);
   let before = null;
+  // At once, whichever request it was that had no reply.
+  contact.addEventListener('change', () => { if (contact.isLost) showUnknown(verdict, new NoAnswer()); }, { signal });
   await poll(async () => {
+    try {
+      await measure();
+    } catch (error) {
+      if (!signal.aborted && !(error instanceof LoginNeeded)) showUnknown(verdict, error);
+      throw error;
+    }
+  }, PERIOD_MS, signal, failed);
+
+  async function measure() {
     const [state, text, said] = await Promise.all([up(), metrics(), command(['INFO'])]);
     if (signal.aborted) return;
     const now = parse(text);
@@ -43,7 +54,16 @@ export async function show({ place, signal, failed }) {
     latency.add(now.at, ['0.5', '0.99'].map((share) => quantile(before, now, 'sheaf_log_flush_seconds', Number(share))));
     showDetails(details, now, known);
     before = now;
-  }, PERIOD_MS, signal, failed);
+  }
+}
+
+/* The verdict while the server cannot be asked: an earlier one must not be left standing. */
+function showUnknown(element, error) {
+  element.className = 'panel verdict bad';
+  const told = error instanceof NoAnswer
+    ? ['The server does not answer.', `Its last answer came at ${clock(contact.lastAt)}. What is shown below is from before.`]
+    : ['The state of the server is not known.', `${error.message} What is shown below may be from before.`];
+  fill(element, h('strong', {}, told[0]), h('span', {}, told[1]));
 }
 
 function showVerdict(element, state, known) {
@@ -53,7 +73,7 @@ function showVerdict(element, state, known) {
     ok: known.role === 'slave' ? 'Healthy: this replica follows its leader.' : 'Healthy: writes are taken.',
     loading: `Loading: ${state.percent} %${state.eta_seconds === null ? '' : `, about ${seconds(state.eta_seconds)} left`}`,
   };
-  fill(element, h('strong', {}, words[state.status] ?? `Not healthy: ${state.error ?? state.status}`),
+  fill(element, h('strong', {}, words[state.status] ?? `Not healthy: ${state.error ?? state.status ?? `HTTP ${state.code}`}`),
     state.reason && h('span', {}, state.reason),
     h('span', { class: 'quiet' }, `durability ${known.log_durability}, epoch ${known.log_epoch}`));
 }

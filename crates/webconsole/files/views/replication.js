@@ -1,7 +1,7 @@
 // The group of the server, its replicas and its leader, with their lag.
 
 import { isError, metrics, redis } from '../api.js';
-import { chart } from '../chart.js';
+import { BINARY_STEPS, chart } from '../chart.js';
 import { facts, fill, h, head, none, panel, pill, table } from '../dom.js';
 import { bytes, number, seconds } from '../format.js';
 import { info, pairs } from '../info.js';
@@ -29,7 +29,7 @@ export async function show({ place, signal, failed }) {
     const names = found.map(({ name }) => name).slice(0, LINES_MAX);
     if (names.length > 0 && drawn?.names !== names.join()) {
       drawn?.plot.end();
-      drawn = { names: names.join(), plot: chart('Lag in bytes', names, bytes, 64 << 10) };
+      drawn = { names: names.join(), plot: chart('Lag in bytes', names, bytes, 64 << 10, BINARY_STEPS) };
       fill(lag, panel('Lag', drawn.plot.element));
     }
     if (names.length > 0) drawn.plot.add(now.at, found.slice(0, LINES_MAX).map((row) => row.value));

@@ -55,6 +55,7 @@ function byCommand(stats) {
   return table('Since the start, or CONFIG RESETSTAT', [
     { title: 'Command', cell: ({ name }) => name },
     { title: 'Calls', number: true, cell: ({ calls }) => number(calls) },
+    { title: 'Total', number: true, cell: ({ usec }) => seconds(usec / 1e6) },
     { title: 'Each', number: true, cell: ({ usec_per_call: us }) => seconds(us / 1e6) },
     { title: 'Failed', number: true, cell: ({ failed_calls: failed, rejected_calls: rejected }) => number(Number(failed ?? 0) + Number(rejected ?? 0)) },
   ], rows.slice(0, COMMANDS_SHOWN), { empty: 'No command yet.' });

@@ -1,6 +1,6 @@
 // Snapshots, the scrubber, and how to make a backup.
 
-import { command } from '../api.js';
+import { command, session } from '../api.js';
 import { button, facts, fill, h, head, panel, pill, tell } from '../dom.js';
 import { bytes, number, seconds, time } from '../format.js';
 import { info } from '../info.js';
@@ -18,7 +18,7 @@ export async function show({ place, signal, failed }) {
     const known = info(await command(['INFO']));
     if (!signal.aborted) fill(content, h('div', { class: 'columns' }, snapshots(known), scrubber(known)));
   };
-  fill(place, head('Snapshots', begin), content, panel('Backups', backups()));
+  fill(place, head('Snapshots', begin), content, panel('Backups', backups((await session()).userCtx.name)));
   await poll(refresh, PERIOD_MS, signal, failed);
 }
 
@@ -29,13 +29,16 @@ function snapshots(known) {
     ['Now', isRunning ? pill('being written', 'warn') : 'none is being written'],
     ['Last one', Number(known.snapshot_bytes) === 0 ? 'none yet: the log has everything' : time(known.rdb_last_save_time)],
     ['Outcome', pill(isGood ? 'ok' : known.rdb_last_bgsave_status, isGood ? 'good' : 'bad')],
-    ['It took', Number(known.rdb_last_bgsave_time_sec) < 0 ? null : seconds(Number(known.rdb_last_bgsave_time_sec))],
+    ['It took', duration(Number(known.rdb_last_bgsave_time_sec))],
     ['Size', bytes(known.snapshot_bytes)],
     ['Taken since the start', number(known.rdb_saves)],
     ['Failed since the start', number(known.snapshot_failures)],
     ['Changes since', number(known.rdb_changes_since_last_save)],
   ]));
 }
+
+/* INFO has whole seconds, and -1 before the first one. */
+const duration = (tookS) => (tookS < 0 ? null : tookS < 1 ? 'less than 1 s' : seconds(tookS));
 
 const scrubber = (known) => panel('Scrubber', facts([
   ['Now', known.scrub_in_progress === '1' ? pill('reading', 'warn') : 'waiting'],
@@ -44,10 +47,27 @@ const scrubber = (known) => panel('Scrubber', facts([
   ['Damaged files', pill(number(known.scrub_damaged_files), known.scrub_damaged_files === '0' ? 'good' : 'bad')],
 ]));
 
-function backups() {
+/* What nobody but the user knows is written in capitals, and explained. `user` is null if there is no
+   password. */
+function backups(user) {
+  const words = ['sheaf', 'backup', 'DIRECTORY', '--from', location.origin];
+  if (user !== null && user !== 'default') words.push('--user', quoted(user));
+  if (user !== null) words.push('--password-file', 'FILE');
+  const isLocal = /^(localhost|127\..*|\[::1\])$/.test(location.hostname);
   return [
-    h('p', {}, 'Snapshots stay on this machine. A backup is a verified copy elsewhere, with the log up to now; run this there:'),
-    h('pre', { class: 'text terminal short', tabindex: '0' }, `sheaf backup /backups/${location.hostname} --from ${location.origin}`),
+    h('p', {}, 'Snapshots stay on the machine of the server. A backup is a verified copy elsewhere, with the log up to now. ', isLocal
+      ? `Only this machine reaches the server as ${location.hostname}, so run this here, with a directory on another disk; on another machine, put an address that it reaches in place of ${location.origin}:`
+      : 'Run this on the machine that keeps the backup:'),
+    h('div', { class: 'stack' },
+      h('pre', { class: 'text terminal short', tabindex: '0' }, words.join(' ')),
+      facts([
+        ['DIRECTORY', 'where the backup is kept: a new directory, or an earlier backup of this server'],
+        ['FILE', user === null ? null : `a file whose first line is the password of ${user}`],
+      ])),
+    location.protocol === 'https:' && h('p', { class: 'quiet' }, 'If the system does not trust the authority of the certificate, add --cacert with its file.'),
     h('p', { class: 'quiet' }, 'Run again, it copies only what is new. “sheaf restore” goes back to any moment of it.'),
   ];
 }
+
+/* A word for a shell. */
+const quoted = (word) => (/^[\w.@-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`);
