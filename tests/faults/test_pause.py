@@ -40,6 +40,17 @@ def test_a_pause_of_all_ends_by_itself_and_holds_everybody(server):
         assert operator.call("GET", "k") == b"v"
 
 
+def test_a_pause_that_is_asked_for_during_a_pause_of_all_begins_after_it(server):
+    with server.connect() as operator, server.connect() as reader, server.connect() as writer:
+        operator.send(encode("CLIENT", "PAUSE", 300) + encode("CLIENT", "PAUSE", LONG_MS, "WRITE"))
+        assert [operator.read(), operator.read()] == [b"OK", b"OK"]
+        assert reader.call("GET", "k") is None, "the pause in force is one of writes"
+        writer.send(encode("SET", "k", "v"))
+        wait_blocked(operator, 1)
+        assert operator.call("CLIENT", "UNPAUSE") == b"OK"
+        assert writer.read() == b"OK"
+
+
 def test_a_client_that_is_held_can_be_killed(server):
     with server.connect() as operator:
         assert operator.call("CLIENT", "PAUSE", LONG_MS, "WRITE") == b"OK"

@@ -146,7 +146,6 @@ pub(super) const ROWS: [Row; 22] = [
     },
     Row {
         name: "client|pause",
-        treatment: Treatment { is_never_paused: true, ..Treatment::DEFAULT },
         arity: -3,
         flags: ADMIN.or(Flags::AUDITED),
         since: "3.0.0",

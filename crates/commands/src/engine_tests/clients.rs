@@ -33,7 +33,8 @@ fn commands_of_paused_clients_wait_for_the_end_of_the_pause() {
         ("all", "get a", "\"1\"", 100),
         ("all", "ping", "+PONG", 100),
         ("all", "client unpause", "+OK", 0),
-        ("all", "client pause 1", "+OK", 0),
+        ("write", "client pause 1", "+OK", 0),
+        ("all", "client pause 1", "+OK", 100),
         ("all", "set a", "-ERR wrong number of arguments for 'set' command", 0),
     ] {
         assert_eq!(run_paused(pause, &[], line), (reply.to_string(), held_ms), "{pause} {line}");

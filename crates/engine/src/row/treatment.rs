@@ -21,7 +21,7 @@ pub struct Treatment {
     /// Whether the command never replies BUSY, because clients may ignore its reply and rely on its effect
     /// (WATCH).
     pub is_never_busy: bool,
-    /// Whether the command also runs while clients are paused, because it begins or ends a pause.
+    /// Whether the command also runs while clients are paused, because it ends the pause.
     pub is_never_paused: bool,
     /// Whether the command only asks whether the process is alive: it is then also answered where data may
     /// not be shown.
