@@ -198,7 +198,8 @@ impl Executor {
         }
         // The error of a refused write shows no data, so it does not wait for the lease of a leader.
         let refuses = self.rules.refusal.is_some() && row.flags.has(Flags::WRITE);
-        if !row.flags.has(Flags::STALE) && (!refuses || row.flags.has(Flags::WRAPS)) {
+        let shows_none = row.flags.has(Flags::STALE) || row.treatment.asks_for_life;
+        if !shows_none && (!refuses || row.flags.has(Flags::WRAPS)) {
             session.shows_data.set(true);
         }
         Ok(())

@@ -53,6 +53,8 @@ impl Availability for ReplicationHandle {
                 false if self.0.is_deposed.load(SeqCst) => WriteRefusal::Deposed,
                 false => WriteRefusal::Replica,
             })
+        } else if self.0.may_be_replaced() {
+            Some(WriteRefusal::NoLeader)
         } else if self.0.owes_settings.load(SeqCst) {
             Some(WriteRefusal::SettingsOwed)
         } else if self.0.lacks_replicas.load(SeqCst) {
