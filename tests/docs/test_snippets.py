@@ -1,15 +1,13 @@
 """Runs the snippets of README.md, docs/ and docs/guides/ as they stand, twice.
 
 A snippet is an indented or fenced block. Shell commands run in bash, Redis commands in redis-cli: all blocks
-of a page in order on one server, and then all of them once more. HTML comments, which readers of the page do
-not see, mark exceptions:
+of a page in order on one server, and then all of them once more. A fenced block with the language `output`
+comes after a snippet and states its output; `*` stands for anything, also for more lines. HTML comments, which
+readers of the page do not see, mark exceptions:
 
     <!-- not run: REASON -->     before a block that is not a list of commands, or needs something missing here
     <!-- run once: REASON -->    before a block that is refused when it runs again
     <!-- setup: COMMANDS -->     commands of the shell that come before all blocks, such as a server to move from
-    <!-- prints                  after a block: its output; `*` stands for anything, also for more lines
-    ...
-    -->
 
 Servers that a block starts in the background run until the page ends. Their ports are replaced by free ones.
 
@@ -42,7 +40,7 @@ SHELL_WORDS = {"cp", "curl", "redis-cli", "sheaf", "until"}
 SETUP = re.compile(r"^<!-- setup: (.*?) -->$", re.MULTILINE | re.DOTALL)
 # Ports of servers that pages start.
 PORT = re.compile(r"\b(6400|7[01]0[1-9])\b")
-NOT_RUN, ONCE, PRINTS = "<!-- not run:", "<!-- run once:", "<!-- prints"
+NOT_RUN, ONCE, OUTPUT = "<!-- not run:", "<!-- run once:", "```output"
 
 
 @dataclass
@@ -92,11 +90,13 @@ def snippets(page: str) -> list[Snippet]:
     lines = (ROOT / page).read_text().splitlines()
     found = []
     for begin, end, text in blocks(lines):
+        if lines[begin] == OUTPUT:
+            continue
         before = next((line for line in reversed(lines[:begin]) if line.strip()), "")
         behind = end + next((at for at, line in enumerate(lines[end:]) if line.strip()), 0)
         prints = None
-        if lines[behind : behind + 1] == [PRINTS]:
-            until = lines.index("-->", behind)
+        if lines[behind : behind + 1] == [OUTPUT]:
+            until = lines.index("```", behind)
             prints = lines[behind + 1 : until]
         found.append(
             Snippet(page, begin + 1, text, before.startswith(NOT_RUN), before.startswith(ONCE), prints)

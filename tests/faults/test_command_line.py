@@ -55,7 +55,9 @@ COMP_WORDS=(sheaf --durability "") COMP_CWORD=2; _sheaf sheaf "" --durability; e
 
 def test_manual_pages_have_all_commands_and_settings(tmp_path):
     directory = tmp_path / "new" / "man1"
-    assert printed("man", str(directory)) == ""
+    written = run_sheaf("man", str(directory))
+    assert (written.returncode, written.stdout) == (0, ""), written
+    assert f"pages; to read one: man {directory}/sheaf.1" in written.stderr
     pages = {page.name for page in directory.iterdir()}
     assert pages == {"sheaf.1", "sheaf-serve.1"} | {f"sheaf-{tool}.1" for tool in TOOLS}
     main = (directory / "sheaf.1").read_text().replace("\\-", "-")

@@ -469,10 +469,10 @@ def test_a_file_of_redis_is_converted_and_a_wrong_one_refused(tmp_path):
     converted = run_sheaf("config", "convert", str(file))
     assert converted.returncode == 1 and "\nport = 7001\n" in converted.stdout, converted
     assert "1 line was not taken over" in converted.stderr, converted
-    assert "line 2: unknown setting 'rename-command': commands keep their names" in converted.stdout
+    assert "line 2: 'rename-command' is not known here: commands keep their names" in converted.stdout
     directory = run_sheaf("config", "convert", str(tmp_path))
     assert directory.returncode == 1 and f"{tmp_path}: it is a directory" in directory.stderr, directory
     # As in `redis-server redis.conf`: the file comes first.
     refused = run_sheaf(str(file), "--dir", str(tmp_path / "data"))
-    assert refused.returncode == 2 and f"{file}, line 2: unknown setting 'rename-command'" in refused.stderr, refused.stderr
+    assert refused.returncode == 2 and f"{file}, line 2: 'rename-command' is not known here" in refused.stderr, refused.stderr
     assert not (tmp_path / "data").exists()

@@ -52,7 +52,7 @@ pub const FORCE_RECOVERY: &str = "force-recovery";
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ConfigError {
     /// No setting has this name.
-    #[error("unknown setting '{name}'{}", suggestion(.name))]
+    #[error("{}", unknown(.name))]
     Unknown {
         /// The unknown name, as it was given.
         name: String,
@@ -146,13 +146,12 @@ impl ConfigError {
     }
 }
 
-fn suggestion(name: &str) -> String {
-    if let Some(answer) = instead_of(name) {
-        return format!(": {answer}");
-    }
-    match nearest(name, OPTIONS.iter().map(|option| option.name)) {
-        Some(nearest) => format!("; did you mean '{nearest}'?"),
-        None => "; `sheaf serve --help` lists all settings".into(),
+/// The message about a name that is no setting, with advice.
+fn unknown(name: &str) -> String {
+    match (instead_of(name), nearest(name, OPTIONS.iter().map(|option| option.name))) {
+        (Some(answer), _) => format!("'{name}' is not known here: {answer}"),
+        (None, Some(nearest)) => format!("unknown setting '{name}'; did you mean '{nearest}'?"),
+        (None, None) => format!("unknown setting '{name}'; `sheaf serve --help` lists all settings"),
     }
 }
 
@@ -459,10 +458,10 @@ mod tests {
     #[test]
     fn names_of_other_servers_are_answered_with_ours() {
         let error = Settings::default().set("appendfsync", "always").unwrap_err().to_string();
-        assert!(error.starts_with("unknown setting 'appendfsync': use --durability"), "{error}");
+        assert!(error.starts_with("'appendfsync' is not known here: use --durability"), "{error}");
         // Settings without a meaning here are for CONFIG alone.
         let error = Settings::default().set("hz", "10").unwrap_err().to_string();
-        assert_eq!(error, "unknown setting 'hz': there is nothing to set: leave it out");
+        assert_eq!(error, "'hz' is not known here: there is nothing to set: leave it out");
     }
 
     #[test]

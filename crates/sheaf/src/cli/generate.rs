@@ -81,7 +81,7 @@ fn with_hint(argument: Arg) -> Arg {
     }
 }
 
-/// Writes the manual pages into `dir`.
+/// Writes the manual pages into `dir`, and says on stderr how to read them.
 ///
 /// # Errors
 /// If the directory or a page cannot be written.
@@ -90,11 +90,15 @@ pub fn man(dir: &Path) -> io::Result<()> {
         io::Error::new(error.kind(), format!("cannot write {}: {error}", path.display()))
     };
     RealDisk.create_dir_all(dir).map_err(|error| failed(dir, error))?;
-    for (name, page) in pages()? {
+    let pages = pages()?;
+    let count = pages.len();
+    for (name, page) in pages {
         let path = dir.join(name);
         crashsafe::write_atomically_with_mode(&path, &page, PAGE_MODE)
             .map_err(|error| failed(&path, error))?;
     }
+    let first = std::path::absolute(dir)?.join("sheaf.1");
+    eprintln!("sheaf: wrote {count} manual pages; to read one: man {}", first.display());
     Ok(())
 }
 
