@@ -368,6 +368,28 @@ def test_a_read_waits_only_for_what_it_shows(new_server):
         assert couch.send("GET", "/_all_dbs").told()[:2] == (503, "not_replicated")
 
 
+def test_a_read_of_a_document_waits_only_for_changes_of_the_document(new_server):
+    server = new_server(extra=("--ack-timeout", "1")).start()
+    with Couch(server.http_port) as couch:
+        couch.ok("PUT", "/db")
+        couch.ok("PUT", "/db/old", {"n": 1})
+        call(server, "CONFIG", "SET", "ack-replicas", 1)
+        for changed in ("/db/new", "/db/_local/new"):
+            assert couch.send("PUT", changed, {"n": 2}).told()[:2] == (503, "not_replicated")
+        assert couch.ok("GET", "/db/old")["n"] == 1
+        assert couch.send("GET", "/db/absent").status == 404
+        assert json.loads(call(server, "DOC.GET", "db", "old"))["n"] == 1
+        assert call(server, "DOC.GET", "db", "absent") is None
+        for shown in ("/db/new", "/db/_local/new", "/db/_all_docs", "/db"):
+            assert couch.send("GET", shown).told()[:2] == (503, "not_replicated")
+        assert error_of(call(server, "DOC.GET", "db", "new")).startswith("NOREPLICAS")
+        # Rights may depend on the security object.
+        assert couch.send("PUT", "/db/_security", {"members": {"names": ["x"]}}).told()[:2] == (503, "not_replicated")
+        assert couch.send("GET", "/db/old").told()[:2] == (503, "not_replicated")
+        assert call(server, "CONFIG", "SET", "ack-replicas", 0) == b"OK"
+        assert couch.ok("GET", "/db/new")["n"] == 2
+
+
 def test_a_replica_that_comes_in_time_is_enough(new_server):
     leader = new_server(extra=("--ack-replicas", "1", "--ack-timeout", "0")).start()
     with leader.connect() as connection:

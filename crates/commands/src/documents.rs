@@ -80,7 +80,7 @@ fn get(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
         }
         found.map_err(refused)?.snapshot()
     };
-    cx.unit.note_seen(snapshot.last_lsn());
+    cx.unit.note_seen(snapshot.document_lsn(id));
     match shown(&snapshot, id, pick) {
         Ok(json) => cx.reply.bulk(&json),
         Err(DocError::Missing | DocError::Deleted) => cx.reply.null(),

@@ -46,7 +46,7 @@ pub(super) async fn attachment(
 
 async fn read(call: &Call, database: &Arc<Database>, id: &str, name: &str) -> Result<Reply, Failure> {
     let pick = call.query.text("rev").map(parse_rev).transpose()?.map_or(Pick::Winner, Pick::Rev);
-    let snapshot = call.snapshot(database).await?;
+    let snapshot = call.snapshot_of(database, id).await?;
     let found = snapshot.open(id, pick)?;
     let attachment = found.leaf().attachment(name).ok_or(DocError::NoAttachment)?;
     let digest = attachment.digest.base64();
@@ -102,7 +102,7 @@ async fn parent(
         return Err(Failure::bad_request("_local documents do not accept attachments."));
     }
     security::check_edit(call, database, id)?;
-    let snapshot = call.snapshot(database).await?;
+    let snapshot = call.snapshot_of(database, id).await?;
     let found = match based_on_tree(call)? {
         Some(rev) => match snapshot.open(id, Pick::Rev(rev)) {
             Err(DocError::Missing) if snapshot.document(id)?.is_some() => {

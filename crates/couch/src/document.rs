@@ -36,8 +36,8 @@ pub(super) async fn document(call: &mut Call, database: &Arc<Database>, id: &str
 }
 
 async fn read(call: &Call, database: &Arc<Database>, id: &str) -> Result<Reply, Failure> {
-    let snapshot = call.snapshot(database).await?;
     if let Some(local) = id.strip_prefix(LOCAL_PREFIX) {
+        let snapshot = call.snapshot(database).await?;
         let found = snapshot.local(local)?.ok_or(DocError::Missing)?;
         let mut out = Vec::new();
         DocumentView::new(id, DocRev::Local(found.rev), false, &found.body).render(&mut out);
@@ -46,6 +46,7 @@ async fn read(call: &Call, database: &Arc<Database>, id: &str) -> Result<Reply, 
         reply::set_etag(&mut reply, &DocRev::Local(found.rev).to_string());
         return Ok(reply);
     }
+    let snapshot = call.snapshot_of(database, id).await?;
     let show = Show::of(&call.query)?;
     if let Some(open_revs) = call.query.text("open_revs") {
         return read_revs(call, snapshot, id, open_revs, show);
@@ -136,10 +137,9 @@ pub(super) async fn post(call: &mut Call, database: &Arc<Database>) -> Result<Re
 async fn delete(call: &Call, database: &Arc<Database>, id: &str) -> Result<Reply, Failure> {
     security::check_edit(call, database, id)?;
     // Deleting a missing document is 404, even if a revision is given.
-    let snapshot = call.snapshot(database).await?;
     match id.strip_prefix(LOCAL_PREFIX) {
-        Some(local) => snapshot.local(local)?.map(drop).ok_or(DocError::Missing)?,
-        None => snapshot.open(id, Pick::Winner).map(drop)?,
+        Some(local) => call.snapshot(database).await?.local(local)?.map(drop).ok_or(DocError::Missing)?,
+        None => call.snapshot_of(database, id).await?.open(id, Pick::Winner).map(drop)?,
     }
     let document = NewDocument::deletion(id.into(), based_on(call, None)?);
     let edit = edit_of(call, database, id.into(), document, true).await?;
@@ -150,7 +150,7 @@ async fn copy(call: &Call, database: &Arc<Database>, id: &str) -> Result<Reply, 
     let (target, target_rev) = destination(call)?;
     security::check_edit(call, database, &target)?;
     let pick = call.query.text("rev").map(parse_rev).transpose()?.map_or(Pick::Winner, Pick::Rev);
-    let snapshot = call.snapshot(database).await?;
+    let snapshot = call.snapshot_of(database, id).await?;
     let found = snapshot.open(id, pick)?;
     if !found.leaf().attachments.is_empty() {
         return Err(Failure::bad_request("Documents with attachments cannot be copied"));

@@ -5,6 +5,7 @@ use std::{net::SocketAddr, rc::Rc};
 use bytes::Bytes;
 use documents::{Database, Snapshot};
 use http::{HeaderName, request::Parts};
+use lsn::Lsn;
 use percent_encoding::percent_decode_str;
 use serde::de::DeserializeOwned;
 
@@ -48,9 +49,23 @@ impl Call {
 
     /// The current state of a database, once replies may show it.
     pub(super) async fn snapshot(&self, database: &Database) -> Result<Snapshot, Failure> {
+        self.snapshot_up_to(database, Snapshot::last_lsn).await
+    }
+
+    /// The current state of a database, once replies may show this document of it, and nothing else. Changes
+    /// of other documents are not waited for. The document must not be a `_local` one.
+    pub(super) async fn snapshot_of(&self, database: &Database, id: &str) -> Result<Snapshot, Failure> {
+        self.snapshot_up_to(database, |snapshot| snapshot.document_lsn(id)).await
+    }
+
+    async fn snapshot_up_to(
+        &self,
+        database: &Database,
+        lsn_of: impl FnOnce(&Snapshot) -> Lsn,
+    ) -> Result<Snapshot, Failure> {
         let read = || {
             let snapshot = database.snapshot();
-            let lsn = snapshot.last_lsn();
+            let lsn = lsn_of(&snapshot);
             Ok((snapshot, lsn))
         };
         self.thread.read(read).await

@@ -76,7 +76,7 @@ pub(super) async fn public_part(
     if public.is_empty() {
         return Ok(None);
     }
-    let snapshot = call.snapshot(database).await?;
+    let snapshot = call.snapshot_of(database, id).await?;
     let found = snapshot.open(id, Pick::Winner)?;
     let members = members_of(&snapshot.body(found.leaf())?)?;
     let shown: Members = members.into_iter().filter(|(name, _)| is_public(name, &public)).collect();

@@ -112,7 +112,7 @@ impl Database {
     }
 
     /// The current state. A reply that contains any of it must wait until the log has committed
-    /// [`Snapshot::last_lsn`].
+    /// [`Snapshot::last_lsn`]; if it shows one document alone, [`Snapshot::document_lsn`].
     pub fn snapshot(&self) -> Snapshot {
         Snapshot::new(self.state())
     }
@@ -126,7 +126,8 @@ impl Database {
         operations: Operations<'_>,
         lsn: Lsn,
     ) -> Result<(), StoreError> {
-        let mut next = State::clone(&self.state());
+        let before = self.state();
+        let mut next = State::clone(&before);
         if lsn <= next.saved_lsn() {
             return Ok(());
         }
@@ -136,7 +137,7 @@ impl Database {
         for operation in operations {
             next.apply(operation?)?;
         }
-        next.last_lsn = lsn;
+        next.end_record(&before, lsn);
         let news = self.news(&next, since_seq);
         self.publish(next);
         self.notify(news);

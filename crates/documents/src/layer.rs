@@ -12,12 +12,14 @@
 //! Invariants
 //! - The sequences in `by_seq` are greater than `base_seq`, and those of the layers below are not, so feeds
 //!   are read one layer after the other.
+//! - `records` has each record that changed documents while this was the fresh layer.
 //! - `hidden_seqs` are feed rows of the layers below that are no longer in the feed.
 
 use std::sync::Arc;
 
 use bytes::Bytes;
 use imbl::{OrdMap, OrdSet};
+use lsn::Lsn;
 
 use crate::blob::Blob;
 use crate::by_id::ById;
@@ -48,6 +50,8 @@ pub(crate) struct Layer {
     pub(crate) hidden_seqs: OrdSet<u64>,
     pub(crate) local: OrdMap<DocId, Option<Arc<LocalDoc>>>,
     pub(crate) chunks: OrdMap<ChunkKey, Option<Blob>>,
+    /// The ends of records, by the update sequence after each.
+    pub(crate) records: OrdMap<u64, Lsn>,
     /// The update sequence before the first change of the layer.
     pub(crate) base_seq: u64,
     /// An estimate of the layer's memory, in bytes.

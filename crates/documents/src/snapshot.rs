@@ -3,7 +3,7 @@
 //! All reads use a snapshot: reads of documents and their revisions, of bodies and attachments, of the feed,
 //! and of all documents in order. The comparison with the revisions of a replicating client uses one, too. A
 //! snapshot is cheap to clone, and never blocks writers, however long it is held. The state of a snapshot may
-//! not be committed yet: see [`Snapshot::last_lsn`].
+//! not be committed yet: see [`Snapshot::last_lsn`] and [`Snapshot::document_lsn`].
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -76,6 +76,12 @@ impl Snapshot {
     /// committed this position.
     pub fn last_lsn(&self) -> Lsn {
         self.state.last_lsn
+    }
+
+    /// As [`Snapshot::last_lsn`], for a reply that shows only this document, or its absence: the end of the
+    /// last record that changed the document or the security object.
+    pub fn document_lsn(&self, id: &str) -> Lsn {
+        self.state.document_lsn(id)
     }
 
     /// The update sequence of the newest change in this state.

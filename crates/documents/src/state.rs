@@ -50,6 +50,8 @@ pub(crate) struct State {
     pub(crate) next_upload: UploadId,
     /// The position of the last change.
     pub(crate) last_lsn: Lsn,
+    /// The position of the last change of `security` that the layers have.
+    security_lsn: Lsn,
 }
 
 /// The received part of an upload.
@@ -75,6 +77,7 @@ impl State {
             uploads: OrdMap::new(),
             next_upload: UploadId(1),
             last_lsn: db.lsn(),
+            security_lsn: db.lsn(),
         }
     }
 
@@ -86,6 +89,36 @@ impl State {
         let Some(tree) = &self.tree else { return Ok(None) };
         let row = tree.get(DOCUMENTS, id.as_bytes())?;
         row.map(|row| document_of(tree, id, &row)).transpose()
+    }
+
+    /// The position that the log must have committed before a reply may show this document, or its absence:
+    /// the end of the last record that changed the document. For a purged document, the record may be a later
+    /// one. The security object decides who may read, so the record of its last change counts, too.
+    pub(crate) fn document_lsn(&self, id: &str) -> Lsn {
+        let changed = match self.in_layers(id) {
+            Some(Some(info)) => self.record_of(info.seq),
+            Some(None) => self.last_lsn,
+            None => self.saved_lsn(),
+        };
+        changed.max(self.security_lsn)
+    }
+
+    /// The end of the record that gave a document this update sequence, which is one of the layers.
+    fn record_of(&self, seq: u64) -> Lsn {
+        let oldest_first = self.frozen.as_deref().into_iter().chain([&self.fresh]);
+        let mut records = oldest_first.filter_map(|layer| layer.records.range(seq..).next());
+        records.next().map_or(self.last_lsn, |(_, lsn)| *lsn)
+    }
+
+    /// Notes that the changes since the state `before` are a record that ends at `lsn`.
+    pub(crate) fn end_record(&mut self, before: &State, lsn: Lsn) {
+        self.last_lsn = lsn;
+        if self.update_seq != before.update_seq {
+            self.fresh.records.insert(self.update_seq, lsn);
+        }
+        if self.security != before.security {
+            self.security_lsn = lsn;
+        }
     }
 
     /// The documents with these ids, which must ascend; the file is read in one walk.

@@ -9,4 +9,5 @@ mod feeds;
 mod files;
 mod history;
 pub(crate) mod kit;
+mod positions;
 mod unsupported;

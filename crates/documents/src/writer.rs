@@ -348,7 +348,7 @@ impl Writer {
             gate.has_uploaded = true;
             gate.abandoned.clear();
         }
-        next.last_lsn = lsn;
+        next.end_record(&database.state(), lsn);
         let news = database.news(&next, since_seq);
         database.publish(next);
         drop(gate);

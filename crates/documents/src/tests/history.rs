@@ -7,6 +7,9 @@ use proptest::prelude::*;
 use super::kit::*;
 use crate::*;
 
+/// The number of documents.
+pub(crate) const DOCUMENTS: u8 = 12;
+
 /// A step of a history, on one of a few documents, so that steps interact.
 #[derive(Debug, Clone)]
 pub(crate) enum Step {
@@ -19,7 +22,7 @@ pub(crate) enum Step {
 }
 
 pub(crate) fn step() -> impl Strategy<Value = Step> {
-    let id = 0u8..12;
+    let id = 0..DOCUMENTS;
     prop_oneof![
         6 => (id.clone(), any::<u8>()).prop_map(|(id, n)| Step::Put(id, n)),
         2 => id.clone().prop_map(Step::Delete),
@@ -30,7 +33,8 @@ pub(crate) fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-fn name(id: u8) -> String {
+/// The id of the document with this number.
+pub(crate) fn name(id: u8) -> String {
     format!("doc{id:02}")
 }
 
