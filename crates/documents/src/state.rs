@@ -51,7 +51,7 @@ pub(crate) struct State {
     /// The position of the last change.
     pub(crate) last_lsn: Lsn,
     /// The position of the last change of `security` that the layers have.
-    security_lsn: Lsn,
+    pub(crate) security_lsn: Lsn,
 }
 
 /// The received part of an upload.

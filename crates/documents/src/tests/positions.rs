@@ -1,12 +1,12 @@
 //! The positions for which replies about one document wait.
 
+use bytes::Bytes;
 use env::sim::CrashMode;
 use proptest::prelude::*;
 
 use super::files::disk;
 use super::history::{DOCUMENTS, Step, name, run, step};
 use super::kit::*;
-use crate::*;
 
 #[derive(Debug, Clone)]
 enum Move {
@@ -34,7 +34,7 @@ proptest! {
         kit.create("db").expect("created");
         // The update sequence of each document, and the position of the last change of it.
         let mut last = [(None, kit.end()); DOCUMENTS as usize];
-        let (mut security, mut secured, mut saved) = (Vec::new(), kit.end(), kit.end());
+        let (mut security, mut secured, mut saved) = (Bytes::new(), kit.end(), kit.end());
         for one in &moves {
             let db = kit.documents.database("db").expect("there");
             match one {
@@ -54,8 +54,8 @@ proptest! {
                 }
             }
             let snapshot = kit.documents.database("db").expect("there").snapshot();
-            if security != snapshot.security() {
-                (security, secured) = (snapshot.security().to_vec(), snapshot.last_lsn());
+            if security != *snapshot.security() {
+                (security, secured) = (snapshot.security().clone(), snapshot.last_lsn());
             }
             for (id, last) in (0..DOCUMENTS).map(name).zip(&mut last) {
                 let seq = snapshot.document(&id).expect("readable").map(|info| info.seq);

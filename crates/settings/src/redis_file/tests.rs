@@ -111,9 +111,9 @@ fn promises_that_are_not_kept_here_are_refused_with_their_line() {
     for (text, reason) in [
         (
             "port 1\nrename-command FLUSHALL \"\"\n",
-            "line 2: unknown setting 'rename-command': commands keep their names",
+            "line 2: 'rename-command' is not known here: commands keep their names",
         ),
-        ("daemonize yes\n", "line 1: unknown setting 'daemonize': the server stays in the foreground"),
+        ("daemonize yes\n", "line 1: 'daemonize' is not known here: the server stays in the foreground"),
         ("cluster-enabled yes\n", "use --group NAME"),
         ("replica-read-only no\n", "a replica always refuses writes"),
         ("user alice on >secret\n", "--aclfile FILE"),
@@ -212,7 +212,8 @@ fn a_converted_file_sets_the_same_and_says_what_it_leaves_out() {
     assert_eq!(refused, 1);
     assert!(toml.starts_with(&format!("# Made from {}\nport = 7002\n", path.display())), "{toml}");
     assert!(
-        toml.contains("# Not taken over:\n#   ") && toml.contains("line 7: unknown setting 'rename-command'"),
+        toml.contains("# Not taken over:\n#   ")
+            && toml.contains("line 7: 'rename-command' is not known here"),
         "{toml}"
     );
     assert!(toml.contains("# Without effect here:\n#   hz\n#   save: every write is in the log"), "{toml}");
