@@ -131,7 +131,7 @@ impl LongUnits {
         state.waiting.drain(..overdue).map(|(_, job)| job).collect()
     }
 
-    /// Units begun on these threads since this incarnation began.
+    /// The number of units that these threads have begun since this incarnation began.
     pub(crate) fn begun(&self) -> u64 {
         self.state.lock().begun
     }

@@ -65,7 +65,7 @@ const HELD: &str = "ERR the snapshot cannot go on: a script or another command h
                     taken once they are free, which LASTSAVE shows; SCRIPT KILL ends a script, BGSAVE CANCEL gives the snapshot up";
 /// Period of the check of triggers.
 const LOOK_PERIOD: Duration = Duration::from_secs(1);
-/// After a failure or a cancellation, automatic snapshots pause for this time; commands are not delayed.
+/// After a failure or a cancellation, automatic snapshots pause for this time. Requested snapshots do not.
 const RETRY_MS: u64 = 60_000;
 /// By default, a clean stop takes a snapshot if the next start would otherwise replay more log than this.
 /// Replaying this much log takes about a second.

@@ -147,7 +147,8 @@ impl Connection {
         self.cut(&client, self.limited_bytes(), TooSlow::Together);
     }
 
-    /// Disconnects a client that receives too slowly. Called about once a second.
+    /// Disconnects the client if it receives too slowly, or sends too much behind a blocked command. Called
+    /// about once a second.
     pub(crate) fn enforce_limits(&self, now_ms: u64) {
         let unsent_bytes = self.limited_bytes();
         let mut backlog = self.backlog.take();

@@ -40,7 +40,7 @@ impl Retention {
     }
 
     /// Moves the floor, and removes segments that only the old floor has kept. Called once a second, and
-    /// before the log can be cut. Blocks.
+    /// at the start, before anything else removes log. Blocks.
     pub(crate) fn renew(&self, config: &Config, dir: &Path, now_ms: u64, log: &Log) {
         if log.is_frozen() {
             return;
