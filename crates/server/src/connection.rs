@@ -79,7 +79,7 @@ pub(crate) struct Connection {
     /// The time of the first check that found the input behind a blocked command at its limit. `None` while
     /// no command is blocked, or while there is room for more input.
     full_since_ms: Cell<Option<u64>>,
-    /// Share of this connection in the worker's `unsent_bytes`.
+    /// The share of this connection in [`Worker::unsent_bytes`].
     counted_bytes: Cell<usize>,
     /// State of the checks that decide whether publishers wait for this subscriber.
     keeping_up: Cell<KeepingUp>,

@@ -417,9 +417,8 @@ impl Snapshots {
         Ok(())
     }
 
-    /// Whether an automatic snapshot is due. Something must have been written since the last one, no attempt
-    /// may have failed or been cancelled lately, and the log must have grown enough or enough time have
-    /// passed.
+    /// Whether an automatic snapshot is due: something was written since the last one, no attempt has failed
+    /// or was cancelled lately, and the log has grown enough or enough time has passed.
     fn is_due(&self, log: &Log, figures: &Figures) -> bool {
         let (growth_bytes, period_s) = {
             let settings = self.sources.config.current();

@@ -21,9 +21,9 @@ use crate::config::Config;
 /// The settings of retention.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Kept {
-    /// Bytes of log.
+    /// The maximum bytes of log that are kept.
     pub(super) bytes: u64,
-    /// Milliseconds; 0 means no limit.
+    /// The maximum age of kept log, in milliseconds; 0 means no limit.
     pub(super) ms: u64,
 }
 

@@ -31,7 +31,7 @@ use crate::logging;
 
 /// The maximum number of lines that wait for the file.
 const LINES_MAX: usize = 4096;
-/// Bytes of lines that are written at once, approximately.
+/// The approximate maximum number of bytes in one write to the file.
 const WRITE_BYTES: usize = 64 << 10;
 /// Fields of a text line are separated by spaces, so spaces within a user's name or a target are escaped.
 const ESCAPED: &AsciiSet = &CONTROLS.add(b' ').add(b'%').add(b'"');

@@ -177,7 +177,7 @@ impl Shared {
         self.ended.notify_all();
     }
 
-    /// Waits for spans, and returns a batch of them; `None` at the end.
+    /// Waits for spans, and returns a batch of them; `None` once the queue is closed and empty.
     fn next_batch(&self) -> Option<Vec<Span>> {
         let mut state = self.state.lock();
         loop {
