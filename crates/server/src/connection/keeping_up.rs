@@ -65,7 +65,8 @@ pub(super) struct KeepingUp {
 }
 
 impl KeepingUp {
-    /// Updates the state after a send, and returns whether a wait for a new subscriber has proven useless.
+    /// Updates the state after a send or during a wait. Returns whether a wait for a new subscriber has
+    /// proven useless.
     ///
     /// - `received_bytes`: acknowledged by the peer since the last call, once the socket had refused bytes;
     /// - `unsent_bytes`: not yet taken by the socket; `refused`: the socket refuses them now;
@@ -111,7 +112,7 @@ impl KeepingUp {
 }
 
 impl Connection {
-    /// Updates the back-pressure state after a send. `refused` says whether the socket refuses bytes now,
+    /// Updates the state of keeping up after a send. `refused` says whether the socket refuses bytes now,
     /// `had_refused` whether it did before.
     #[inline]
     pub(super) fn note_pace(&self, had_refused: bool, refused: bool) {

@@ -137,7 +137,7 @@ impl Node {
 struct Promoting<'n> {
     node: &'n Arc<Node>,
     log: &'n Log,
-    /// The link and the applier; `None` for a server that does not follow because it was fenced.
+    /// The link and the applier; `None` for a server that follows nobody, for example because it was fenced.
     taken: Option<(Arc<Following>, Threads)>,
     /// The epoch that the votes have given to this server; `None`: the promotion chooses one.
     epoch: Option<u32>,
