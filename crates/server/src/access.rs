@@ -211,7 +211,7 @@ impl Access {
         })
     }
 
-    /// Whether this is the user's derived password.
+    /// Whether `password` is the one from which the user's derived password was made.
     ///
     /// # Errors
     /// If the check takes time: [`LogIn::Begins`] or [`LogIn::Later`].
@@ -286,7 +286,7 @@ fn account_of(user: &Principal) -> Account {
     Account { roles, is_admin: user.is_admin, login_digest: user.user.login_digest() }
 }
 
-/// Compares two passwords of one length in the same time, wherever they differ.
+/// Compares two passwords. For passwords of equal length, this takes the same time wherever they differ.
 fn are_equal(wanted: &[u8], given: &[u8]) -> bool {
     wanted.ct_eq(given).into()
 }

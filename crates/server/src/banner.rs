@@ -13,7 +13,7 @@ fn absolute(dir: &Path) -> PathBuf {
     std::path::absolute(dir).unwrap_or_else(|_| dir.to_path_buf())
 }
 
-/// The figures of the banner.
+/// The facts that the banner shows.
 pub struct Banner<'a> {
     /// Addresses of the Redis protocol.
     pub redis: &'a [SocketAddr],
@@ -27,15 +27,15 @@ pub struct Banner<'a> {
     pub dir: &'a Path,
     /// The name of the durability.
     pub durability: &'a str,
-    /// Keys recovered from a snapshot.
+    /// The number of keys recovered from a snapshot.
     pub snapshot_keys: u64,
-    /// Records replayed from the log.
+    /// The number of records replayed from the log.
     pub replayed_records: u64,
     /// Duration of the recovery.
     pub seconds: f64,
-    /// Number of recovered keys.
+    /// The number of keys after the recovery.
     pub keys: u64,
-    /// Worker threads.
+    /// The number of worker threads.
     pub workers: usize,
 }
 

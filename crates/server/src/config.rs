@@ -60,7 +60,7 @@ pub(crate) struct Config {
     /// Knows whether any client listens to events.
     hub: Arc<Hub>,
     users: Arc<Users>,
-    /// The connections: connections of deleted users are closed.
+    /// Closes the connections of deleted users.
     clients: Arc<Clients>,
 }
 
@@ -117,8 +117,8 @@ impl Config {
         &self.hot
     }
 
-    /// The value that CONFIG GET shows for a setting without a meaning: the true value for this server if it
-    /// is known, else `value`.
+    /// The value that CONFIG GET shows for a setting of Redis that has no effect here: the true value for
+    /// this server if it is known, else `value`.
     fn shown_inert(&self, name: &str, value: &str) -> String {
         match name {
             "cluster-enabled" if self.hot.emulates_cluster() => "yes".into(),

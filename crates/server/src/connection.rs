@@ -79,7 +79,7 @@ pub(crate) struct Connection {
     /// The time of the first check that found the input behind a blocked command at its limit. `None` while
     /// no command is blocked, or while there is room for more input.
     full_since_ms: Cell<Option<u64>>,
-    /// Share of this connection in the worker's `unsent_bytes`.
+    /// The share of this connection in [`Worker::unsent_bytes`].
     counted_bytes: Cell<usize>,
     /// State of the checks that decide whether publishers wait for this subscriber.
     keeping_up: Cell<KeepingUp>,
@@ -161,8 +161,8 @@ impl Connection {
         while self.refused.get() && !self.broken.get() {
             match self.socket.stream().poll_write_ready(cx) {
                 Poll::Ready(Ok(())) if self.send() => {}
-                // No bytes may leave now. They leave when the pause ends or with the next lease; if the
-                // socket refuses bytes then, this task is woken.
+                // No bytes may leave now. They leave when the pause ends, or when the leader has a lease
+                // again; if the socket refuses bytes then, this task is woken.
                 Poll::Ready(Ok(())) => break,
                 Poll::Ready(Err(_)) => return Poll::Ready(()),
                 Poll::Pending => break,
@@ -594,7 +594,7 @@ impl Connection {
         executor.may_listen(&self.conversation.borrow().session, host)
     }
 
-    /// The kind of place that the connection has.
+    /// Whether the connection has a place for clients, a reserved one, or none any more.
     pub(crate) fn place(&self) -> Place {
         self.conversation.borrow().session.place
     }

@@ -403,7 +403,7 @@ fn cpu(_: &Parts, _: &Figures, out: &mut String) {
     fields!(out,
         "used_cpu_sys": format!("{:.6}", time.system_us as f64 / 1e6),
         "used_cpu_user": format!("{:.6}", time.user_us as f64 / 1e6),
-        // There are no children.
+        // There are no child processes.
         "used_cpu_sys_children": "0.000000",
         "used_cpu_user_children": "0.000000",
     );

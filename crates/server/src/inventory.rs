@@ -27,9 +27,9 @@ const STALLED_MS: u64 = 1000;
 pub(crate) struct Figures {
     /// For each database with keys: its number, its keys, and its keys with an expiry time.
     pub(crate) keys: Vec<(DbId, u64, u64)>,
-    /// Number of libraries of functions.
+    /// The number of libraries of functions.
     pub(crate) libraries: usize,
-    /// Number of functions in all libraries.
+    /// The number of functions in all libraries together.
     pub(crate) functions: usize,
 }
 

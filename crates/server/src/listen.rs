@@ -32,9 +32,9 @@ const THIS_MACHINE: SocketAddr = SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::LOCA
 /// Binds one port on every address of `bind` (separated by spaces). With port 0, the first address gets a
 /// free port, and the others get the same port.
 ///
-/// An address that the machine does not have is skipped if a `-` stands before it, as in Redis, or if it is
-/// an IPv6 address and an earlier address was bound. If `bind` has IPv4 addresses as well, IPv6 sockets take
-/// no connections of IPv4. Must run within a runtime.
+/// An address that the machine does not have is skipped if a `-` stands before it, as in Redis. So is a
+/// missing IPv6 address if an earlier address was bound. If `bind` has IPv4 addresses as well, IPv6 sockets
+/// take no connections of IPv4. Must run within a runtime.
 ///
 /// # Errors
 /// If an address cannot be resolved or bound.

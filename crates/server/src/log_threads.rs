@@ -38,7 +38,7 @@ pub struct LogThreads {
 
 #[derive(Default)]
 struct SharedState {
-    /// Whether the flusher is awake and will write all appended records within [`GATHER`].
+    /// Whether the flusher will write all appended records within [`GATHER`], without being woken.
     gathering: AtomicBool,
     stopping: AtomicBool,
     running: Mutex<Vec<JoinHandle<()>>>,

@@ -162,7 +162,7 @@ pub(crate) fn rounded(figure: f64, digits: i32) -> f64 {
 /// Opens the file that a setting names; `None` if it names none.
 ///
 /// # Errors
-/// In words.
+/// The reason in words.
 pub(crate) fn open(settings: &Settings, key: Key) -> Result<Option<LineFile>, String> {
     open_file(settings.text(key))
 }

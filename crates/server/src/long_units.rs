@@ -30,7 +30,8 @@ pub(crate) const LONG_UNITS_MAX: usize = 32;
 /// Interval at which [`LongUnits::settle`] checks whether to give up.
 const SETTLE_PERIOD: Duration = Duration::from_millis(10);
 
-/// Niceness of these threads: workers, which serve all clients, have priority over a single client's unit.
+/// The niceness of the threads of long units. Workers, which serve all clients, have priority over a single
+/// client's unit.
 const NICE: i32 = 5;
 
 /// A unit, and the client that waits for it.
@@ -131,7 +132,7 @@ impl LongUnits {
         state.waiting.drain(..overdue).map(|(_, job)| job).collect()
     }
 
-    /// Units begun on these threads since this incarnation began.
+    /// The number of units that these threads have begun since this incarnation began.
     pub(crate) fn begun(&self) -> u64 {
         self.state.lock().begun
     }

@@ -181,7 +181,7 @@ impl Scrape {
         gauge(encoder, "sheaf_uptime_seconds", "seconds since the start", uptime_ms / 1000)
     }
 
-    /// Bytes of the Redis protocol, connections and responses of HTTP, spans of traces.
+    /// Encodes bytes of the Redis protocol, connections and responses of HTTP, and spans of traces.
     fn encode_traffic(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
         let (received, sent) = self.parts.clients.traffic_bytes();
         let help = "bytes received from clients of the Redis protocol";

@@ -1,4 +1,5 @@
-//! The reason why no write can be acknowledged now, if any: one answer for `/_up`, INFO, metrics and the log.
+//! The reason why no write can be acknowledged now, if any: one answer for `/_up`, INFO, metrics and the
+//! server's log.
 //!
 //! It is for display only, and asks the [`Availability`] and the [`Log`] of the server.
 

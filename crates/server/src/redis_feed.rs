@@ -123,7 +123,7 @@ impl Feeding {
         user: Vec<u8>,
     ) -> io::Result<()> {
         socket.set_nonblocking(false)?;
-        // The call fails at the end of a tunnel, which has no such delay.
+        // The call fails for the plain end of a tunnel, which has no such delay.
         let _ = socket.set_nodelay(true);
         socket.set_write_timeout(Some(PREPARING_PERIOD))?;
         socket.set_read_timeout(Some(PREPARING_PERIOD))?;

@@ -20,9 +20,9 @@
 //!   the handshake, however the connection was made.
 //! - Outside of a group, a leader that learns of a higher epoch than its own persists that, and stops taking
 //!   writes until an operator decides otherwise.
-//! - Data that perhaps no leader has committed are not shown. A server shows nothing until the leader has
-//!   committed all its data, or the rest was cut, if it is a leader that begins to follow, or a leader that
-//!   is fenced. With `ack-replicas` or in a group, this also holds for a replica that starts.
+//! - Data that perhaps no leader has committed are not shown. A leader that is fenced, or that begins to
+//!   follow, shows nothing until its new leader has committed all its data, or the rest was cut. With
+//!   `ack-replicas` or in a group, this also holds for a replica that starts.
 
 mod acks;
 mod clocks;
@@ -158,7 +158,7 @@ pub(crate) struct Node {
     /// The votes of the group; `None` without a group.
     votes: Option<Arc<Votes>>,
     knows_leader: AtomicBool,
-    /// `stale-reads`.
+    /// The setting `stale-reads`.
     stale_reads: AtomicBool,
     /// The leader of the group: its link, as the votes know it, and its address.
     named: Mutex<Option<(Option<consensus::Link>, Address)>>,
@@ -195,7 +195,7 @@ pub(crate) struct Node {
     handover: Mutex<Option<Arc<Running>>>,
     /// The replica that was told to lead and has not answered.
     unanswered: Mutex<Option<Unanswered>>,
-    /// The process of this server.
+    /// The id of the process in which this server runs.
     process: ProcessId,
     runtime: OnceLock<tokio::runtime::Handle>,
     rounds_end: OnceLock<RoundsEnd>,
@@ -577,8 +577,8 @@ impl Node {
     /// encrypted.
     ///
     /// # Errors
-    /// If the connection is encrypted and servers talk without TLS here, or the other way round: the reason
-    /// in words.
+    /// The reason in words: the connection is encrypted and servers talk without TLS here, or the other way
+    /// round; or the OS refuses the plain end.
     pub(crate) fn plain_end(
         &self,
         socket: TcpStream,

@@ -12,7 +12,7 @@
 //!
 //! Invariants
 //! - Only three things outlive an incarnation: the settings, the position at which the log must be cut, and
-//!   the fields of `Process` (the lock, the ports, the certificates, the identity of the process).
+//!   the fields of `Process` (among them the lock, the ports, and the certificates).
 //! - If an incarnation is to follow, the present one ends only when the disk has room for the restart.
 
 mod failure;
@@ -341,7 +341,8 @@ fn lock(dir: &Path) -> Result<DirLock, ServeError> {
 /// # Errors
 /// As [`DirLock::acquire`], but `Held` only after [`LOCK_PATIENCE`].
 fn wait_for_lock(dir: &Path) -> Result<DirLock, env::LockError> {
-    // Each attempt takes a while, too, because tools lock the directory for a moment to inspect it.
+    // The time is limited, not the number of attempts: an attempt takes a while itself, because tools lock
+    // the directory for a moment to inspect it.
     let until_us = RealClock.monotonic_us() + LOCK_PATIENCE.as_micros() as u64;
     let mut is_told = false;
     loop {

@@ -65,7 +65,7 @@ const HELD: &str = "ERR the snapshot cannot go on: a script or another command h
                     taken once they are free, which LASTSAVE shows; SCRIPT KILL ends a script, BGSAVE CANCEL gives the snapshot up";
 /// Period of the check of triggers.
 const LOOK_PERIOD: Duration = Duration::from_secs(1);
-/// After a failure or a cancellation, automatic snapshots pause for this time; commands are not delayed.
+/// After a failure or a cancellation, automatic snapshots pause for this time. Requested snapshots do not.
 const RETRY_MS: u64 = 60_000;
 /// By default, a clean stop takes a snapshot if the next start would otherwise replay more log than this.
 /// Replaying this much log takes about a second.
@@ -417,9 +417,8 @@ impl Snapshots {
         Ok(())
     }
 
-    /// Whether an automatic snapshot is due. Something must have been written since the last one, no attempt
-    /// may have failed or been cancelled lately, and the log must have grown enough or enough time have
-    /// passed.
+    /// Whether an automatic snapshot is due: something was written since the last one, no attempt has failed
+    /// or was cancelled lately, and the log has grown enough or enough time has passed.
     fn is_due(&self, log: &Log, figures: &Figures) -> bool {
         let (growth_bytes, period_s) = {
             let settings = self.sources.config.current();

@@ -14,7 +14,7 @@ use tokio::{
 /// The deadlines of one worker.
 #[derive(Default)]
 pub(crate) struct Timeouts {
-    /// Deadlines with client ids.
+    /// Each deadline with the id of the client, in the order of time.
     deadlines: RefCell<BTreeSet<(Instant, u64)>>,
     /// Notified when a new deadline comes before all others.
     changed: Notify,

@@ -37,7 +37,7 @@ use storage::Log;
 use self::export::Exporter;
 pub(crate) use self::job::Job;
 
-/// The share of all requests and commands, in millionths.
+/// The share, in millionths, that means all requests and commands.
 const WHOLE: u64 = 1_000_000;
 /// Up to this drift between the wall clock and the monotonic clock, all spans use one origin. Beyond it, a
 /// new origin is taken from the wall clock.
@@ -69,7 +69,7 @@ struct Place {
 pub(crate) struct TraceFigures {
     /// Spans that the collector has taken.
     pub(crate) sent: u64,
-    /// Spans that were dropped: the queue was full, or the collector has refused them.
+    /// Spans that were dropped: a queue was full, the collector has refused them, or the process ended first.
     pub(crate) dropped: u64,
 }
 

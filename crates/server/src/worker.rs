@@ -76,7 +76,7 @@ pub(crate) struct Worker {
     /// Deadlines of blocked and held commands.
     pub(crate) timeouts: Timeouts,
     connections: RefCell<HashMap<u64, Rc<Connection>>>,
-    /// Connections that publish faster than subscribers receive.
+    /// Publishers whose next command waits for slow subscribers, or for room in a mailbox.
     held_back: HeldBack,
     /// Connections whose clients do not read their replies.
     unread: RefCell<Vec<Rc<Connection>>>,

@@ -23,7 +23,7 @@ use super::{
 /// Polling period of a session that waits for a snapshot.
 const SNAPSHOT_POLL: Duration = Duration::from_millis(20);
 
-/// Digits of a session's name, which the client may choose.
+/// The number of digits in the name of a session. The client may choose the name.
 const SESSION_NAME_BYTES: usize = 32;
 
 /// Answers a request for a path below `/_backup`.

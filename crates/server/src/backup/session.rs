@@ -36,7 +36,7 @@ use backup::{Offer, OfferedFile, chain_digits};
 
 /// The maximum number of sessions: each keeps an old snapshot and its log.
 pub(crate) const SESSIONS_MAX: usize = 4;
-/// Concurrent transfers of a session: each takes two pieces of memory.
+/// The maximum number of concurrent transfers of a session. Each holds up to two pieces of a file in memory.
 pub(crate) const TRANSFERS_MAX: usize = 4;
 /// A session ends after this time without a request or a piece sent.
 const IDLE_US: u64 = 60_000_000;
@@ -50,7 +50,7 @@ const PIN_TRIES: usize = 3;
 
 /// The open sessions of a server.
 pub(crate) struct Sessions {
-    /// CPU-time pace of all bodies together.
+    /// The limit of the CPU time that all transfers together use.
     pub(super) pace: Pace,
     open: Mutex<Vec<Arc<Session>>>,
     /// Where each session leaves a span; `None`: no spans are made.

@@ -5,8 +5,8 @@
 //! - A change of settings and of their files holds the lock of `files`, so that no change undoes another one
 //!   unseen. The disk may keep it locked for long; therefore only threads that serve no other clients lock
 //!   it.
-//! - Another lock, `forcing`, is held while a change is put in force. Settings of the data are in no file:
-//!   their changes need `forcing` alone.
+//! - Another lock, `forcing`, is held while a change is put in force. A CONFIG SET of settings of the data
+//!   changes no file: it needs `forcing` alone.
 //! - A lasting change is on disk before it is in force, so that an OK means both. A failed change changes
 //!   nothing.
 
@@ -45,7 +45,7 @@ impl Config {
     pub(super) fn set_settings(&self, pairs: &[(&[u8], &[u8])]) -> Result<Vec<(String, String)>, String> {
         let is_of_data =
             |(name, _): &(&[u8], &[u8])| setting_named(name).is_some_and(|option| option.of_data);
-        // Settings of the data are in no file.
+        // A change of settings of the data changes no file.
         let mut lasting = match pairs.iter().all(is_of_data) {
             true => None,
             false => {

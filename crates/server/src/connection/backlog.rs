@@ -13,8 +13,8 @@
 //! - A subscriber with more than [`STALLED_BYTES_MIN`] unsent bytes whose peer has acknowledged nothing for
 //!   [`STALLED_MS_MAX`]. Such a subscriber is taken for dead before it reaches the other limits.
 //! - A client with more input behind a blocked command than the server keeps, for [`STALLED_MS_MAX`]. The
-//!   server does not read its socket, so the client would be stuck in its send while the command blocks, and
-//!   the server would not notice when the client ends.
+//!   server does not read the client's socket meanwhile, so the client would be stuck in its send. Nor would
+//!   the server notice when the client ends.
 //! - Subscribers of one worker with more than [`UNSENT_BYTES_MAX`] unsent bytes together: the furthest behind
 //!   is disconnected first. A block sent to several subscribers counts once, as it is in memory once.
 
@@ -147,7 +147,8 @@ impl Connection {
         self.cut(&client, self.limited_bytes(), TooSlow::Together);
     }
 
-    /// Disconnects a client that receives too slowly. Called about once a second.
+    /// Disconnects the client if it receives too slowly, or sends too much behind a blocked command. Called
+    /// about once a second.
     pub(crate) fn enforce_limits(&self, now_ms: u64) {
         let unsent_bytes = self.limited_bytes();
         let mut backlog = self.backlog.take();

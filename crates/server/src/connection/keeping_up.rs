@@ -1,8 +1,8 @@
 //! Decides whether a subscriber keeps up with its messages. If at least half of the subscribers of a message
 //! are behind, publishers wait for them (see [`pubsub::Backpressure`]).
 //!
-//! - Behind: its socket refuses bytes, more than [`BEHIND_BYTES_MIN`] are unsent, and the subscriber is worth
-//!   waiting for.
+//! - Behind: the subscriber's socket refuses bytes, more than [`BEHIND_BYTES_MIN`] are unsent, and the
+//!   subscriber is worth waiting for.
 //! - Caught up: its socket takes bytes again, no more than [`CAUGHT_UP_BYTES_MAX`] are unsent, or the
 //!   subscriber is no longer worth waiting for.
 //! - Worth waiting for: its peer acknowledges something. [`RATE_BYTES_PER_S_MIN`] acknowledged bytes earn a
@@ -29,7 +29,7 @@ use super::Connection;
 const BEHIND_BYTES_MIN: u64 = 256 << 10;
 /// Unsent bytes above which a subscriber that is behind has not yet caught up.
 const CAUGHT_UP_BYTES_MAX: u64 = 64 << 10;
-/// Receive rate that keeps a subscriber worth waiting for permanently.
+/// The receive rate at which a subscriber stays worth waiting for.
 const RATE_BYTES_PER_S_MIN: u64 = 64 << 10;
 /// The longest wait for a subscriber that receives nothing any more.
 const PATIENCE_US_MAX: u64 = 2_000_000;
@@ -65,7 +65,8 @@ pub(super) struct KeepingUp {
 }
 
 impl KeepingUp {
-    /// Updates the state after a send, and returns whether a wait for a new subscriber has proven useless.
+    /// Updates the state after a send or during a wait. Returns whether a wait for a new subscriber has
+    /// proven useless.
     ///
     /// - `received_bytes`: acknowledged by the peer since the last call, once the socket had refused bytes;
     /// - `unsent_bytes`: not yet taken by the socket; `refused`: the socket refuses them now;
@@ -111,7 +112,7 @@ impl KeepingUp {
 }
 
 impl Connection {
-    /// Updates the back-pressure state after a send. `refused` says whether the socket refuses bytes now,
+    /// Updates the state of keeping up after a send. `refused` says whether the socket refuses bytes now,
     /// `had_refused` whether it did before.
     #[inline]
     pub(super) fn note_pace(&self, had_refused: bool, refused: bool) {

@@ -20,7 +20,7 @@ use engine::outbox::Outbox;
 use tls::{RECORD_BYTES_MAX, Session};
 use tokio::{io::Interest, net::TcpStream};
 
-/// Pieces of output per vectored write.
+/// The maximum number of pieces of output in one vectored write.
 const PIECES_MAX: usize = 64;
 
 pub(crate) enum Socket {

@@ -11,8 +11,8 @@
 //! - All clients together are allowed at most [`UNREAD_BYTES_MAX`] unsent beyond the first mebibyte of each.
 //! - A client whose limit cannot be raised further, and whose peer acknowledges nothing for
 //!   [`STALLED_MS_MAX`] while its commands wait, is disconnected.
-//! - While other clients are refused more bytes, further clients are disconnected if their peer is silent for
-//!   so long: clients whose commands wait, and clients with a raised limit.
+//! - While other clients are refused more bytes, a client whose commands wait, or whose limit is raised, is
+//!   disconnected if its peer acknowledges nothing for [`STALLED_MS_MAX`].
 //!
 //! The limit of clients that are not logged in, and of subscribers, is never raised.
 //!
@@ -180,7 +180,7 @@ impl Connection {
         true
     }
 
-    /// Returns the allowance of this client beyond the normal limit, and stops watching it.
+    /// Gives the allowance of this client beyond the first limit back, and stops watching the client.
     pub(super) fn forget_unread(&self) {
         self.worker.parts.unread_replies.give_back(self.unread.take().taken_bytes);
     }

@@ -31,7 +31,7 @@ const LOOK_PERIOD: Duration = Duration::from_secs(10);
 /// this many retries.
 const BLOCKED_PAUSE: Duration = Duration::from_millis(100);
 const BLOCKED_MAX: u32 = 600;
-/// Share of the CPU time of all processors together.
+/// The maximum share of the CPU time of all processors together.
 const CPU_PERCENT: u64 = 20;
 /// Delay of automatic compaction after a failure; requests are not delayed.
 const RETRY_MS: u64 = 600_000;

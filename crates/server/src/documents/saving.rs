@@ -1,5 +1,5 @@
 //! The thread "documents": saves databases to their files, when they are due or requested, and all of them
-//! before the log is cut.
+//! before a snapshot is published.
 //!
 //! ```text
 //! each second | requested | snapshot about to be published

@@ -21,9 +21,9 @@ use crate::config::Config;
 /// The settings of retention.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Kept {
-    /// Bytes of log.
+    /// The maximum bytes of log that are kept.
     pub(super) bytes: u64,
-    /// Milliseconds; 0 means no limit.
+    /// The maximum age of kept log, in milliseconds; 0 means no limit.
     pub(super) ms: u64,
 }
 
@@ -40,7 +40,7 @@ impl Retention {
     }
 
     /// Moves the floor, and removes segments that only the old floor has kept. Called once a second, and
-    /// before the log can be cut. Blocks.
+    /// at the start, before anything else removes log. Blocks.
     pub(crate) fn renew(&self, config: &Config, dir: &Path, now_ms: u64, log: &Log) {
         if log.is_frozen() {
             return;

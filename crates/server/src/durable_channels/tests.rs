@@ -1,5 +1,5 @@
-//! Tests with a log on a simulated disk: messages have their positions, with other records between them, and
-//! the floor of retention follows the end of the log.
+//! Tests with a log on a simulated disk: messages are found at their positions between other records, and the
+//! floor of retention follows the end of the log.
 
 #![allow(clippy::unwrap_used)]
 

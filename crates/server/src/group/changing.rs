@@ -162,8 +162,8 @@ impl Group {
         ))
     }
 
-    /// Records the roster again at the end of the log, so that a copy of the log alone, which could begin
-    /// after the earlier record, has it, too.
+    /// Records the roster again at the end of the log. A copy of the log alone may begin after the earlier
+    /// record, and must have the roster, too.
     pub(crate) fn repeat_roster(&self) -> Result<(), String> {
         let Some(votes) = &self.votes else { return Ok(()) };
         self.require_leader(votes)?;

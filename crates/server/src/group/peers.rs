@@ -536,7 +536,7 @@ impl Peer {
         let socket = peers.connect(&self.address, id)?;
         socket.set_nonblocking(true).map_err(|error| error.to_string())?;
         *self.socket.lock() = Some(socket);
-        // The member is told at once who leads, and not with the next heartbeat: it may be waiting for that.
+        // The member is told at once who leads, and not with the next heartbeat: it may wait for a leader.
         peers.votes.input(|member, now_us| member.announce(now_us));
         Ok(())
     }

@@ -6,7 +6,8 @@
 //! elected: a voter with data has all of the log -> it is handed the lead
 //! ```
 //!
-//! The rules of votes are in `consensus`; `storage` and `recovery` open, copy and cut a log without state.
+//! The rules of votes are in `consensus`; `storage` and `recovery` open, copy and cut a log that
+//! has no data beside it.
 //!
 //! Invariants
 //! - The roster is in `group.json` before the part of the log that names the members is forgotten. A copied
@@ -60,7 +61,7 @@ impl Group {
             let known = self.known.lock();
             known.roster.clone().filter(|_| known.is_in_force())
         };
-        // Without a roster, a change of members is under way, or nothing is known yet.
+        // If no roster is in force, a change of members is under way, or no roster is known yet.
         let Some(roster) = roster else { return };
         if let Err(error) = votes.save_roster(&roster.text()) {
             tracing::error!(target: "group", %error, "cannot save the members of the group");

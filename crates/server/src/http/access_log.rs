@@ -29,9 +29,9 @@ use settings::{Key, Settings};
 
 use crate::logging;
 
-/// Lines that wait for the file, at most.
+/// The maximum number of lines that wait for the file.
 const LINES_MAX: usize = 4096;
-/// Bytes of lines that are written at once, approximately.
+/// The approximate maximum number of bytes in one write to the file.
 const WRITE_BYTES: usize = 64 << 10;
 /// Fields of a text line are separated by spaces, so spaces within a user's name or a target are escaped.
 const ESCAPED: &AsciiSet = &CONTROLS.add(b' ').add(b'%').add(b'"');
@@ -127,7 +127,7 @@ fn write_lines(lines: &Receiver<String>, file: &Mutex<Option<Arc<LineFile>>>, lo
     }
 }
 
-/// `TIME ADDRESS USER METHOD TARGET STATUS BYTES MILLISECONDS`.
+/// A text line: `TIME ADDRESS USER METHOD TARGET STATUS BYTES MILLISECONDS`.
 fn text(request: &NotedRequest<'_>) -> String {
     let time = unix_time::shown(request.began_unix_ms);
     let user = match request.user {
@@ -140,7 +140,7 @@ fn text(request: &NotedRequest<'_>) -> String {
     format!("{time} {client} {user} {method} {target} {status} {bytes} {:.3}\n", milliseconds(request))
 }
 
-/// The same fields as an object of JSON; a missing user or status is null.
+/// A line with the fields of [`text`] as an object of JSON; a missing user or status is null.
 fn json(request: &NotedRequest<'_>) -> String {
     #[derive(serde::Serialize)]
     struct Line<'a> {

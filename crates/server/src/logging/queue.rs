@@ -21,7 +21,7 @@ use std::{
 
 use parking_lot::{Condvar, Mutex};
 
-/// Bytes of lines that wait to be written, at most.
+/// The maximum number of bytes of the lines that wait to be written.
 const QUEUED_BYTES_MAX: usize = 1 << 20;
 
 /// The next work of the thread that writes.

@@ -32,8 +32,8 @@ use storage::{
 
 use super::{Begun, PIECE_BYTES, PREPARING_PERIOD, Serving};
 
-/// A snapshot is used again if the log has grown by at most this many bytes since. Rendering these bytes
-/// takes less time than a new snapshot.
+/// A snapshot is used again if the log has grown by at most this many bytes since the snapshot began. To
+/// render these bytes takes less time than a new snapshot.
 const REUSED_LOG_BYTES_MAX: u64 = 64 << 20;
 /// The bytes of log that may be pinned for a file even if `replica-retention-bytes` is less.
 pub(super) const PINNED_LOG_BYTES_MIN: u64 = 2 * REUSED_LOG_BYTES_MAX;

@@ -23,7 +23,7 @@ pub(crate) struct Figures {
     pub(crate) replicas: Vec<ReplicaFigures>,
     /// The number of connected Redis replicas.
     pub(crate) redis_replicas: usize,
-    /// The replicas heard from in time; `None` if no minimum is configured.
+    /// The number of replicas heard from in time; `None` if no minimum is configured.
     pub(crate) good_replicas: Option<usize>,
     pub(crate) leader: Option<LeaderFigures>,
 }

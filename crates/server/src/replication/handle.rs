@@ -163,7 +163,7 @@ impl Replication for ReplicationHandle {
         let run = move |order: Arc<Order>| {
             let follow = node.begin_to_follow(&leader);
             let following = node.following();
-            // After the OK, no door shows the link to the former leader.
+            // Once the client has its OK, neither INFO nor HTTP shows the link to the former leader.
             if let (Ok(Follow::Reconnect), Some(following)) = (&follow, &following) {
                 following.reconnect(node.now_ms());
             }

@@ -78,7 +78,7 @@ pub(crate) struct Joins {
     pub(crate) resumed: AtomicU64,
     /// Replicas that had to copy all data.
     pub(crate) copied: AtomicU64,
-    /// Full syncs of replicas that wanted to continue from a position, but could not. Each of these counts in
+    /// Replicas that wanted to continue from a position, but had to copy all data. Each of these counts in
     /// `copied`, too.
     pub(crate) not_resumed: AtomicU64,
 }
@@ -120,7 +120,8 @@ impl Leader {
         }
     }
 
-    /// Begins to wait for replicas, as [`Leading::begin_at`] says, and disconnects all of them.
+    /// Begins to count acknowledgements, as [`Leading::begin_at`] says. Disconnects all replicas, so that
+    /// only acknowledgements on later connections count.
     pub(super) fn begin_at(&self, floor: Lsn, committed: Lsn) {
         self.leading.lock().begin_at(floor, committed);
         self.disconnect();
@@ -441,9 +442,9 @@ fn ship(node: &Node, log: &Log, socket: &TcpStream, relay: &Mutex<Relay>) -> Str
     }
 }
 
-/// Writes many frames with one system call. A full socket takes more bytes only when a third of its buffer is
-/// free. So a write that ends at its timeout is repeated, as long as the replica has acknowledged something
-/// meanwhile.
+/// Writes all frames, up to [`PIECES_MAX`] pieces with each system call. A full socket takes more bytes only
+/// when a third of its buffer is free. So a write that ends at its timeout is repeated, as long as the
+/// replica has acknowledged something meanwhile.
 fn write(
     mut send: impl FnMut(&[IoSlice<'_>]) -> io::Result<usize>,
     mut unacknowledged_bytes: impl FnMut() -> u64,

@@ -167,8 +167,8 @@ impl Node {
         Ok(())
     }
 
-    /// Compares the clock here with the end of the log. Done at a start, because it may take long until the
-    /// next batch is written.
+    /// Compares the clock here with the time of the last batch in the log. Done at a start, because it may
+    /// take long until the next batch is written.
     pub(crate) fn look_at_clock(&self, log: &Log) {
         let end = log.shippable_lsn();
         let newest = log.last_batches(end, 1).unwrap_or_default();

@@ -27,9 +27,9 @@ use parking_lot::{Condvar, Mutex};
 
 use super::TraceFigures;
 
-/// Spans that wait for the collector, at most: some megabytes.
+/// The maximum number of spans that wait for the collector. They take some megabytes.
 const SPANS_MAX: usize = 8192;
-/// Spans of one request to the collector, at most.
+/// The maximum number of spans in one request to the collector.
 const BATCH_SPANS_MAX: usize = 512;
 /// The time for which spans are gathered before a request that is not full.
 const GATHER: Duration = Duration::from_secs(1);
@@ -72,6 +72,8 @@ struct State {
 }
 
 impl Exporter {
+    /// Starts the thread that delivers spans.
+    ///
     /// # Errors
     /// If the OS refuses the thread.
     pub(super) fn start(
@@ -175,7 +177,7 @@ impl Shared {
         self.ended.notify_all();
     }
 
-    /// Waits for spans, and returns a batch of them; `None` at the end.
+    /// Waits for spans, and returns a batch of them; `None` once the queue is closed and empty.
     fn next_batch(&self) -> Option<Vec<Span>> {
         let mut state = self.state.lock();
         loop {

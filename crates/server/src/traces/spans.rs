@@ -16,7 +16,8 @@ use otlp::{Attribute, Span, SpanKind};
 
 use super::{Place, Traces};
 
-/// The methods of HTTP that have names in the conventions. COPY keeps its name, too; others become `_OTHER`.
+/// The methods of HTTP that spans show as they are, as well as COPY. For all others, the conventions want
+/// `_OTHER`.
 const METHODS: [&Method; 7] = [
     &Method::GET,
     &Method::HEAD,
@@ -28,7 +29,7 @@ const METHODS: [&Method; 7] = [
 ];
 
 impl Traces {
-    /// The spans of a command and of the parts of its wait. The reply may leave since `released_us`.
+    /// The spans of a command and of the parts of its wait. From `released_us` on, the reply may leave.
     pub(super) fn spans_of_command(&self, command: &TracedCommand, released_us: u64) -> Vec<Span> {
         let place = self.new_place(None);
         let name = command.row.name.to_ascii_uppercase().replace('|', " ");

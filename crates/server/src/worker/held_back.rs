@@ -7,7 +7,7 @@
 //! - A full mailbox holds a publisher back until it is no longer full. This wait ends, because the worker
 //!   that empties the mailbox never waits for a publisher.
 //! - A worker with held publishers has registered itself with the channels, which wake it when a reason may
-//!   have ended. After the registration it checks the reasons once more, so that it misses no end.
+//!   have ended. After the registration it checks the reasons once more, because one may have ended before.
 
 use std::{
     cell::{Cell, RefCell},
@@ -28,8 +28,8 @@ pub(super) struct HeldBack {
     waiting: RefCell<Vec<Waiting>>,
     /// Number of subscribers of this worker that are behind.
     behind: Cell<usize>,
-    /// The time until which publishers do not wait for subscribers that have not yet received anything after
-    /// their first refusal.
+    /// The time until which publishers do not wait for new subscribers: those that have not yet received
+    /// anything after their sockets first refused bytes.
     distrusts_until_us: Cell<u64>,
 }
 

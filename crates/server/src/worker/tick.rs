@@ -48,8 +48,8 @@ impl Worker {
     }
 
     /// Called by a connection after a round, before its replies leave. `gate` is the position for which its
-    /// newest replies wait. Returns a reason to hold its next command back, if it publishes faster than
-    /// subscribers receive.
+    /// newest replies wait. Returns the reason to hold its next command back, if there is one: slow
+    /// subscribers, or a full mailbox.
     pub(crate) fn after_round(
         &self,
         connection: &Rc<Connection>,

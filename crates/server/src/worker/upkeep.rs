@@ -11,7 +11,7 @@ use crate::connection::{Connection, UNSENT_BYTES_MAX};
 
 /// Period of active expiry and of the other checks.
 const PERIOD: Duration = Duration::from_millis(100);
-/// Period of the check of unsent bytes.
+/// The period of the checks that need not be made every [`PERIOD`], such as the one of unsent bytes.
 const LIMITS_PERIOD_MS: u64 = 1000;
 /// The minimum number of ended subscriptions for which memory is given back, because that takes milliseconds
 /// per gigabyte.

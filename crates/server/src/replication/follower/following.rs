@@ -248,7 +248,7 @@ impl Following {
         self.distance.load(SeqCst)
     }
 
-    /// Notes the begin of an attempt to connect. Returns how often the link was woken, for
+    /// Notes the beginning of an attempt to connect. Returns how often the link was woken, for
     /// [`Following::pause`].
     pub(super) fn begin_attempt(&self, now_ms: u64) -> u64 {
         self.set_link(LinkState::Connecting, now_ms);
