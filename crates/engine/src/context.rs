@@ -182,7 +182,7 @@ impl Context<'_, '_> {
 
     /// Makes sure that the log has room for a record with `bytes` of content. A command whose record can be
     /// much larger than its arguments must call this before its first change. If the content is values that
-    /// the command's keys hold, its row carries [`Flags::COPIES`].
+    /// the command's keys hold, the row of the command carries [`Flags::COPIES`].
     ///
     /// # Errors
     /// To be passed on. With [`CommandError::NeedsRoom`], the executor asks the log and runs the command

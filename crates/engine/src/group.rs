@@ -68,7 +68,7 @@ pub struct MemberView {
     /// have its term as their epoch.
     pub epoch: Option<u64>,
     /// The end of the member's durable log, if the server that is asked knows it: a server that does not lead
-    /// knows only that of its own log.
+    /// knows only the end of its own log.
     pub durable: Option<Lsn>,
     /// The committed position that the member knows. `None` if the server that is asked does not know it: a
     /// server that does not lead knows only its own.

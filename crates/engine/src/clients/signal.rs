@@ -19,8 +19,8 @@ use lsn::Lsn;
 
 use super::{Client, ClientKind};
 
-/// Pushed bytes that a client may leave unsent; a client above this is disconnected. As the `pubsub` class of
-/// Redis' client-output-buffer-limit.
+/// Pushed bytes that a client may leave unsent; a client above this is disconnected. Redis has the same limit
+/// for the class `pubsub` (`client-output-buffer-limit`).
 pub const PUSHED_BYTES_MAX: u64 = 32 << 20;
 
 /// A request of another thread to the worker of a connection.
@@ -77,7 +77,7 @@ impl Client {
         }
     }
 
-    /// The review begins now: a later change of rights needs another review.
+    /// Notes that the review begins now: a later change of rights needs another review.
     pub fn begin_review(&self) {
         self.awaits_review.store(false, SeqCst);
     }
