@@ -9,8 +9,8 @@
 //! Invariants
 //! - Bytes that were not turned into executed commands stay in `pending`, in order, until the conversation
 //!   closes.
-//! - After a protocol error or QUIT no further command is executed; those before it are answered, then the
-//!   connection ends.
+//! - After a protocol error or QUIT no further command is executed; the commands before it are answered, then
+//!   the connection ends.
 //! - While the outbox is above its limit, no command is executed: a client that takes no replies causes no
 //!   more replies. The limit is [`Conversation::outbox_bytes_allowed`], and for a subscriber at least 32 MiB.
 //! - After a message for subscribers that do not receive fast enough, nothing is executed until the caller

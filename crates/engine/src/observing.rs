@@ -88,7 +88,7 @@ impl Executor {
             self.trace(command, host);
         }
         self.stats().timed(index as usize, usec, stands_for);
-        // The round may have begun long ago: the date is that of the end, as in Redis.
+        // The round may have begun long ago: an entry is dated by the end of the command, as in Redis.
         let (observer, ended_ms) = (&host.observer, || host.clock.unix_ms());
         match &session.wait {
             Some(Wait::Key(wait)) => wait.began_after(usec),

@@ -1,4 +1,4 @@
-//! Counters per command. Each thread that executes commands has its own; readers add them up.
+//! Counters per command. Each thread that executes commands has counters of its own, and readers add them up.
 //!
 //! Invariants
 //! - A counter that is not under a lock has one writer and only grows. A reset (CONFIG RESETSTAT) changes no

@@ -23,7 +23,8 @@
 //!   with a smaller gate later in the queue waits for the first element.
 //! - After a tick has ended, a queue that is not empty will be looked at again: a wake-up is requested at the
 //!   gate of its first element or before, or the next end is due (asserted in release builds too).
-//! - A resumed command that has to wait for room again is not resumed in the same pass over those waiting.
+//! - A resumed command that has to wait for room again is not resumed in the same pass over the waiting
+//!   commands.
 
 mod log_view;
 

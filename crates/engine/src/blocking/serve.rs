@@ -132,7 +132,7 @@ impl<'k> Surroundings<'_, 'k> {
         (seen, wrote)
     }
 
-    /// Whether the users in force are those of the data, with the changes of this unit.
+    /// Whether the users in force are the ones that the data, with the changes of this unit, define.
     fn knows_users(&self, unit: &mut Unit<'_>) -> bool {
         // Mostly both sides are the same `Arc`, and then no setting is compared.
         let changes_none = unit.data_settings() == self.keyspace.data_settings();

@@ -1,9 +1,9 @@
 //! Signals from any thread to the worker of a connection: to close it, or to send bytes to its client.
 //!
-//! CLIENT KILL, the end of a pause, changes of users, MONITOR, invalidations, and replies to clients that
-//! were blocked are signals; messages of channels go through the mailboxes of [`pubsub`]. The signals of
-//! different senders have no order. The bytes of one sender arrive in order, behind the replies of the
-//! current round of the client's worker.
+//! Signals serve CLIENT KILL, the end of a pause, changes of users, MONITOR, invalidations, and replies to
+//! clients that were blocked. Messages of channels go through the mailboxes of [`pubsub`] instead. The
+//! signals of different senders have no order. The bytes of one sender arrive in order, behind the replies of
+//! the current round of the client's worker.
 //!
 //! Invariants
 //! - Signalling never waits and never fails: a signal to a disconnected client is dropped.

@@ -64,8 +64,8 @@ pub struct HotKey {
 }
 
 impl HotKeys {
-    /// Counts a sampled access to a key. The access counts `uses` times, as often as the sampled command has
-    /// keys, because one key was chosen to stand for all.
+    /// Counts a sampled access to a key. `uses` is the number of keys of the sampled command: the access
+    /// counts that many times, because one key was chosen to stand for all.
     pub fn sampled(&mut self, db: DbId, hash: KeyHash, key: &[u8], uses: u64, now_ms: u64) {
         self.fade(now_ms);
         self.total += uses;

@@ -60,7 +60,7 @@ impl KeyUsage {
 enum Usages {
     /// As the flags of the command say: it reads the keys, or reads and changes them.
     ByFlags,
-    /// The first key, and the others.
+    /// The use of the first key, and the use of the others.
     Of(KeyUsage, KeyUsage),
     /// As the arguments say.
     Found(fn(Args<'_>) -> KeyUsage),
