@@ -40,7 +40,7 @@ const DEBUG_REFUSED: CommandError = CommandError::Text(
      connection, otherwise you need to set this option in the configuration file, and then restart the server.",
 );
 
-/// Whether a command is an EXEC, and queued commands may change data or publish messages.
+/// Whether a command is an EXEC with a queued command that may change data or publish messages.
 fn has_queued_changes(row: &Row, session: &Session) -> bool {
     let is_exec = matches!(row.keys, Keys::Queued);
     let queued = session.transaction.iter().filter(|_| is_exec).flat_map(|it| it.commands());

@@ -177,7 +177,7 @@ pub struct Client {
     pushed_bytes: AtomicU64,
     labels: Mutex<Labels>,
     user: Mutex<Arc<[u8]>>,
-    /// The wait for a key of a client that is blocked; empty or dead at other times.
+    /// The wait of this client for a key; empty or dead while the client does not wait for one.
     waiter: Mutex<Weak<Waiter>>,
     /// Whether the client waits for a position of the log (WAIT, WAITAOF, WAITLSN).
     awaits_position: AtomicBool,
@@ -260,8 +260,8 @@ impl Client {
         self.peer_uid
     }
 
-    /// Notes that a unit that changed data, and ends at `lsn` in the log, has served a wait of this client.
-    /// To be called before the client is answered.
+    /// Notes that a unit has served a wait of this client. The unit changed data, and ends at `lsn` in the
+    /// log. To be called before the client is answered.
     pub(crate) fn note_served(&self, lsn: Lsn) {
         self.served_at.fetch_max(lsn.get(), Relaxed);
     }
@@ -285,8 +285,8 @@ impl Client {
         self.is_replica.store(true, Relaxed);
     }
 
-    /// [`ClientKind::Replica`] after [`Client::set_replica`], [`ClientKind::PubSub`] with any subscription,
-    /// else [`ClientKind::Normal`].
+    /// The kind of the client: [`ClientKind::Replica`] after [`Client::set_replica`], [`ClientKind::PubSub`]
+    /// with any subscription, else [`ClientKind::Normal`].
     pub fn kind(&self) -> ClientKind {
         if self.is_replica.load(Relaxed) {
             return ClientKind::Replica;

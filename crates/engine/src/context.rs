@@ -33,8 +33,8 @@ use crate::{
 /// Bytes that a command may log besides its arguments: numbers, and the headers of its effects.
 pub const EFFECT_BYTES_BESIDE_ARGS: usize = 64 << 10;
 
-/// Argument bytes that are executed on one admission by the log: asking the log for every command would make
-/// the workers contend for its positions.
+/// The number of argument bytes that one admission by the log covers: asking the log for every command would
+/// make the workers contend for its positions.
 pub(crate) const ADMITTED_BYTES: u64 = 16 << 10;
 
 /// The size of a record, in bytes, above which a unit of several commands makes sure before each write that
@@ -182,7 +182,7 @@ impl Context<'_, '_> {
 
     /// Makes sure that the log has room for a record with `bytes` of content. A command whose record can be
     /// much larger than its arguments must call this before its first change. If the content is values that
-    /// the command's keys hold, its row carries [`Flags::COPIES`].
+    /// the command's keys hold, the row of the command carries [`Flags::COPIES`].
     ///
     /// # Errors
     /// To be passed on. With [`CommandError::NeedsRoom`], the executor asks the log and runs the command
@@ -233,7 +233,8 @@ impl Context<'_, '_> {
     pub fn handle(&mut self, row: &'static Row, args: Args<'_>) -> Result<bool, Retry> {
         let is_inner = self.in_transaction;
         self.row = Some(row);
-        // A command that turns the audit on or off is an entry in both cases, so the state before it is kept.
+        // A command that turns the audit on, or off, is itself an entry in both cases, so the state before
+        // the command counts, too.
         let is_action = row.flags.has(Flags::AUDITED);
         let was_audited = is_action && self.host.users.audit.is_on();
         let result = self.attempt(|cx| {

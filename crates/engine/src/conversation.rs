@@ -9,8 +9,8 @@
 //! Invariants
 //! - Bytes that were not turned into executed commands stay in `pending`, in order, until the conversation
 //!   closes.
-//! - After a protocol error or QUIT no further command is executed; those before it are answered, then the
-//!   connection ends.
+//! - After a protocol error or QUIT no further command is executed; the commands before it are answered, then
+//!   the connection ends.
 //! - While the outbox is above its limit, no command is executed: a client that takes no replies causes no
 //!   more replies. The limit is [`Conversation::outbox_bytes_allowed`], and for a subscriber at least 32 MiB.
 //! - After a message for subscribers that do not receive fast enough, nothing is executed until the caller
@@ -37,8 +37,8 @@ use crate::{
 /// The maximum number of commands whose memory is fetched together. With 32, the latency of main memory is
 /// covered several times.
 const GROUP: usize = 32;
-/// The number of commands in a row on one key from which on it is worthwhile to prefetch inside the key's
-/// value.
+/// The smallest number of commands in a row on one key for which prefetching inside the key's value is
+/// worthwhile.
 const RUN_LEN_MIN: usize = 4;
 /// About so many commands are executed before other connections get their turn.
 const COMMANDS_PER_TURN_MAX: usize = 1024;
@@ -221,7 +221,7 @@ impl Conversation {
         true
     }
 
-    /// Unsent bytes, without messages from the log, which a client may take as slowly as it likes.
+    /// Unsent bytes, not counting messages from the log: a client may take those as slowly as it likes.
     pub fn limited_bytes(&self) -> u64 {
         self.outbox.len().saturating_sub(self.fed_bytes) as u64
     }
@@ -406,8 +406,8 @@ impl Conversation {
                 break stopped.unwrap_or(ConversationState::More);
             }
             if self.is_away && count > 0 {
-                // The input after the offloaded command is parsed when that command has returned, with any
-                // error in it: replies keep their order.
+                // The input after the offloaded command, with any protocol error in it, is parsed only when
+                // that command has returned: so replies keep their order.
                 self.parser.reset();
                 at += round.batch.end(count - 1);
                 break ConversationState::Away;

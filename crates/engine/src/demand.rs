@@ -14,7 +14,7 @@ pub struct Demand {
 }
 
 impl Demand {
-    /// The demand of both together.
+    /// The demand of the commands of both together.
     pub(crate) fn and(self, other: Demand) -> Demand {
         Demand {
             appends: self.appends || other.appends,

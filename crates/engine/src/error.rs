@@ -64,7 +64,7 @@ pub enum CommandError {
     StringTooLong,
     /// An offset is negative, for instance that of SETRANGE.
     OffsetOutOfRange,
-    /// The command needs an existing key, such as RENAME, and the key is absent.
+    /// The command, such as RENAME, needs an existing key, and the key is absent.
     NoSuchKey,
     /// COPY or MOVE of a key onto itself.
     SameObject,

@@ -239,8 +239,8 @@ impl Event {
 pub(crate) struct NoticeGates {
     /// For a notice that merely shows the unit's changes to other clients.
     pub(crate) shown: Lsn,
-    /// For a message that is itself in the record of the unit. By the server's durability, it waits for the
-    /// same position as a reply to its publisher.
+    /// For a message that is itself in the record of the unit. Under the server's durability, it waits for
+    /// the same position as a reply to its publisher.
     pub(crate) logged: Lsn,
 }
 

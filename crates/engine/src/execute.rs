@@ -259,7 +259,7 @@ impl Executor {
         self.scratch.events.take()
     }
 
-    /// Delivers a notice whose gate is committed to the subscribers.
+    /// Delivers a notice to the subscribers. Its gate must be committed.
     pub fn publish(&mut self, notice: &Notice) {
         notice.for_each_message(|kind, channel, payload| {
             self.channels.publish(kind, channel, payload);
@@ -626,8 +626,8 @@ impl Executor {
             self.follow_users(host);
         }
         if let Keys::Settings = row.keys {
-            // This comes after unlocking: a request for more acknowledgements begins an epoch, which waits
-            // for the disk.
+            // This comes after unlocking: a setting that requires more acknowledgements begins an epoch, and
+            // that waits for the disk.
             host.config.apply_data_settings();
         }
         if !session.granted.is_empty() {
@@ -684,8 +684,9 @@ pub(crate) fn notice_gates(durability: Durability, seen: Lsn) -> NoticeGates {
 }
 
 /// The position that must be committed before a reply may leave. `seen` is the newest position that the reply
-/// could show; `wrote` says whether the reply's unit has changed data. [`Lsn::ZERO`]: the reply may leave at
-/// once. [`Lsn::MAX`]: the log has failed, and the reply never leaves.
+/// could show; `wrote` says whether the reply's unit has changed data, or repeats the reply of an earlier
+/// write. [`Lsn::ZERO`]: the reply may leave at once. [`Lsn::MAX`]: the log has failed, and the reply never
+/// leaves.
 #[inline]
 pub fn gate(durability: Durability, wrote: bool, seen: Lsn) -> Lsn {
     match durability {

@@ -64,14 +64,14 @@ pub struct MemberView {
     /// server that does not lead hears only its leader, so for it every other connected member counts as
     /// answering.
     pub answers: bool,
-    /// The member's term; that of another member only if it was heard within a second. The leader's batches
-    /// have its term as their epoch.
+    /// The member's term; the term of another member is known only if that member was heard within a second.
+    /// The leader's batches have its term as their epoch.
     pub epoch: Option<u64>,
     /// The end of the member's durable log, if the server that is asked knows it: a server that does not lead
-    /// knows only that of its own log.
+    /// knows only the end of its own log.
     pub durable: Option<Lsn>,
     /// The committed position that the member knows. `None` if the server that is asked does not know it: a
-    /// server that does not lead knows only its own.
+    /// server that does not lead knows only its own position.
     pub committed: Option<Lsn>,
     /// Bytes of the leader's log that the member's durable log lacks; only if the leader is asked.
     pub lag_bytes: Option<u64>,

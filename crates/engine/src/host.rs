@@ -194,7 +194,8 @@ pub trait SettingsInForce: Send + Sync {
     fn emulates_cluster(&self) -> bool {
         false
     }
-    /// (name, value) as CONFIG GET shows them, of every setting whose name, or other name, matches the glob.
+    /// Name and value, as CONFIG GET shows them, of each setting that has a name or an alias matching the
+    /// glob.
     fn get(&self, pattern: &[u8]) -> Vec<(&'static str, String)>;
     /// Whether the setting of this name belongs to the data.
     fn is_of_data(&self, setting: &[u8]) -> bool {
@@ -209,7 +210,7 @@ pub trait SettingsInForce: Send + Sync {
     /// An unknown or immutable setting, a value that is refused, a setting that belongs to the data and may
     /// not change here now (see [`SettingsInForce::require_say_over_data`]), or values that cannot be stored.
     fn set(&self, settings: &[(&[u8], &[u8])]) -> Result<Vec<(String, String)>, String>;
-    /// Checks that this server may change the data when CONFIG SET names this setting.
+    /// Checks that this server may change the data, as CONFIG SET of this setting does.
     ///
     /// # Errors
     /// The whole error text, if this server may not change the data.

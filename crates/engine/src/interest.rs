@@ -29,7 +29,7 @@ use parking_lot::Mutex;
 
 use crate::{CommandError, Tracking, clients::Waiter};
 
-/// Locks of the registry, each shared by many slots.
+/// The number of locks of the registry; many slots share one.
 const SHARDS: usize = 64;
 
 /// The kind of change of a key.
@@ -256,7 +256,7 @@ impl Interests {
         count
     }
 
-    /// The number of keys whose waiters also learn when the key is removed.
+    /// The number of keys with a waiter that is also told when the key is removed.
     pub fn keys_awaited_for_removal(&self) -> usize {
         let counts = |shard: &Shard| {
             let waited = shard.awaited.values();

@@ -121,7 +121,8 @@ pub(crate) fn refusal(
     CommandError::Composed(String::from_utf8_lossy(&reply).into_owned())
 }
 
-/// Why a waiting client may not be served: its rights may have changed since it began to wait.
+/// Why a waiting client may not be served; `None` if it may. Its rights may have changed since it began to
+/// wait.
 pub(crate) fn refuse_waiter(waiter: &Waiter, host: &Host, now_ms: u64) -> Option<CommandError> {
     let (users, name) = (host.users.current(), waiter.client.user());
     let Some(principal) = users.get(&name) else { return Some(CommandError::NoAuth) };
@@ -166,7 +167,7 @@ impl Context<'_, '_> {
     /// Judges a call of a script.
     ///
     /// # Errors
-    /// The whole reply.
+    /// The whole text of the error reply.
     #[inline]
     pub fn judge_in_script(&self, found: ResolvedCommand, args: Args<'_>) -> Result<(), String> {
         let Some(principal) = self.session.login.principal() else {

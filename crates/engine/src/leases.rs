@@ -40,7 +40,8 @@ pub struct Leases {
 }
 
 impl Leases {
-    /// Checks that one more key can be leased; drops leases whose keys have changed if there are too many.
+    /// Checks that one more key can be leased. If there are too many leases, drops those whose keys have
+    /// changed.
     ///
     /// # Errors
     /// There are [`LEASES_MAX`] leases on unchanged keys.

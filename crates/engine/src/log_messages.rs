@@ -70,7 +70,7 @@ pub struct LogMessages {
     log: Log,
     /// The position before which a forced recovery has dropped all messages.
     lost_before: Option<Lsn>,
-    /// The cursors used last, the newest last.
+    /// The most recently used cursors, the latest at the end.
     cursors: Vec<LogCursor>,
 }
 
@@ -200,7 +200,7 @@ impl LogMessages {
 }
 
 /// The payload of a record, assembled if it was split into pieces. `None` for a piece that is not the last,
-/// and for a record whose first pieces are not kept.
+/// for the end of a batch, and for a record whose first pieces are not kept.
 ///
 /// # Errors
 /// If the log cannot be read.

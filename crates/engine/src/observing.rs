@@ -88,7 +88,7 @@ impl Executor {
             self.trace(command, host);
         }
         self.stats().timed(index as usize, usec, stands_for);
-        // The round may have begun long ago: the date is that of the end, as in Redis.
+        // The round may have begun long ago: an entry is dated by the end of the command, as in Redis.
         let (observer, ended_ms) = (&host.observer, || host.clock.unix_ms());
         match &session.wait {
             Some(Wait::Key(wait)) => wait.began_after(usec),
@@ -154,8 +154,8 @@ impl Executor {
         traced.into_iter().for_each(|command| self.trace(command, host));
     }
 
-    /// Counts one key of a command for HOTKEYS, or of EXEC and the commands that it runs. Each key is chosen
-    /// with the same probability.
+    /// Counts, for HOTKEYS, one of the keys of a command, or of the queued commands if the command is EXEC.
+    /// Each key is chosen with the same probability.
     fn sample_key(&mut self, row: &'static Row, args: Args<'_>, session: &Session) {
         let (mut chosen, mut uses) = (None, 0);
         let mut random = Prng::new(self.next_clock().random.into());

@@ -12,7 +12,7 @@ use crate::{
     scripts::{OffloadedScript, ScriptKind},
 };
 
-/// The longest time, in milliseconds, after which a command that waits on a thread of its own is tried again.
+/// The maximum time, in milliseconds, between two attempts at a command that waits on a thread of its own.
 const PAUSE_MS_MAX: u64 = 20;
 
 /// The BUSY error of a command that needs a slot or a thread which a script has had for too long.
@@ -152,8 +152,8 @@ impl Executor {
 
 impl Context<'_, '_> {
     /// Whether this unit may be offloaded now. The unit must run on a worker, whose thread other clients
-    /// share, and be free to leave it. Within a transaction or a script, all changes so far must be such as
-    /// can be undone.
+    /// share, and be free to leave it. Within a transaction or a script, it must be possible to undo all
+    /// changes so far.
     pub fn may_be_offloaded(&self) -> bool {
         self.scripting.as_deref().is_some_and(|scripting| scripting.offloads())
             && (!self.in_transaction || self.unit.can_undo())

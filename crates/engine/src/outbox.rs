@@ -412,7 +412,7 @@ mod tests {
         }
     }
 
-    /// Messages to one client, of which long ones come as blocks.
+    /// Delivers messages to one client, the long ones as blocks, and returns their encoded bytes.
     fn deliver(outbox: &mut Outbox, payloads: &[&str]) -> String {
         let mut local = pubsub::Hub::new(1, 1).local(0);
         let id = local.join(1, wire::Protocol::Resp2);

@@ -48,8 +48,8 @@ impl Executor {
         Outcome::Done { gate: lsn::Lsn::ZERO }
     }
 
-    /// Runs all checks that can refuse to queue a command, or EXEC. Returns the demand of the command; `None`
-    /// if the log cannot take the command now.
+    /// Runs all checks after which a command may be queued, or EXEC may run. Returns the demand of the
+    /// command; `None` if the log cannot take the command now.
     fn check_in_transaction(
         &mut self,
         found: ResolvedCommand,
@@ -72,7 +72,8 @@ impl Executor {
         if demand.runs_scripts && !is_exec && self.declares_growth(row, call.args, host) {
             self.make_room(host)?;
         }
-        // A script that is only queued demands nothing: its commands are judged one by one when they run.
+        // A script that is only queued demands nothing: its own commands are checked one by one when they
+        // run.
         let runs_scripts = demand.runs_scripts && is_exec;
         Ok(self.admit_demand(Demand { runs_scripts, ..demand }, host)?.then_some(demand))
     }

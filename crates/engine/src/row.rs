@@ -293,7 +293,8 @@ impl CommandTable {
         self.find(name).map(|index| self.rows[index as usize])
     }
 
-    /// Finds the row that a call runs: of a container, the subcommand, if the call names one.
+    /// Finds the row that a call runs. If the call names a subcommand of a container, that is the row of the
+    /// subcommand.
     ///
     /// # Errors
     /// The command or subcommand is unknown.

@@ -199,7 +199,7 @@ impl Session {
         }
     }
 
-    /// Ends a wait for some milliseconds, or for the end of a pause.
+    /// Lets the client's next command run: ends the wait for `pause_ms`, or for the end of CLIENT PAUSE.
     pub fn end_pause(&mut self, clients: &Clients) {
         (self.pause_ms, self.is_held) = (0, false);
         clients.pause().let_go(&self.client);

@@ -1,4 +1,4 @@
-//! Counters per command. Each thread that executes commands has its own; readers add them up.
+//! Counters per command. Each thread that executes commands has counters of its own, and readers add them up.
 //!
 //! Invariants
 //! - A counter that is not under a lock has one writer and only grows. A reset (CONFIG RESETSTAT) changes no
@@ -102,7 +102,7 @@ pub struct WorkerStats {
     hot_keys: Mutex<HotKeys>,
     vm_bytes: AtomicU64,
     errors: errors::ErrorCounts,
-    /// Waiting clients that were served by a change, in the record of another client's change.
+    /// Served waits that changed data: each change is in the record of the unit that served the wait.
     served: AtomicU64,
 }
 
@@ -137,7 +137,7 @@ impl WorkerStats {
         Self::bump(&self.rows[row].rejected, 1);
     }
 
-    /// Counts a waiting client that was served by a change, in a unit of another client.
+    /// Counts a served wait that changed data, in the record of the unit that served the wait.
     pub(crate) fn served(&self) {
         Self::bump(&self.served, 1);
     }
@@ -241,7 +241,7 @@ impl CommandStats {
         sum
     }
 
-    /// The hot keys of each worker, and the rate of its samples over all keys, per second.
+    /// The hot keys of each worker, and how many samples of all keys that worker takes per second.
     pub fn hot_keys(&self, now_ms: u64) -> impl Iterator<Item = (Vec<HotKey>, f64)> {
         self.workers.iter().map(move |worker| worker.hot_keys.lock().rates(now_ms))
     }
@@ -285,7 +285,8 @@ impl CommandStats {
         totals
     }
 
-    /// Waiting clients that were served in the records of others, since the start.
+    /// The number of waits of clients that were served and changed data, since the start. Such a change is in
+    /// the record of the unit that served the wait.
     pub fn served(&self) -> u64 {
         self.workers.iter().map(|worker| worker.served.load(Ordering::Relaxed)).sum()
     }

@@ -23,7 +23,8 @@
 //!   with a smaller gate later in the queue waits for the first element.
 //! - After a tick has ended, a queue that is not empty will be looked at again: a wake-up is requested at the
 //!   gate of its first element or before, or the next end is due (asserted in release builds too).
-//! - A resumed command that has to wait for room again is not resumed in the same pass over those waiting.
+//! - A resumed command that has to wait for room again is not resumed in the same pass over the waiting
+//!   commands.
 
 mod log_view;
 
@@ -69,7 +70,7 @@ pub enum Action<C> {
 #[derive(Debug)]
 #[must_use]
 pub struct RoundEnd {
-    /// Why the publisher's next command is to wait: its messages exceed the receivers' pace.
+    /// Why the publisher's next command is to wait: the messages come faster than the receivers take them.
     pub backpressure: Option<Backpressure>,
     /// Whether the messages are so many that they must be delivered now.
     pub must_deliver: bool,
@@ -332,8 +333,8 @@ impl<C> Tick<C> {
         }
     }
 
-    /// Decides whether the sockets get another look before a batch is begun. With several connections
-    /// waiting, they do as long as each look brings further writes: a batch, and waking the thread that
+    /// Decides whether the sockets get another look before a batch is begun. While several connections wait,
+    /// the sockets get looks as long as each look brings further writes: a batch, and waking the thread that
     /// writes it, costs more than many records. A single writer is never delayed.
     fn gather_writes(&mut self, log: &impl LogView) -> Step {
         let brings_more = self.looks == 0 || self.parked.len() > self.seen;

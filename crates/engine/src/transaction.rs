@@ -54,8 +54,8 @@ impl Transaction {
     /// Adds a command. `hash` is the hash of the command's first key, if known.
     ///
     /// # Errors
-    /// The transaction is too large, or has both DOC commands, which undo it on failure, and a command that
-    /// cannot be undone.
+    /// The transaction is too large, or would have both a command on documents, whose failure undoes the
+    /// transaction, and a command that cannot be undone.
     pub fn push(
         &mut self,
         found: ResolvedCommand,

@@ -59,7 +59,7 @@ pub struct Unit<'k> {
     databases: Option<Box<Databases>>,
     /// The newest position seen outside the locked slots and databases.
     seen: Lsn,
-    /// The keys of the command whose hashes are already computed, for prefetching and locking.
+    /// The hashes of the command's keys, as far as prefetching and locking have computed them.
     known: KnownKeys,
     effects: &'k mut Vec<u8>,
     freed: &'k mut Freed,
@@ -163,7 +163,7 @@ impl<'k> Unit<'k> {
         self.events.note_message(kind, channel, payload, is_logged);
     }
 
-    /// Changes the noted classes of events from now on, also within this round.
+    /// Sets the classes of events that are noted from now on, also within this round.
     pub fn want_events(&self, classes: EventClass) {
         self.events.want(classes);
     }
@@ -295,7 +295,7 @@ impl<'k> Unit<'k> {
         self.events.note(class, name, db, key);
     }
 
-    /// Makes a change, now in memory and with the unit's record in the log. An effect that changes nothing is
+    /// Makes a change: in memory now, in the log with the unit's record. An effect that changes nothing is
     /// not logged.
     ///
     /// An expired key that is changed (not replaced or removed) is removed first, so that replay does not
@@ -490,8 +490,8 @@ impl<'k> Unit<'k> {
         }
     }
 
-    /// Removes expired keys of the locked slot, at most `max`, and expired fields of hashes, about `max` at
-    /// most. Returns the number of keys removed for their own deadline.
+    /// Removes at most `max` expired keys of the locked slot, and at most about `max` expired fields of
+    /// hashes. Returns the number of keys removed for their own deadline.
     pub(crate) fn remove_due(&mut self, max: usize) -> usize {
         let (mut due, mut due_fields) = (Vec::new(), Vec::new());
         match &mut self.locked {
@@ -518,7 +518,7 @@ impl<'k> Unit<'k> {
         due.len()
     }
 
-    /// Whether the unit's record has anything; changes of documents are added at the commit only.
+    /// Whether the unit's record holds anything yet. Changes of documents do not count: the commit adds them.
     #[inline]
     pub fn changed(&self) -> bool {
         !self.effects.is_empty()
@@ -577,7 +577,7 @@ impl<'k> Unit<'k> {
             return (seen, self.repeats);
         }
         let appender = appender.expect("no write while loading");
-        // A large record reaches the log in parts: no part of the record may lie before the boundary.
+        // A large record reaches the log in parts, and no part may lie before `dead_before`.
         let flushing = flushing.map(|host| (host, appender.log().written_lsn().min(appender.durable_lsn())));
         let Ok(pending) = appender.reserve_marked(effects, *messages > 0) else {
             // The memory is ahead of a log that has failed: no reply that shows it may ever leave.

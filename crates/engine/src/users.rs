@@ -57,10 +57,11 @@ pub use subscriptions::may_listen;
 /// The prefix in the name of a setting that keeps a user; the name of the user follows.
 pub const OF_USERS: &str = "user:";
 
-/// The prefix in the name of a setting that the front of documents keeps, and that is a secret.
+/// The prefix in the names of the secret settings that the front of documents keeps.
 pub const OF_HTTP: &str = "http:";
 
-/// The setting that is the password of the default user without a record. CONFIG SET changes the record, too.
+/// The name of the setting that holds the password of the default user while that user has no record. If
+/// there is a record, CONFIG SET of this setting changes the record, too.
 pub const REQUIREPASS: &str = "requirepass";
 
 /// The maximum number of users with a record.
@@ -98,8 +99,8 @@ pub struct Principal {
     /// Whether the user may run at least one of the commands of replicas and members. If so, other servers
     /// may log in as this user.
     pub may_be_server: bool,
-    /// The position of the newest record from which this user may follow: a reply that depends on the user
-    /// waits until this position is committed.
+    /// A position in the log at or after the last change of this user: a reply that depends on the user waits
+    /// until this position is committed.
     pub lsn: Lsn,
     /// The record of the user; `None` if the data have no record of this user.
     record: Option<Box<[u8]>>,
@@ -149,7 +150,7 @@ struct Origin {
 pub struct UserSet {
     /// Rises when the users change.
     pub generation: u64,
-    /// The position of the newest record from which the users follow.
+    /// A position in the log at or after the last change of the users.
     pub lsn: Lsn,
     by_name: BTreeMap<Box<[u8]>, Arc<Principal>>,
     origin: Origin,
@@ -270,7 +271,8 @@ pub struct Users {
     pub audit: Audit,
     /// The numbers of denials, by reason.
     pub counts: DenialCounts,
-    /// Logins that were refused because too many of their address wait, since the start or CONFIG RESETSTAT.
+    /// The number of logins that were refused because too many others from their address wait; since the
+    /// start or CONFIG RESETSTAT.
     pub logins_turned_away: AtomicU64,
 }
 

@@ -53,7 +53,8 @@ impl Collector {
     /// Sends encoded spans. Returns the number of spans that the collector has refused.
     ///
     /// # Errors
-    /// If the collector does not answer in time, or answers with a status that is not a success.
+    /// If the collector cannot be reached, does not answer in time, or answers with a status that is not a
+    /// success.
     pub fn send(&self, body: &[u8], timeout: Duration) -> Result<u64, SendError> {
         let request = self.agent.post(&self.url).config().timeout_global(Some(timeout)).build();
         let answer = request.content_type("application/json").send(body);

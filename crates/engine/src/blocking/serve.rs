@@ -7,11 +7,11 @@
 //!                                                     '-> later: a unit of its own
 //! ```
 //!
-//! A waiter that is served in the unit that filled the key is part of that unit's record: no other client and
-//! no crash comes in between. A BLMOVE into a slot that is not locked is served in a later unit, if no other
-//! client has taken the element meanwhile. Until then the waiters behind the BLMOVE at the same key wait, and
-//! so do the waiters of keys that were made ready later. The reason: a client that waits for several of these
-//! keys must be served from the key that was made ready first.
+//! If a waiter is served in the unit that filled the key, the effects of both are in one record: no other
+//! client and no crash comes in between. A BLMOVE into a slot that is not locked is served in a later unit,
+//! if no other client has taken the element meanwhile. Until then the waiters behind the BLMOVE at the same
+//! key wait, and so do the waiters of keys that were made ready later. The reason: a client that waits for
+//! several of these keys must be served from the key that was made ready first.
 //!
 //! After a change of users, perhaps by this unit, nobody is served before the new users are in force: a
 //! waiter is judged by the rights that it has when it is served.
@@ -73,7 +73,7 @@ impl PendingServe {
         (self.db, &self.key) == (other.db, &other.key)
     }
 
-    /// The slots to lock for the unit: that of the key, and the one that the waiter needs.
+    /// The slots to lock for the unit: the slot of the key, and any slot that the waiter needs besides.
     pub fn slots(&self) -> Slots {
         std::iter::once(slot_of(&self.key)).chain(self.needs).collect()
     }
@@ -132,7 +132,7 @@ impl<'k> Surroundings<'_, 'k> {
         (seen, wrote)
     }
 
-    /// Whether the users in force are those of the data, with the changes of this unit.
+    /// Whether the users in force are the ones that the data, with the changes of this unit, define.
     fn knows_users(&self, unit: &mut Unit<'_>) -> bool {
         // Mostly both sides are the same `Arc`, and then no setting is compared.
         let changes_none = unit.data_settings() == self.keyspace.data_settings();
@@ -200,7 +200,7 @@ impl<'k> Surroundings<'_, 'k> {
         (session.db, session.protocol) = (waiter.db, waiter.protocol);
         let mut bytes = Vec::new();
         let reply = ReplyWriter::new(&mut bytes, waiter.protocol);
-        // The pop of a waiter is short: it can be slow only by a threshold so low that every command is
+        // The pop of a waiter is short: it can only reach a threshold that is so low that every command is
         // timed.
         let is_timed = self.host.observer.watch() == Watch::All;
         let started_us = is_timed.then(|| self.host.monotonic_us());

@@ -1,6 +1,6 @@
 //! MONITOR: the clients that watch every command, and the lines they get.
 //!
-//! The lines of a round are gathered and published together, those of a long round in several parts. So a
+//! The lines of a round are gathered and published together, the lines of a long round in several parts. So a
 //! monitor may see the commands of several workers in another order than that in which they ran. A line shows
 //! a request, not the effect of the request: no gate holds it back. A monitor that reads too slowly is
 //! disconnected by the limit on pushed bytes ([`PUSHED_BYTES_MAX`](crate::clients::PUSHED_BYTES_MAX)). If all

@@ -1,9 +1,9 @@
 //! Signals from any thread to the worker of a connection: to close it, or to send bytes to its client.
 //!
-//! CLIENT KILL, the end of a pause, changes of users, MONITOR, invalidations, and replies to clients that
-//! were blocked are signals; messages of channels go through the mailboxes of [`pubsub`]. The signals of
-//! different senders have no order. The bytes of one sender arrive in order, behind the replies of the
-//! current round of the client's worker.
+//! Signals serve CLIENT KILL, the end of a pause, changes of users, MONITOR, invalidations, and replies to
+//! clients that were blocked. Messages of channels go through the mailboxes of [`pubsub`] instead. The
+//! signals of different senders have no order. The bytes of one sender arrive in order, behind the replies of
+//! the current round of the client's worker.
 //!
 //! Invariants
 //! - Signalling never waits and never fails: a signal to a disconnected client is dropped.
@@ -19,8 +19,8 @@ use lsn::Lsn;
 
 use super::{Client, ClientKind};
 
-/// Pushed bytes that a client may leave unsent; a client above this is disconnected. As the `pubsub` class of
-/// Redis' client-output-buffer-limit.
+/// Pushed bytes that a client may leave unsent; a client above this is disconnected. Redis has the same limit
+/// for the class `pubsub` (`client-output-buffer-limit`).
 pub const PUSHED_BYTES_MAX: u64 = 32 << 20;
 
 /// A request of another thread to the worker of a connection.
@@ -77,7 +77,7 @@ impl Client {
         }
     }
 
-    /// The review begins now: a later change of rights needs another review.
+    /// Notes that the review begins now: a later change of rights needs another review.
     pub fn begin_review(&self) {
         self.awaits_review.store(false, SeqCst);
     }

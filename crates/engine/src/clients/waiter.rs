@@ -57,13 +57,13 @@ pub struct Awaited {
     pub keys: Range<usize>,
     /// The state that one of the keys must reach.
     pub wants: Wants,
-    /// A slot that serving needs besides that of the key.
+    /// A slot that serving needs besides the slot of the key.
     pub needs: Option<SlotId>,
     /// The longest wait; `None`: unlimited.
     pub timeout_ms: Option<u64>,
     /// The reply where waiting is impossible (in a transaction or a script).
     pub nothing: Nothing,
-    /// Serves the command from a key in this state.
+    /// Serves the command from a key that is in the wanted state.
     pub serve: Serve,
 }
 

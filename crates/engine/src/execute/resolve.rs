@@ -58,7 +58,7 @@ pub struct Call<'b> {
 }
 
 impl Call<'_> {
-    /// Whether other arguments call the same command, judged by the first word; never for subcommands.
+    /// Whether other arguments call the same command, judged by the first word; `false` for subcommands.
     #[inline]
     fn calls_the_same(&self, args: Args<'_>) -> bool {
         let name = args.at(0);

@@ -4,15 +4,14 @@
 //! counters and runs the Space-Saving algorithm: a key without a counter takes over the smallest counter. The
 //! count of that counter so far becomes its doubt, the part that may belong to other keys. Only the count
 //! without the doubt is reported. Counts and the time they cover are halved together, so that old samples
-//! lose weight.
-//! The sketch is not exact. A key is certain to have a counter if it makes up more than a quarter of the
-//! accesses of its set, which is about one in 256 of all.
+//! lose weight. The sketch is not exact. A key is certain to have a counter if it makes up more than a
+//! quarter of the accesses of its set, which is about one in 256 of all accesses.
 //!
 //! Invariants
 //! - `count - doubt` never exceeds the sampled accesses of the key, `count` never falls below them (before
-//!   fading).
+//!   halving).
 //! - The counts of all counters sum up to the samples of all keys of at most [`KEY_BYTES_MAX`] bytes (before
-//!   fading).
+//!   halving).
 
 use keyspace::{DbId, KeyHash};
 
@@ -65,8 +64,8 @@ pub struct HotKey {
 }
 
 impl HotKeys {
-    /// Counts a sampled access to a key. The access counts `uses` times, as often as the sampled command has
-    /// keys, because one key was chosen to stand for all.
+    /// Counts a sampled access to a key. `uses` is the number of keys of the sampled command: the access
+    /// counts that many times, because one key was chosen to stand for all.
     pub fn sampled(&mut self, db: DbId, hash: KeyHash, key: &[u8], uses: u64, now_ms: u64) {
         self.fade(now_ms);
         self.total += uses;

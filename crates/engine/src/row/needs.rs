@@ -36,7 +36,7 @@ impl KeyUsage {
     /// Reads and changes the value.
     pub const READ_UPDATE: KeyUsage =
         KeyUsage { names: &["RW", "access", "update"], access: KeyAccess::BOTH };
-    /// Reads the value, and may store a result of its computation with the value: for rights, that is
+    /// Reads the value, and may store a computed result with it, as PFCOUNT does: for rights, that is
     /// reading.
     pub const READ_CACHE: KeyUsage = KeyUsage { names: &["RW", "access"], access: KeyAccess::READ };
     /// Reads the value and removes something from it.
@@ -60,7 +60,7 @@ impl KeyUsage {
 enum Usages {
     /// As the flags of the command say: it reads the keys, or reads and changes them.
     ByFlags,
-    /// The first key, and the others.
+    /// The use of the first key, and the use of the others.
     Of(KeyUsage, KeyUsage),
     /// As the arguments say.
     Found(fn(Args<'_>) -> KeyUsage),

@@ -33,7 +33,7 @@ static ROWS: &[Row] = &[
 
 static TABLE: LazyLock<CommandTable> = LazyLock::new(|| CommandTable::new(&[ROWS]));
 
-/// GET, MSET and CLIENT LIST.
+/// A table with GET, MSET and CLIENT LIST.
 pub fn table() -> &'static CommandTable {
     &TABLE
 }

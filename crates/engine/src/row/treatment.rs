@@ -7,8 +7,8 @@ use super::{ConnectionNeed, Mobility};
 /// The particulars of a row. Most rows have [`Treatment::DEFAULT`].
 #[derive(Debug, Clone, Copy)]
 pub struct Treatment {
-    /// The index of the argument whose memory in the collection is prefetched, as for a member or field that
-    /// the command looks up; 0 for none.
+    /// The index of the argument that names a member or field of the collection, whose memory is then
+    /// prefetched; 0 for none.
     pub member: u8,
     /// Whether the command can leave its worker; `None`: as its flags say.
     pub mobility: Option<Mobility>,

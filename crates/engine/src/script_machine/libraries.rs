@@ -120,7 +120,8 @@ pub fn require_few_libraries(libraries: &Libraries) -> Result<(), &'static str> 
 /// The refusal of a library beyond one of the limits.
 pub const TOO_MANY: &str = "ERR there would be more than 1000 libraries, 10000 functions or 16 MiB of them";
 
-/// The libraries of one worker's machine, with those of the keyspace that it knows.
+/// The libraries that the machine of one worker has compiled, and the libraries of the keyspace as the worker
+/// knows them.
 #[derive(Debug, Default)]
 pub struct WorkerLibraries {
     published: Option<PublishedLibraries>,

@@ -7,7 +7,7 @@ use wire::Args;
 
 use crate::{Callee, Executor, Host, Row};
 
-/// The flags of a function, which always counts as declaring them.
+/// The flags of a function. A function always counts as declaring its flags.
 pub fn traits_of(function: &Function) -> Traits {
     Traits {
         declared: true,

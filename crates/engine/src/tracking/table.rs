@@ -18,7 +18,7 @@ use keyspace::SlotId;
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 
-/// Locks of the table, each shared by many slots.
+/// The number of locks of the table; many slots share one.
 const SHARDS: usize = 64;
 
 /// The ids of the clients that have read a key.

@@ -3,9 +3,9 @@
 //! Invariants
 //! - Databases are locked in ascending order of their ids, and before any slot: a unit that holds slots waits
 //!   for no database.
-//! - The documents that the commands of the unit name are read once before the first of them runs, so that an
-//!   unreadable file usually refuses the commands before any change.
-//! - If a file cannot be read while the commands run, the command that needs it fails. The changes of its
+//! - The documents that the commands of the unit name are read once before the first of them runs, so that,
+//!   if a file cannot be read, the commands are usually refused before any change.
+//! - If a file cannot be read while the commands run, the command that needs it fails. The changes of that
 //!   database are then in no record: a transaction is undone by its first failing command on documents, and
 //!   other units have only one such command.
 

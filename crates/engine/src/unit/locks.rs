@@ -156,7 +156,8 @@ impl<'k> Locks<'k> {
         Ok(Locked::One(policy.lock(keyspace, slot)?).into())
     }
 
-    /// Locks a slot as the thread that applies the log does: waits for it, even for a long unit.
+    /// Locks a slot as the thread that applies the log does: waits for the slot, even if a long unit holds
+    /// it.
     pub fn awaited(keyspace: &'k Keyspace, slot: SlotId) -> Locks<'k> {
         Locked::One(keyspace.lock(slot)).into()
     }

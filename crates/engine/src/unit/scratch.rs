@@ -1,5 +1,5 @@
-//! The buffers of a worker, which its units use one after the other, and the clock and the access stamps of a
-//! unit (`UnitAccess`).
+//! The buffers of a worker, which its units use one after the other; and the time of a unit with the effect
+//! of its reads (`UnitAccess`).
 //!
 //! Invariants
 //! - A unit begins with no effects: [`Scratch::seal`] has cleared the effects of the unit before.
@@ -34,7 +34,7 @@ pub(crate) struct Scratch {
     pub(crate) invalidations: Invalidations,
     /// The notices of the units.
     pub events: Events,
-    /// Shows the slots that this worker's units hold to other threads, on a thread for long units.
+    /// On a thread for long units: shows other threads the slots that the unit holds.
     pub(crate) held_slots: Option<Arc<HeldSlots>>,
 }
 
@@ -52,7 +52,8 @@ impl Scratch {
         }
     }
 
-    /// Ends a unit: its notices and invalidations have these gates, and its changes were made by this client.
+    /// Ends a unit: sets the gates of its notices and invalidations, and notes that this client made its
+    /// changes.
     #[inline]
     pub(crate) fn seal(&mut self, client_id: u64, gates: NoticeGates) {
         self.effects.clear();

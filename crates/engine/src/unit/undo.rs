@@ -8,9 +8,9 @@
 //! first effect to the last one undone, and the record of the unit is truncated to its former length.
 //!
 //! Invariants
-//! - After undoing, the keyspace is as before, up to access stamps, and so are documents. No event or message
-//!   is published, and no invalidation for a key that a client has read: its tracking continues. But a WATCH
-//!   may count the key as changed, and an undone SWAPDB invalidates all keys.
+//! - After undoing, the keyspace is as before, except for access stamps, and so are documents. No event or
+//!   message is published, and no invalidation for a key that a client has read: the tracking of the key
+//!   continues. But a WATCH may count the key as changed, and an undone SWAPDB invalidates all keys.
 //! - Documents are undone with the outermost undo only: an inner one changes no documents.
 //! - FLUSHALL and FLUSHDB cannot be undone, nor can changes before them.
 

@@ -22,7 +22,7 @@ impl<'k> Unit<'k> {
         }
     }
 
-    /// See [`Keyspace::scan`](keyspace::Keyspace::scan).
+    /// Visits keys of a database from a cursor on: see [`Keyspace::scan`](keyspace::Keyspace::scan).
     ///
     /// # Errors
     /// A long unit holds a slot. The same error applies to the other methods.
@@ -54,7 +54,7 @@ impl<'k> Unit<'k> {
         }
     }
 
-    /// See [`Keyspace::random_key`](keyspace::Keyspace::random_key).
+    /// Picks a random key of a database: see [`Keyspace::random_key`](keyspace::Keyspace::random_key).
     pub fn random_key(
         &mut self,
         policy: LockPolicy<'_>,

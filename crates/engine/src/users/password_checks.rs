@@ -34,7 +34,7 @@ pub const REFUSED_MS: u64 = 10_000;
 pub const PAUSE_MS: u64 = 20;
 
 /// The maximum number of checks that one login waits for: the password of its user may change meanwhile,
-/// again and again. The login is refused then.
+/// again and again. After that the login is refused.
 pub const CHECKS_PER_LOGIN_MAX: u8 = 2;
 
 const VERDICTS_MAX: usize = 10_000;

@@ -1,4 +1,4 @@
-//! Users by records and settings, without commands.
+//! Tests of the users that follow from records and settings; no command runs.
 
 use keyspace::{AccessClock, Effect, Freed, Keyspace, LIBRARIES_SLOT, Options};
 

@@ -144,7 +144,7 @@ impl Decoder {
         Some(value)
     }
 
-    /// The content of a bulk string of this type.
+    /// The value of a bulk string of this type; `None` if bytes are missing.
     fn bulk(&mut self, window: &[u8], kind: u8, len: usize) -> Result<Option<Value>, DecodeError> {
         let Some((content, rest)) = window[self.progress.at..].split_at_checked(len) else { return Ok(None) };
         match rest {

@@ -31,7 +31,8 @@ impl Limits {
     };
 
     /// The limits before authentication: enough for `AUTH` and `HELLO`, but not for taking much memory. Redis
-    /// has the same `args_max` and `bulk_bytes_max`, but accepts a request of ten arguments of that length.
+    /// has the same `args_max` and `bulk_bytes_max`, but accepts a request of ten arguments that are all of
+    /// the maximum length.
     ///
     /// While these limits are in force, parse with `commands_max = 1`: the command just parsed may lift them.
     pub const UNAUTHENTICATED: Limits = Limits {

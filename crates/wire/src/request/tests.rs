@@ -238,7 +238,7 @@ fn announced_sizes_reserve_nothing() {
     assert!(parser.kept_args() + batch.args.capacity() < 1000);
 }
 
-/// Every byte that the parser has already seen is overwritten, which must have no effect.
+/// All but the last eight bytes of earlier reads are overwritten, which must have no effect.
 #[test]
 fn bytes_of_earlier_reads_are_not_looked_at_again() {
     let args: Vec<Vec<u8>> = (0..200).map(|index| vec![b'v'; index]).collect();

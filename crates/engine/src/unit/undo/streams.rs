@@ -54,8 +54,8 @@ pub(super) fn note(undo: &mut Undo, op: &KeyOp<'_>, db: DbId, key: &[u8], stream
     true
 }
 
-/// Notes the blocks that lose entries. The remaining entries of the last one are removed before it is
-/// restored as a whole.
+/// Notes the blocks that lose entries. The remaining entries of the last block are removed before the block
+/// is restored as a whole.
 fn note_trim(undo: &mut Undo, db: DbId, key: &[u8], stream: StreamView<'_>, through: StreamId) {
     let mut last = None;
     let mut blocks = Vec::new();
