@@ -5,9 +5,10 @@
 //!
 //! `cargo run --release -p keyspace --example table_bench -- [keys] [operations]`
 //!
-//! Loads `keys` keys `k:<n>` (default 5 000 000) with values of 32 bytes, then runs `operations` random GETs
-//! and SETs (default 4 000 000) of existing keys, in groups of 32 as a pipelining client sends them: plain,
-//! and after prefetching slots, buckets and entries of the whole group.
+//! Loads `keys` keys `k:<n>` (default 5 000 000) with values of 32 bytes. Then runs `operations` random GETs
+//! and as many SETs (default 4 000 000) of existing keys, in groups of 32 as a pipelining client sends them.
+//! Does so four times: without prefetching; after prefetching the slots of the whole group; then also their
+//! buckets; then also the entries.
 
 use std::hint::black_box;
 

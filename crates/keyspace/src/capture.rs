@@ -4,12 +4,12 @@
 //! `Loader`, which fills slots from such a stream. The owner of the stream (a snapshot) may cut it into
 //! chunks of any size. What it is not: aware of files, threads or pace.
 //!
-//! The moment of a slot is when the walk locks the slot first. The rest of the slot is captured in further
-//! steps, none of which holds the lock for long. An entry that changes before its turn is captured before the
-//! change (`slot`). The same holds for a segment of a big collection (`field_map`) and for a block of a
-//! stream (`stream`). A long list is shared and written without the lock; an edit copies the chunk that it
-//! changes (`long_list`). So the whole slot is captured as it was when its `last_lsn` had the value that is
-//! in the stream.
+//! The moment of a slot is the time at which the walk first locks the slot. The rest of the slot is captured
+//! in further steps, none of which holds the lock for long. An entry that changes before its turn is captured
+//! before the change (`slot`). The same holds for a segment of a big collection (`field_map`) and for a block
+//! of a stream (`stream`). A long list is shared and written without the lock; an edit copies the chunk that
+//! it changes (`long_list`). So the whole slot is captured as it was when its `last_lsn` had the value that
+//! is in the stream.
 //!
 //! A follower must apply every Move that its leader has logged, even if the destination is captured already
 //! and the source is not. The moment of the source is then taken just before the Move, ahead of the walk

@@ -297,7 +297,7 @@ pub enum KeyOp<'a> {
     /// Sets the counter and the ids of a stream's head. If the given last id is below the id of the last
     /// entry, the head gets the id of the last entry instead.
     StreamSetHead {
-        /// The counters and ids.
+        /// The counter and the ids.
         head: StreamHead,
     },
     /// Makes a group of a stream, or sets the position of the group; makes the stream if it is absent.
@@ -437,7 +437,7 @@ impl<'a> Effect<'a> {
         matches!(self, Effect::Key { op: Put { .. } | Delete | StreamDropGroup { .. }, .. })
     }
 
-    /// Whether the effect changes only the groups and counters of a stream. `true` for every StreamPutGroup,
+    /// Whether the effect changes only the groups and the head of a stream. `true` for every StreamPutGroup,
     /// even for one that makes the stream.
     #[inline]
     pub const fn keeps_entries(&self) -> bool {

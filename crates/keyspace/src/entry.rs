@@ -222,8 +222,8 @@ impl Entry {
         }
     }
 
-    /// Sets or removes the deadline. Returns the old allocation if the entry had to move. The reason is that
-    /// there was no room for the deadline, or that the entry without its deadline has a smaller size class.
+    /// Sets or removes the deadline. Returns the old allocation if the entry had to move: there was no room
+    /// for the deadline, or the entry without its deadline has a smaller size class.
     pub(crate) fn set_expiry(&mut self, expire_at_ms: Option<u64>) -> Option<Entry> {
         let old = self.as_ref();
         let (value_len, stamp) = (old.shape().value_len, old.stamp());

@@ -215,7 +215,7 @@ impl LockedSlots<'_> {
 }
 
 impl SlotGuard<'_> {
-    /// A random entry of all databases, all with the same probability.
+    /// A random entry of all databases; every entry has the same chance.
     fn random_entry(&self, sequence: &mut Prng) -> Option<(DbId, EntryRef<'_>)> {
         let len: usize = self.state.tables().map(|(_, table)| table.len() as usize).sum();
         let mut rank = scale(sequence.next_u64() as u32, len);

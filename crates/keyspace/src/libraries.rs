@@ -237,7 +237,7 @@ impl FromIterator<Arc<Library>> for Libraries {
 /// The libraries in force, and an LSN for replies that depend on them.
 #[derive(Clone, Debug)]
 pub struct Published {
-    /// A number that rises with every change of the libraries.
+    /// A number that rises whenever the published libraries change.
     pub generation: u64,
     /// The libraries.
     pub libraries: Arc<Libraries>,

@@ -338,10 +338,10 @@ impl<'k> SlotGuard<'k> {
         self.publish_next_expiry();
     }
 
-    /// Takes due fields of hashes out of the expiry index, hash by hash, beginning with the hash that has the
-    /// earliest deadline, until `max` fields were added to `out` or no other field is due. The caller logs
-    /// and applies a HashRemove for each hash under this guard; a field that is not removed still counts as
-    /// absent, but may never be returned here again.
+    /// Takes due fields of hashes out of the expiry index, hash by hash; the hash with the earliest deadline
+    /// comes first. Ends when `max` fields were added to `out`, or when no other field is due. The caller
+    /// logs and applies a HashRemove for each hash under this guard; a field that is not removed still counts
+    /// as absent, but may never be returned here again.
     pub fn expired_fields(&mut self, now_ms: u64, max: usize, out: &mut Vec<DueFields>) {
         let mut left = max;
         while left > 0

@@ -69,7 +69,7 @@ impl SlotSet {
             .take_while(move |&slot| slot <= to)
     }
 
-    /// A random member, all with the same probability.
+    /// A random member; every member has the same chance.
     pub(crate) fn random(&self, sequence: &mut Prng) -> Option<SlotId> {
         for _ in 0..TRIES {
             let slot = SlotId::of_crc(sequence.next_u64() as u16);

@@ -1,8 +1,8 @@
 //! Tables: the hash table of one slot and database.
 //!
 //! What it is: buckets in the order of the 24-bit position (`h16`, tag) of their entries. The home of an
-//! entry is `position * bucket_count / 2^24`, so any bucket count is possible, a rebuild reads no entry, and
-//! the order of positions is the same at every size. SCAN relies on that order. An entry whose home is full
+//! entry is `position * bucket_count / 2^24`, so any bucket count is possible and a rebuild reads no entry.
+//! The order of positions is the same at every size. SCAN relies on that order. An entry whose home is full
 //! lies in the next bucket with room (the first bucket follows the last), and every full bucket that it
 //! passed counts it. A lookup continues in the next bucket only while that count is not zero. What it is not:
 //! a map with a policy. Whether an entry has expired does not matter here.
@@ -309,7 +309,6 @@ impl<'t> Occupied<'t> {
         }
     }
 
-    /// Replaces the access stamp.
     pub(crate) fn set_stamp(&mut self, stamp: AccessStamp) {
         // SAFETY: as in `touch`.
         let entry = unsafe { self.table.word(self.place).into_entry() };

@@ -6,8 +6,8 @@
 //!
 //! Invariants
 //! - Keys are counted when their slot is unlocked. So a reader that takes a sum, and then the end of the log,
-//!   has counted no key of a later record, and no key of a unit that still runs and may be undone. Bytes are
-//!   counted at once, because they occupy memory even if the unit is undone later.
+//!   has counted no key of a later record. It has counted no key of a unit that still runs and may be undone,
+//!   either. Bytes are counted at once, because they occupy memory even if the unit is undone later.
 //! - Every thread adds to one stripe. The numbers in a stripe wrap and may be negative; only the sum over all
 //!   stripes has a meaning.
 

@@ -93,9 +93,9 @@ pub(crate) fn text_of(error: &Error) -> String {
     }
 }
 
-/// The field of an error table that says that the host has counted the error already. The host has if the
-/// error is the reply of a command, or if the command was refused. Scripts see this field, as in Redis, from
-/// which it has its name.
+/// The field of an error table that says that the host has counted the error already. The host has counted it
+/// if the error is the reply of a command, or if the host has refused a command. Scripts see this field, as
+/// in Redis, from which the field has its name.
 pub(crate) const COUNTED: &str = "ignore_error_stats_update";
 
 /// An error that scripts catch as a table with its text in the field `err`.
@@ -147,8 +147,8 @@ fn cause_of(error: &Error) -> &Error {
     }
 }
 
-/// The error for a call of a function that was valid only while its library was loaded, and that the library
-/// has kept.
+/// The error for a call of `redis.register_function` after its library was loaded. The library can have kept
+/// the function, which is valid only during the loading.
 const LOADED: &str = "ERR redis.register_function can only be called on FUNCTION LOAD command";
 
 /// An error in the form in which scripts catch it: values that scripts have raised are unchanged, other

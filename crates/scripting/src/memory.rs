@@ -9,7 +9,7 @@ use mlua::{Lua, Result};
 /// The maximum bytes of memory of a value per byte of its reply. The number is so high because an empty
 /// status reply, which has three bytes, becomes a table.
 const PER_BYTE: usize = 64;
-/// The number of bytes of a reply as which one byte counts in texts where a byte can be a table.
+/// In JSON and MessagePack, where one byte can be a table, a byte counts as this many bytes of a reply.
 const DENSE_BYTES: usize = 4;
 /// The maximum bytes of memory of a value in addition to [`PER_BYTE`] for each byte.
 const BESIDE_BYTES: usize = 4096;

@@ -91,8 +91,8 @@ impl Meter {
         Meter(Arc::new(MeterState { clock: Some(clock), ..MeterState::default() }))
     }
 
-    /// Stops the script at this time with [`Stop::Overtime`], until the next [reset](Meter::reset). Has no
-    /// effect on a meter without a clock.
+    /// Sets the time at which the script is stopped with [`Stop::Overtime`]. The next [reset](Meter::reset)
+    /// removes this deadline. Has no effect on a meter without a clock.
     pub fn stop_at(&self, deadline_us: u64) {
         self.0.deadline_us.store(deadline_us.max(1), Relaxed);
     }

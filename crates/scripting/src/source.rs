@@ -8,8 +8,8 @@ use crate::ScriptError;
 /// The flags that a script declares in its first line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Traits {
-    /// Whether the script has a first line with `#!`. If so, the flags decide whether it may run at all. If
-    /// not, the script runs, and each of its commands is refused or not by itself.
+    /// Whether the script has a first line with `#!`. If so, the flags decide whether the script may run at
+    /// all. If not, the script runs, and each of its commands is checked by itself.
     pub declared: bool,
     /// Whether the script declares that it does not write. Its writes are then refused.
     pub no_writes: bool,

@@ -162,7 +162,6 @@ pub(crate) fn remove(payload: &mut impl Payload, at: usize, elements: usize) {
     change_count(payload, -(elements as isize));
 }
 
-/// Changes the count of elements.
 pub(crate) fn change_count(payload: &mut impl Payload, by: isize) {
     let new = count(payload.payload()).checked_add_signed(by).expect("no more is removed than there is");
     let new = u16::try_from(new).expect("limits keep payloads small");

@@ -101,8 +101,8 @@ impl<M: Member> RankTree<M> {
         RankTree { root: Node::Leaf(Box::default()), len: 0, bytes: size_of::<Leaf<M>>() }
     }
 
-    /// A tree of these items, which are in ascending order. Each node has room for one more item or child;
-    /// the last node of each depth may have more room.
+    /// A tree of these items, which are in ascending order. Each node has room for exactly one more item or
+    /// child; the last node of each depth may have more room.
     pub(crate) fn from_sorted(items: impl Iterator<Item = (f64, M)>) -> Self {
         let mut tree = RankTree::new();
         for (score, member) in items {
@@ -161,13 +161,11 @@ impl<M: Member> RankTree<M> {
         Some((item.score, item.member))
     }
 
-    /// Removes the first item.
     #[cfg(test)]
     pub(crate) fn pop_first(&mut self) -> Option<(f64, M)> {
         self.remove_at(0)
     }
 
-    /// Removes the last item.
     #[cfg(test)]
     pub(crate) fn pop_last(&mut self) -> Option<(f64, M)> {
         self.remove_at(self.len.checked_sub(1)?)

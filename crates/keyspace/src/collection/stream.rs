@@ -2,7 +2,8 @@
 //!
 //! What it is: entries packed into blocks, in an ordered map by base id (see below); groups with their
 //! pending entries; the changes that effects make to these; and the view that reads them. What it is not:
-//! commands on streams; nor ever a part of its entry: even a short stream is a structure of its own.
+//! commands on streams. No stream lies inside the entry of its key: even a short stream is a structure of its
+//! own.
 //!
 //! ```text
 //! Stream: head | BTreeMap: id -> Block (packed entries)        | BTreeMap: name -> Group
@@ -48,7 +49,7 @@ use block::Block;
 use capture::Capture;
 use group::Group;
 
-/// Bytes of memory of a block in the map, not counting its entries.
+/// About the bytes of memory that a block takes in the map, not counting its entries.
 const BLOCK_BYTES: usize = 90;
 
 /// The ids and the counter of a stream that outlive its entries. XSETID sets them to other values.

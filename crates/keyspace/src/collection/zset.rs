@@ -4,8 +4,8 @@
 //! What it is not: commands on sorted sets.
 //!
 //! Invariants
-//! - A score is never NaN. 0.0 and -0.0 are one score: a member with a zero keeps its sign when it is given
-//!   the other zero.
+//! - A score is never NaN. 0.0 and -0.0 are one score: a zero keeps its sign when its member is given the
+//!   other zero.
 //! - A rank is the number of members before a member, in either form.
 
 mod packed;

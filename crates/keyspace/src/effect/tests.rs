@@ -143,8 +143,8 @@ fn streams() -> Vec<(Effect<'static>, &'static [u8])> {
 
 #[test]
 fn a_block_that_is_none_is_refused() {
-    // A block without entries; an entry that is longer than its length field; ids that do not ascend; an id
-    // that exceeds the highest possible one.
+    // A block without entries; an entry that is longer than its length field says; ids that do not ascend; an
+    // id that exceeds the highest possible one.
     for block in [
         &b"\x05\x01\x01\x01f"[..],
         b"\x05\x01\x01\x01f\x04\x00\x00\x0c",

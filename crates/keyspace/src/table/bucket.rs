@@ -20,8 +20,8 @@ use crate::entry::{Entry, EntryRef};
 
 pub(crate) const PLACES: usize = 7;
 
-/// The overflow counter whose true count is unknown. A counter that has reached this value keeps it until the
-/// table is rebuilt.
+/// The value of an overflow counter whose true count is unknown. A counter that has reached this value keeps
+/// it until the table is rebuilt.
 const STICKY: u8 = u8::MAX;
 
 const LOW_BITS: u64 = 0x0101_0101_0101_0101;

@@ -60,7 +60,8 @@ impl Table {
         end
     }
 
-    /// A random entry, each with the same chance; `random` returns independent, evenly distributed bits.
+    /// A random entry; every entry has the same chance. `random` returns independent, evenly distributed
+    /// bits.
     pub(crate) fn random_entry(&self, random: &mut impl FnMut() -> u64) -> Option<EntryRef<'_>> {
         if self.len == 0 {
             return None;

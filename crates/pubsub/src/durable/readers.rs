@@ -56,7 +56,7 @@ struct Reader {
     channels: HashMap<Box<[u8]>, Lsn>,
     /// The position of the reader; `None` if it is at the tail.
     behind: Option<Lsn>,
-    /// A list of only this reader, for the receivers of a run.
+    /// A list of only this reader, for runs that no other reader receives.
     alone: Arc<[ReaderId]>,
 }
 
@@ -260,7 +260,7 @@ impl Readers {
         }
     }
 
-    /// Counts a reader that has left the tail. When the last one leaves, the tail ends.
+    /// Uncounts a reader that has left the tail. When the last one leaves, the tail ends.
     fn depart(&mut self) {
         self.joined -= 1;
         if self.joined == 0 {

@@ -4,8 +4,9 @@
 //!   batch are one piece, up to a limit of bytes, even if messages of other channels lie in between.
 //! - For subscribers with several subscriptions, and subscribers of patterns, consecutive messages of one
 //!   channel are a run, which is one piece. So that the order is right for every subscriber, a run ends
-//!   before a message of another channel. A run is a single message if a subscriber gets that message more
-//!   than once (by name and by pattern, or by two patterns), or if the channel has no subscribers by name.
+//!   before a message of another channel. A run is a single message in two cases: a subscriber gets that
+//!   message more than once (by name and by pattern, or by two patterns), or the channel has no subscribers
+//!   by name.
 //! - A subscriber gets all its messages in one of these two ways, so the order of its messages does not
 //!   depend on the other way. Delivering can stop after every piece.
 
@@ -34,7 +35,7 @@ pub(super) struct FanOut {
     block_bytes: Rc<Cell<usize>>,
     /// Bytes copied to single subscribers since the last [`Local::take_due`].
     pub(super) copied_bytes: usize,
-    /// A batch without messages, whose memory the next one takes.
+    /// A delivered batch without messages; the next one takes its lists over.
     spare: Delivering,
 }
 

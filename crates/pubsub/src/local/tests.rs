@@ -475,8 +475,8 @@ proptest! {
     }
 }
 
-/// A worker with this many clients, each with two subscriptions to the channel `c`, so that their frames are
-/// not shared.
+/// Gives a worker this many clients. Each has two subscriptions that match the channel `c`, so every message
+/// is a run of its own, which is too short to be shared.
 fn with_listeners_in_turn(local: &mut Local, clients: u64) {
     for client in 0..clients {
         let id = local.join(client, Protocol::Resp2);

@@ -1,7 +1,7 @@
 //! Libraries in the machine: loading a library and running its functions.
 //!
 //! ```text
-//! code -> load_library: compiled, and run with only a `redis` that registers functions
+//! code -> load_library: compiled, and run with only a `redis` that registers functions and logs
 //!                       -> LibraryId, functions
 //!      -> run_function(id, name, keys, args, calls), with the globals of scripts except KEYS and ARGV
 //! ```

@@ -4,11 +4,11 @@
 //! functions of this crate ask as well, after as many steps or bytes: see [`meter`](crate::meter).
 //!
 //! The time between two questions is bounded by the memory limit of the machine, not by a constant: one
-//! instruction can copy, compare or convert a string of that size, and one call of Lua's own library a string
-//! or table. While a script works on large values, about one such operation lies between two questions. At
-//! worst, [`INSTRUCTIONS_PER_QUESTION`] instructions with such operations lie between two questions: if the
-//! script is quick and small until a question, and makes and uses large values from then on. After the next
-//! question the script asks more often.
+//! instruction can copy, compare or convert a string of that size, and one call of Lua's own library can walk
+//! through a string or a table of that size. While a script works on large values, about one such operation
+//! lies between two questions. At worst, [`INSTRUCTIONS_PER_QUESTION`] instructions with such operations lie
+//! between two questions: if the script is quick and small until a question, and makes and uses large values
+//! from then on. After the next question the script asks more often.
 //!
 //! Invariant
 //! - A thread of Lua counts its instructions from zero. So a script asks for each coroutine that it creates:
@@ -30,7 +30,7 @@ const INSTRUCTIONS_AT_FIRST: u32 = 32;
 /// interval of the thread that created it.
 const INSTRUCTIONS_PER_QUESTION_OF_COROUTINES: u32 = 256;
 
-/// The time between two questions, in microseconds, that is short enough.
+/// The maximum time between two questions, in microseconds, after which the number of instructions doubles.
 const SHORT_US: u64 = 100;
 
 /// The maximum product of two numbers: the instructions between two questions, and the bytes by which the

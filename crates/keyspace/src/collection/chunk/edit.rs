@@ -1,4 +1,4 @@
-//! Edits of packed lists: what they replace is computed here; the owner of the bytes replaces it.
+//! Edits of packed lists: an `Edit` only describes the change; the owner of the bytes makes it.
 
 use std::ops::Range;
 

@@ -15,8 +15,8 @@ use super::Item;
 /// bytes.
 pub(super) const LEN_MAX: usize = 63;
 
-/// The minimum length of a node that has a neighbour. A shorter node merges with a neighbour, or gets items
-/// or children from a neighbour.
+/// The minimum length of a node, except of the root and of the last node of each depth. A node that a removal
+/// leaves shorter merges with a neighbour, or gets items or children from a neighbour.
 pub(super) const LEN_MIN: usize = LEN_MAX / 2;
 
 /// The minimum room of a neighbour, in items, for a full node to move items to it. If no neighbour has this

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use super::StreamId;
 use super::pending::{PENDING_BYTES, Pending, PendingMap, Run};
 
-/// Bytes of memory of a group or a consumer, not counting names and entries.
+/// About the bytes of memory of a group or a consumer, not counting names and entries.
 const BYTES_EACH: usize = 160;
 
 /// The largest [`GroupPosition::entries_read`]: a record of the log stores the number plus 1.

@@ -25,7 +25,7 @@ impl<'a> StreamView<'a> {
         self.0.len == 0
     }
 
-    /// The last id of the stream, and the other ids and counters that outlive its entries.
+    /// The ids and the counter that outlive the entries of the stream.
     pub fn head(&self) -> StreamHead {
         self.0.head
     }

@@ -70,7 +70,7 @@ impl RankedMap {
         &self.scores
     }
 
-    /// The members, for changes that readers cannot see.
+    /// The members, for captures, which change neither members nor scores.
     pub(crate) fn scores_mut(&mut self) -> &mut FieldMap {
         &mut self.scores
     }

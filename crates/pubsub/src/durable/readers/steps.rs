@@ -27,10 +27,10 @@ pub trait LogSource {
 }
 
 impl Readers {
-    /// Passes one piece of the log to the readers at the tail, one to each reader that waits for the tail or
-    /// the log to move, and one to the reader whose turn it is. Returns whether there may be more to do. If
-    /// not, the next call is due when the log has grown or a [`Flow`](crate::durable::Flow) has woken the
-    /// thread.
+    /// Passes one piece of the log to the readers at the tail. Then passes one piece to each reader that
+    /// waits for the tail or the log to move, and one to the reader whose turn it is. Returns whether there
+    /// may be more to do. If not, the next call is due when the log has grown or a
+    /// [`Flow`](crate::durable::Flow) has woken the thread.
     pub fn step(&mut self, log: &mut impl LogSource) -> bool {
         let mut moved = self.tail.is_some_and(|tail| self.step_tail(tail, log));
         for id in mem::take(&mut self.early) {
