@@ -34,7 +34,8 @@ pub struct Rights {
     is_unrestricted: bool,
 }
 
-/// Commands with the first arguments for which alone they are permitted; the arguments are in lower case.
+/// Commands that are permitted only with certain first arguments: one entry for each such argument, in lower
+/// case.
 type FirstArgs = Vec<(CommandId, Box<[u8]>)>;
 
 #[derive(Debug, Clone)]

@@ -63,7 +63,8 @@ fn parse_protocol(version: &[u8]) -> Result<Protocol, CommandError> {
     }
 }
 
-/// `HELLO version [AUTH username password] ...`: whether the argument is one of the two after AUTH.
+/// Whether the argument at `index` is one of the two after AUTH in `HELLO version [AUTH username password]
+/// ...`.
 pub(super) fn is_secret_of_hello(args: Args<'_>, index: usize) -> bool {
     let follows_auth =
         |distance: usize| index >= 2 + distance && args.at(index - distance).eq_ignore_ascii_case(b"auth");

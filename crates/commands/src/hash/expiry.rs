@@ -62,7 +62,7 @@ fn parse_fields<'a>(
     Ok(fields)
 }
 
-/// Parses `FIELDS count name ...` to the end, for all commands but HSETEX and HEXPIRE with its other forms.
+/// Parses `FIELDS count name ...` to the end, for all commands except HSETEX and the forms of HEXPIRE.
 fn parse_names(words: Args<'_>) -> Result<Args<'_>, CommandError> {
     parse_fields(words, 1, "ERR Number of fields must be a positive integer", UNEQUAL)
 }

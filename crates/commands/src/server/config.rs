@@ -174,7 +174,7 @@ fn rewrite(cx: &mut Context<'_, '_>, _args: Args<'_>) -> Result<(), CommandError
     Ok(())
 }
 
-/// `CONFIG SET parameter value ...`: whether the argument is a value that may be a password.
+/// Whether the argument at `index` of `CONFIG SET parameter value ...` is a value that may be a password.
 fn is_password(args: Args<'_>, index: usize) -> bool {
     index >= 3 && index % 2 == 1 && !may_show_value(args.at(index - 1))
 }

@@ -1,5 +1,5 @@
-//! The key positions of COMMAND INFO: the three legacy positions, and the key specifications, which can
-//! express more: the keys of XREAD and XREADGROUP follow a keyword.
+//! The key positions of COMMAND INFO: the three legacy positions, and the key specifications. Only the latter
+//! can express that keys follow a keyword, as in XREAD and XREADGROUP.
 
 use engine::{Keys, Row};
 use wire::ReplyWriter;
@@ -151,7 +151,7 @@ mod tests {
     use super::*;
     use crate::testing::notation;
 
-    /// The specifications of a command with GET's row except for keys and flags.
+    /// The specifications of a command whose row is that of GET, except for these three fields.
     fn written(keys: Keys, flags: Flags, needs: Needs) -> String {
         let get = crate::resolve(b"get").expect("a row");
         let row = Row { keys, flags, needs, ..*get };

@@ -101,7 +101,7 @@ fn doctor(cx: &mut Context<'_, '_>, _args: Args<'_>) -> Result<(), CommandError>
 /// The memory usage of the server; sizes are in bytes.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Usage {
-    /// The figures of the process and the allocator.
+    /// The memory of the process, the machine and the ring of the log.
     pub(super) figures: MemoryFigures,
     /// Keys, values and their indexes.
     pub(super) data: u64,

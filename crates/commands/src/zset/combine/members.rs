@@ -94,7 +94,7 @@ pub(super) struct Weighted<'a> {
 pub(super) type Sources<'a> = SmallVec<[Weighted<'a>; 4]>;
 pub(super) type Members<'a> = Vec<(Element<'a>, f64)>;
 
-/// The members that the operation gives, in order.
+/// The members that the operation gives, in the order of a sorted set: by score, then by their bytes.
 pub(super) fn combine<'u>(
     mut sources: Sources<'u>,
     operation: Operation,
