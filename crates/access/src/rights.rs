@@ -68,7 +68,7 @@ pub(crate) enum ChannelRights {
 }
 
 impl Rights {
-    /// The rights of a user.
+    /// Compiles the rights of a user for the table of commands `commands`.
     pub fn new(user: &User, commands: &CommandList) -> Rights {
         let selectors: Vec<SelectorRights> =
             user.all_selectors().map(|selector| SelectorRights::new(selector, commands)).collect();

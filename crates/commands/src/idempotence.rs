@@ -5,9 +5,9 @@
 //!                                 no: INCR -> put its reply under key -> ONE record -> unlock
 //! ```
 //!
-//! What it is: a client that does not know whether its command has run, because its connection or the server
-//! was lost, sends it again under the same key and gets the reply of the first time.
-//! What it is not: a queue or a history: one key, one command, one reply, for as long as the key lives.
+//! What it is: a safe repetition. A client that lost its connection or the server does not know whether its
+//! command has run. It sends the command again under the same key, and gets the reply of the first time.
+//! What it is not: a queue or a history. A key keeps one reply of one command, for as long as the key lives.
 //!
 //! Invariants
 //! - A reply that is kept is in the record of the effects, so after a crash, and on a replica, there are both

@@ -24,7 +24,6 @@ const HELLO_BEFORE_AUTH: CommandError = CommandError::Text(
 const TOO_MANY_LOGINS: CommandError =
     CommandError::Text("ERR too many logins from this address wait after failed ones, try again later");
 
-/// The arguments of HELLO.
 #[derive(Default)]
 struct Hello<'a> {
     protocol: Option<Protocol>,

@@ -128,8 +128,8 @@ impl Trim {
         }
     }
 
-    /// Makes sure that the log has room for a trim of the stream at a key, and for `added_bytes` of an entry
-    /// that is added before the trim (0 without one).
+    /// Makes sure that the log has room for a trim of the stream at a key. `added_bytes` is the size of an
+    /// entry that is added before the trim, or 0.
     pub(super) fn require_room(
         &self,
         cx: &Context<'_, '_>,

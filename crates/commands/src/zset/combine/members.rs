@@ -176,8 +176,8 @@ fn difference<'u>(sources: &Sources<'u>) -> Members<'u> {
         });
         return members;
     }
-    // The other sources have few members compared with the lookups in each of them, so their members are
-    // gathered, and each member of the first source is searched there once.
+    // To look up each member of the first source in each other source would cost more. So the members of the
+    // others are gathered, and each member of the first source is searched there once.
     let mut excluded: Vec<Element<'_>> = Vec::with_capacity(others_len);
     others.iter().for_each(|other| other.source.for_each(|member, _| excluded.push(member)));
     excluded.sort_unstable_by(|member, other| member[..].cmp(other));
