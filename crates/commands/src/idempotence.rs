@@ -141,8 +141,8 @@ fn run(
     Ok(!is_error || cx.unit.record_bytes() > record_bytes)
 }
 
-/// Undoes a command whose reply cannot be kept. If the command cannot be undone, an error that says so
-/// replaces the reply.
+/// Undoes a command whose reply cannot be kept. If the command cannot be undone, the reply is replaced by an
+/// error that says that the command has run.
 fn check_reply(
     cx: &mut Context<'_, '_>,
     key: &[u8],

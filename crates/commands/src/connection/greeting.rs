@@ -287,8 +287,9 @@ fn are_passwords_known(cx: &mut Context<'_, '_>, transaction: &Transaction) -> b
     })
 }
 
-/// Whether the user accepts this password. `None`: the check takes long and needs another thread, so the
-/// caller must ask again. Also `Some(false)` if one more check would begin after [`CHECKS_PER_LOGIN_MAX`].
+/// Whether the user accepts this password. `None`: the check takes long and runs on another thread, so the
+/// caller must ask again. Also `Some(false)` if the login needs one more check after
+/// [`CHECKS_PER_LOGIN_MAX`] checks.
 fn accepts(cx: &mut Context<'_, '_>, user: &User, password: &[u8]) -> Option<bool> {
     if let Some(accepts) = user.accepts_at_once(password) {
         return Some(accepts);
