@@ -17,8 +17,8 @@
 //! - The reply of a command that has failed and has changed nothing is not kept: sent again, the command runs
 //!   again.
 //! - A reply that is kept can be sent again: its length and its form are checked before it is stored.
-//! - The value of the key is a string like others (see `stored`): it expires, is evicted, can be deleted;
-//!   snapshots and replicas have it.
+//! - The value of the key is a string like others (see `stored`): it expires, it may be evicted or deleted,
+//!   and snapshots and replicas have it.
 //!
 //! The wrapped command cannot block, as in a transaction. IDEMP works in transactions, but not in scripts;
 //! the command that it wraps may run a script.

@@ -19,7 +19,7 @@ pub(crate) struct TestGroup {
     pub(crate) view: Mutex<Option<GroupView>>,
     /// The requests, in order: `remove 00000000000000b2`, `transfer`.
     asked: Mutex<Vec<String>>,
-    /// The answers to be given, with the text of success; `None`: OK.
+    /// The requests without an answer yet, each with the text of a success; `None` stands for OK.
     unanswered: Mutex<Vec<(Responder, Option<String>)>>,
 }
 
