@@ -43,7 +43,7 @@ pub enum Turn {
     Now,
     /// The login has a place in the queue, and must ask again after this time.
     Later {
-        /// Milliseconds.
+        /// The time in milliseconds.
         pause_ms: u64,
     },
     /// The login gets no place, because too many logins wait already.

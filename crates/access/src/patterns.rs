@@ -123,7 +123,7 @@ impl ChannelPatterns {
     /// No channel.
     pub const NONE: ChannelPatterns = ChannelPatterns::Of(Vec::new());
 
-    /// Adds a pattern.
+    /// Adds a pattern, unless it is in the list already. The pattern `*` means all channels.
     pub(crate) fn add(&mut self, pattern: &[u8]) -> Result<(), RuleError> {
         let ChannelPatterns::Of(patterns) = self else { return Err(RuleError::AfterAllChannels) };
         if !is_word(pattern) {

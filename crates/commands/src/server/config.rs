@@ -144,7 +144,7 @@ fn default_user_with(
     user_after(cx, &user, [&b"resetpass"[..], &added]).map(Some)
 }
 
-/// The setting, and its value, that begins the audit.
+/// The setting that begins the audit, with its value.
 const AUDIT_ON: (&str, &str) = ("audit", "yes");
 
 /// `CONFIG SET force-recovery confirmed`: the reply comes when the server takes writes again.

@@ -32,7 +32,7 @@ fn is_split(row: &Row) -> bool {
     is_range && row.usage_in_general(0) != row.usage_in_general(1)
 }
 
-/// The number of key specifications.
+/// The number of key specifications that `write` writes for a row.
 pub(super) fn count(row: &Row) -> usize {
     match row.keys {
         Keys::Range { .. } => 1 + usize::from(is_split(row)),

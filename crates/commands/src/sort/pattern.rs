@@ -28,7 +28,6 @@ pub(super) enum Pattern<'a> {
 }
 
 impl<'a> Pattern<'a> {
-    /// Reads a pattern.
     pub(super) fn parse(text: &'a [u8]) -> Pattern<'a> {
         let Some(asterisk) = text.iter().position(|byte| *byte == b'*') else {
             return if text == b"#" { Pattern::Element } else { Pattern::Nothing };

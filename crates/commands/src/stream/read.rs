@@ -174,7 +174,8 @@ impl Streams {
     }
 }
 
-/// The id after which XREAD reads.
+/// Parses the id after which XREAD reads. `$` reads only later entries, and `+` also the last entry that the
+/// stream has now.
 fn parse_after(stream: Option<StreamView<'_>>, word: &[u8]) -> Result<StreamId, CommandError> {
     let last_id = || stream.map_or(StreamId::ZERO, |stream| stream.head().last_id);
     match word {

@@ -29,7 +29,7 @@ impl TestGroup {
         std::mem::take(&mut *self.asked.lock())
     }
 
-    /// Answers all requests.
+    /// Answers all requests that have no answer yet with this outcome.
     pub(crate) fn answer(&self, outcome: Result<(), String>) {
         for (responder, text) in self.unanswered.lock().drain(..) {
             match (text, &outcome) {
