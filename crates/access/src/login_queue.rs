@@ -21,10 +21,10 @@ pub const WAITING_MAX: usize = 16;
 /// The longest pause after which a login asks again.
 const PAUSE_MS_MAX: u64 = 1_000;
 
-/// A login that is late by this time, because it should have asked again, may be passed by other logins.
+/// A login that has not asked again this long after it should have may be passed by other logins.
 const LATE_MS: u64 = 100;
 
-/// A login that is late by this time loses its place.
+/// A login that has not asked again this long after it should have loses its place.
 const LOST_MS: u64 = 2_000;
 
 /// The identity of a login that waits.

@@ -5,8 +5,8 @@
 //!                                 no: INCR -> put its reply under key -> ONE record -> unlock
 //! ```
 //!
-//! What it is: a safe repetition. A client that lost its connection or the server does not know whether its
-//! command has run. It sends the command again under the same key, and gets the reply of the first time.
+//! What it is: a safe repetition. When its connection or the server was lost, a client does not know whether
+//! its command has run. It sends the command again under the same key, and gets the reply of the first time.
 //! What it is not: a queue or a history. A key keeps one reply of one command, for as long as the key lives.
 //!
 //! Invariants

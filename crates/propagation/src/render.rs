@@ -75,8 +75,8 @@ impl Renderer {
         self.record.end(out);
     }
 
-    /// Sets the deadline of a field of a hash, for a deadline that comes from no record: the file that a
-    /// replica loads first has no deadlines of fields.
+    /// Sets the deadline of a field of a hash, outside of any record: the file that a replica loads first has
+    /// no deadlines of fields.
     pub fn field_deadline(&mut self, db: DbId, key: &[u8], field: &[u8], expire_at_ms: u64) {
         let fields = [field];
         let op = KeyOp::HashSetExpiry { fields: Items::Slices(&fields), expire_at_ms: Some(expire_at_ms) };

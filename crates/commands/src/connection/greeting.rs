@@ -62,8 +62,7 @@ fn parse_protocol(version: &[u8]) -> Result<Protocol, CommandError> {
     }
 }
 
-/// Whether the argument at `index` is one of the two after AUTH in `HELLO version [AUTH username password]
-/// ...`.
+/// Whether the argument of HELLO at `index` is one of the two after AUTH: the username or the password.
 pub(super) fn is_secret_of_hello(args: Args<'_>, index: usize) -> bool {
     let follows_auth =
         |distance: usize| index >= 2 + distance && args.at(index - distance).eq_ignore_ascii_case(b"auth");

@@ -1,5 +1,5 @@
-//! The key positions of COMMAND INFO: the three legacy positions, and the key specifications. Only the latter
-//! can express that keys follow a keyword, as in XREAD and XREADGROUP.
+//! The key positions of COMMAND INFO: the three legacy positions, and the key specifications. Only the
+//! specifications can express that keys follow a keyword, as in XREAD and XREADGROUP.
 
 use engine::{Keys, Row};
 use wire::ReplyWriter;

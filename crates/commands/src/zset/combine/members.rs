@@ -176,7 +176,7 @@ fn difference<'u>(sources: &Sources<'u>) -> Members<'u> {
         });
         return members;
     }
-    // To look up each member of the first source in each other source would cost more. So the members of the
+    // Looking up each member of the first source in each other source would cost more. So the members of the
     // others are gathered, and each member of the first source is searched there once.
     let mut excluded: Vec<Element<'_>> = Vec::with_capacity(others_len);
     others.iter().for_each(|other| other.source.for_each(|member, _| excluded.push(member)));
