@@ -56,7 +56,7 @@ local k,t=KEYS[1],ARGV[1] \
 local r=redis.pcall('RESTORE',k,t,ARGV[2],'REPLACE','ABSTTL') \
 if type(r)=='table' and r.err then redis.call('RESTORE',k,t,ARGV[3],'REPLACE','ABSTTL') end";
 
-/// Removes entries from a stream in which none counts as deleted. The arguments are the last id of the stream,
+/// Removes entries from a stream where none counts as deleted. The arguments are the last id of the stream,
 /// the number of entries ever added, and the ids to remove. Entries at the beginning of the stream are
 /// trimmed. If other entries have to be deleted, the highest deleted id is then set to 0-1, the lowest that
 /// XSETID takes.
