@@ -36,7 +36,7 @@ pub struct ChannelUse<'a> {
     pub is_pattern: bool,
 }
 
-/// A call. `'a` is the lifetime of the keys and channels, `'l` the shorter lifetime of the lists of them.
+/// A call. Its keys and channels live for `'a`, the lists of them for the shorter `'l`.
 #[derive(Debug, Clone, Copy)]
 pub struct Call<'l, 'a> {
     /// The command.

@@ -21,10 +21,10 @@ pub const WAITING_MAX: usize = 16;
 /// The longest pause after which a login asks again.
 const PAUSE_MS_MAX: u64 = 1_000;
 
-/// After this delay of a login that should ask again, other logins may pass it.
+/// A login that has not asked again this long after it should have may be passed by other logins.
 const LATE_MS: u64 = 100;
 
-/// After this delay, a login loses its place.
+/// A login that has not asked again this long after it should have loses its place.
 const LOST_MS: u64 = 2_000;
 
 /// The identity of a login that waits.
@@ -43,7 +43,7 @@ pub enum Turn {
     Now,
     /// The login has a place in the queue, and must ask again after this time.
     Later {
-        /// Milliseconds.
+        /// The time in milliseconds.
         pause_ms: u64,
     },
     /// The login gets no place, because too many logins wait already.
@@ -65,7 +65,7 @@ struct Place {
     asks_at_ms: u64,
 }
 
-/// The places of the logins that wait, the first one first.
+/// The places of the logins that wait, in the order in which the logins came.
 #[derive(Debug, Default)]
 pub(crate) struct LoginQueue(Vec<Place>);
 

@@ -9,7 +9,7 @@ use std::fmt;
 use sha2::{Digest, Sha256};
 use subtle::{Choice, ConstantTimeEq};
 
-/// The bytes of a hash.
+/// The length of a hash, in bytes.
 pub(crate) const HASH_BYTES: usize = 32;
 
 /// The SHA-256 of a password.

@@ -2,8 +2,8 @@
 //!
 //! Invariants
 //! - A pattern is a word. A pattern for keys has at least one kind of access.
-//! - `All` has no patterns beside it, because they would have no effect. To add a pattern to `All` is
-//!   refused, as in Redis.
+//! - `All` has no patterns beside it, because they would have no effect. As in Redis, adding a pattern to
+//!   `All` is an error.
 
 use crate::rule_error::RuleError;
 use crate::words::{is_word, push_spaced};
@@ -123,7 +123,7 @@ impl ChannelPatterns {
     /// No channel.
     pub const NONE: ChannelPatterns = ChannelPatterns::Of(Vec::new());
 
-    /// Adds a pattern.
+    /// Adds a pattern, unless it is in the list already. The pattern `*` means all channels.
     pub(crate) fn add(&mut self, pattern: &[u8]) -> Result<(), RuleError> {
         let ChannelPatterns::Of(patterns) = self else { return Err(RuleError::AfterAllChannels) };
         if !is_word(pattern) {

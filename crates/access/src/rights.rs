@@ -34,7 +34,8 @@ pub struct Rights {
     is_unrestricted: bool,
 }
 
-/// Commands with the first arguments for which alone they are permitted; the arguments are in lower case.
+/// Commands that are permitted only with certain first arguments: one entry for each such argument, in lower
+/// case.
 type FirstArgs = Vec<(CommandId, Box<[u8]>)>;
 
 #[derive(Debug, Clone)]
@@ -67,7 +68,7 @@ pub(crate) enum ChannelRights {
 }
 
 impl Rights {
-    /// The rights of a user.
+    /// Compiles the rights of a user for the table of commands `commands`.
     pub fn new(user: &User, commands: &CommandList) -> Rights {
         let selectors: Vec<SelectorRights> =
             user.all_selectors().map(|selector| SelectorRights::new(selector, commands)).collect();

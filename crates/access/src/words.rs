@@ -10,7 +10,7 @@ pub(crate) fn is_word(text: &[u8]) -> bool {
     !text.iter().any(|byte| is_space(*byte) || *byte == 0)
 }
 
-/// The words of a text.
+/// Splits a text at white space into words; no word is empty.
 pub(crate) fn words(text: &[u8]) -> impl Iterator<Item = &[u8]> {
     text.split(|byte| is_space(*byte)).filter(|word| !word.is_empty())
 }

@@ -2,7 +2,7 @@
 //!
 //! What it is: the commands that show and change users. A change is a record of the log, so every server that
 //! has the data has the users; see `engine::users`.
-//! What it is not: the language of rules, or any judgement: that is the crate `access`.
+//! What it is not: the language of rules, or any judgement (see the crate `access`).
 //!
 //! Invariant: no reply of these commands shows a user's password. Only ACL GETUSER and LIST show its hash;
 //! ACL SAVE writes the hash to the file.

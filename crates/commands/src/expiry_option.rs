@@ -59,7 +59,8 @@ impl<'a> ExpiryOption<'a> {
     }
 }
 
-/// The deadline in unix milliseconds of a positive number. `command` is the name in the error.
+/// The deadline in unix milliseconds that a positive number gives in this form. `command` is the name in the
+/// error.
 ///
 /// # Errors
 /// The text is not an integer, not positive, or does not fit.

@@ -8,8 +8,8 @@
 //! ```
 //!
 //! What it is: a thin layer over the trait [`Group`](engine::group::Group), implemented by the server.
-//! What it is not: the decisions of the group, or the protocol between members; of that only the first
-//! command, PEER, passes through here. Stock clients see the group through `sentinel`.
+//! What it is not: the decisions of the group, or the protocol between members. Only PEER, the first command
+//! of that protocol, passes through here. Stock clients see the group through `sentinel`.
 
 mod change;
 mod rows;

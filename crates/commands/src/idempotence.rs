@@ -5,9 +5,9 @@
 //!                                 no: INCR -> put its reply under key -> ONE record -> unlock
 //! ```
 //!
-//! What it is: a client that does not know whether its command has run, because its connection or the server
-//! was lost, sends it again under the same key and gets the reply of the first time.
-//! What it is not: a queue or a history: one key, one command, one reply, for as long as the key lives.
+//! What it is: a safe repetition. When its connection or the server was lost, a client does not know whether
+//! its command has run. It sends the command again under the same key, and gets the reply of the first time.
+//! What it is not: a queue or a history. A key keeps one reply of one command, for as long as the key lives.
 //!
 //! Invariants
 //! - A reply that is kept is in the record of the effects, so after a crash, and on a replica, there are both
@@ -17,8 +17,8 @@
 //! - The reply of a command that has failed and has changed nothing is not kept: sent again, the command runs
 //!   again.
 //! - A reply that is kept can be sent again: its length and its form are checked before it is stored.
-//! - The value of the key is a string like others (see `stored`): it expires, is evicted, can be deleted;
-//!   snapshots and replicas have it.
+//! - The value of the key is a string like others (see `stored`): it expires, it may be evicted or deleted,
+//!   and snapshots and replicas have it.
 //!
 //! The wrapped command cannot block, as in a transaction. IDEMP works in transactions, but not in scripts;
 //! the command that it wraps may run a script.
@@ -141,8 +141,8 @@ fn run(
     Ok(!is_error || cx.unit.record_bytes() > record_bytes)
 }
 
-/// Undoes a command whose reply cannot be kept. If the command cannot be undone, an error that says so
-/// replaces the reply.
+/// Undoes a command whose reply cannot be kept. If the command cannot be undone, the reply is replaced by an
+/// error that says that the command has run.
 fn check_reply(
     cx: &mut Context<'_, '_>,
     key: &[u8],

@@ -1,5 +1,7 @@
-//! LEASE and UNLEASE: a leased key names its owner until the owner gives it back, its deadline passes, the
-//! connection that leased it last closes, another command changes the key, or the key is evicted.
+//! LEASE and UNLEASE: a leased key names its owner.
+//!
+//! A lease ends when the owner gives it back, its deadline passes, the connection that leased the key last
+//! closes, another command changes the key, or the key is evicted.
 //!
 //! What it is: the commands. The leases of a connection, and their end when it closes, are in
 //! `engine::leases`.

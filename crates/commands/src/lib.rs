@@ -11,7 +11,8 @@
 //! it is given. The crate owns no socket, thread, clock or file.
 //!
 //! Invariants
-//! - A handler that returns an error has changed no data.
+//! - A handler that returns an error has changed no data. The exception is a script that fails: its changes
+//!   may stay ([`engine::CommandError::Replied`]).
 //! - A handler changes keys by effects only ([`engine::Unit::apply`]).
 
 #![forbid(unsafe_code)]

@@ -45,7 +45,6 @@ pub(super) fn parse_cursor(text: &[u8]) -> Result<u64, CommandError> {
     Ok(if negative { number.wrapping_neg() } else { number })
 }
 
-/// The options of a scan.
 #[derive(Debug)]
 pub(super) struct ScanOptions<'a> {
     pattern: Option<&'a [u8]>,

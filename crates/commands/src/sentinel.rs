@@ -56,7 +56,7 @@ fn named(cx: &Context<'_, '_>, args: Args<'_>) -> Result<GroupView, CommandError
     }
 }
 
-/// `SENTINEL MASTERS`: the leader by each name, because redis-py looks for the name here. None while no
+/// `SENTINEL MASTERS`: the leader by each name, because redis-py looks for the name here; empty while no
 /// leader is known.
 fn masters(cx: &mut Context<'_, '_>, _args: Args<'_>) -> Result<(), CommandError> {
     let group = view(cx)?;

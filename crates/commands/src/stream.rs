@@ -67,7 +67,7 @@ fn named_group<'a>(stream: StreamView<'a>, key: &[u8], group: &[u8]) -> Result<G
     })
 }
 
-/// A name in an error message.
+/// A name as errors show it: bytes that are not UTF-8 are replaced.
 fn shown(name: &[u8]) -> String {
     String::from_utf8_lossy(name).into_owned()
 }

@@ -2,8 +2,8 @@
 //! a clock that tests advance.
 //!
 //! `check` is for tables of commands and replies, `TestServer` for everything else. A table ends with a
-//! replay of the log into another keyspace, which must have the same content: so every test of a command also
-//! proves that its effects are complete.
+//! replay of the log into another keyspace, which must have the same content. So every table also proves that
+//! the effects of its commands are complete.
 //! Expectations about single commands do not belong here.
 
 mod group;

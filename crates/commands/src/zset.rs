@@ -44,8 +44,8 @@ pub(super) fn zset(entry: Option<EntryRef<'_>>) -> Result<Option<ZsetView<'_>>, 
     }
 }
 
-/// The keys, whose number is the argument at `at`, and the arguments after them; `None` if that argument is
-/// not a number from 0 to the number of arguments after it.
+/// The keys, whose number is the argument at `at`, and the arguments after the keys. `None` if that argument
+/// is no number, is negative, or exceeds the number of arguments after it.
 fn counted(args: Args<'_>, at: usize) -> Option<(Args<'_>, Args<'_>)> {
     let keys = counted_keys(args, at)?;
     Some((args.skip(keys.start).take(keys.len()), args.skip(keys.end)))

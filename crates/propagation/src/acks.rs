@@ -4,10 +4,11 @@ use std::collections::VecDeque;
 
 use lsn::Lsn;
 
-/// The maximum number of sent pieces whose acknowledgement is awaited; more count as one with the last.
+/// The maximum number of sent pieces that await an acknowledgement. A further piece and the last one count as
+/// one.
 const SENT_MAX: usize = 1024;
 
-/// The parts of the stream that a replica was sent, and has acknowledged.
+/// How much of the stream a replica was sent, and how much it has acknowledged.
 #[derive(Debug, Clone, Default)]
 pub struct Acks {
     /// The ends of pieces of the stream that are not acknowledged, with the last record in each.

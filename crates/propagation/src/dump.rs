@@ -114,8 +114,8 @@ impl<W: io::Write> ReplicaFile<W> {
     }
 }
 
-/// Calls `visit` for every field that has a deadline, also if that has passed: with its database, key, name
-/// and deadline.
+/// Calls `visit` with the database, key, name and deadline of every field that has a deadline, even if the
+/// deadline has passed.
 pub fn for_each_deadline(
     keyspace: &Keyspace,
     slots: &[SlotId],

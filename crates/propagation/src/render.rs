@@ -75,7 +75,7 @@ impl Renderer {
         self.record.end(out);
     }
 
-    /// Sets the deadline of a field of a hash, apart from a record: the file that a replica loads first has
+    /// Sets the deadline of a field of a hash, outside of any record: the file that a replica loads first has
     /// no deadlines of fields.
     pub fn field_deadline(&mut self, db: DbId, key: &[u8], field: &[u8], expire_at_ms: u64) {
         let fields = [field];

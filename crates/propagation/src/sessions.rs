@@ -4,7 +4,8 @@
 //! - At most [`SESSIONS_MAX`] streams are known. A further stream replaces the oldest stream whose replica
 //!   has left, or else the oldest stream.
 //! - A stream has at most [`CHECKPOINTS_MAX`] checkpoints. A further checkpoint replaces the oldest one.
-//! - A replica needs a full sync if its stream is forgotten, or if it is before the first known checkpoint.
+//! - A replica needs a full sync if its stream is forgotten, or if the replica's offset is before the first
+//!   known checkpoint of the stream.
 //! - One connection continues a stream. While it is open, there are two cases for a later connection. If the
 //!   replica of the later connection takes a new id, the connection gets a stream of its own, with the same
 //!   bytes so far. Otherwise the later connection takes the stream over, and the notes of the earlier

@@ -102,8 +102,8 @@ impl<'a> Walk<'a> for Listpack<'a> {
     }
 }
 
-/// Checks the length that follows an element: groups of 7 bits, the highest first; all bytes but the first
-/// have the top bit set.
+/// Checks the length that follows an element. It consists of groups of 7 bits, the highest first. All its
+/// bytes but the first have the top bit set.
 fn check_back_length(reader: &mut Reader<'_>, encoded_len: usize) -> Result<(), Error> {
     let size = match encoded_len {
         0..=127 => 1,

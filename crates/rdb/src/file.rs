@@ -56,7 +56,7 @@ pub enum FileError {
     Version {
         /// The server whose format the file has.
         server: &'static str,
-        /// The version.
+        /// The version of this format.
         version: u16,
     },
     /// Reading the file failed.
@@ -82,9 +82,9 @@ pub enum FileError {
     Module {
         /// The position at which reading stopped.
         offset: u64,
-        /// The database.
+        /// The number of the key's database.
         db: u64,
-        /// The key.
+        /// The name of the key.
         key: Vec<u8>,
     },
     /// The checksum does not match.

@@ -1,5 +1,5 @@
-//! DUMP payloads of function libraries: for each library the opcode that files use, and the source of the
-//! library; then the footer of payloads.
+//! DUMP payloads of function libraries. For each library, a payload has the opcode that files use, and the
+//! source of the library. The footer of all payloads follows.
 
 use crate::input::{Input, Reader};
 use crate::opcodes;

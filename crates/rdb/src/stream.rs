@@ -415,8 +415,8 @@ fn put_text(out: &mut Vec<u8>, text: &[u8]) {
     put_back_length(out, start);
 }
 
-/// Appends the length of the element that begins at `start`: groups of 7 bits, the highest first; all bytes
-/// but the first have the top bit set.
+/// Appends the length of the element that begins at `start`, in groups of 7 bits, the highest first. All its
+/// bytes but the first have the top bit set.
 fn put_back_length(out: &mut Vec<u8>, start: usize) {
     let len = out.len() - start;
     let groups = match len {

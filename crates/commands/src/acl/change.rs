@@ -68,7 +68,7 @@ pub(super) fn put_users<'u>(
 pub(crate) struct UserChanges(Vec<(Vec<u8>, Option<Vec<u8>>)>);
 
 impl UserChanges {
-    /// Makes the changes.
+    /// Applies the changes as effects of the unit.
     pub(crate) fn apply(&self, cx: &mut Context<'_, '_>) {
         for (name, record) in &self.0 {
             cx.unit.apply(&Effect::Setting { name, value: record.as_deref() });

@@ -124,7 +124,7 @@ const SUBCOMMANDS: &[Row] = &[
     Row {
         name: "acl|save",
         flags: ADMIN.or(Flags::AUDITED).or(Flags::AWAITS_DISK),
-        // ACL SAVE needs no lock, and a lock would be held while the disk does not answer.
+        // ACL SAVE needs no lock. A lock would be held until the disk has answered.
         keys: Keys::None,
         summary: "Writes all users to the file (aclfile).",
         handler: file::save,

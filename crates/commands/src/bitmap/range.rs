@@ -73,7 +73,6 @@ struct BitRange {
 }
 
 impl BitRange {
-    /// The whole string.
     const WHOLE: BitRange = BitRange { start: 0, end: -1, bits_per_index: 8 };
 
     /// The covered bits of a string.

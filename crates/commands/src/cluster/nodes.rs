@@ -1,5 +1,5 @@
-//! The servers that CLUSTER shows: the members of the group that have data; without a group, this server with
-//! its replicas, or with its leader.
+//! The servers that CLUSTER shows. In a group, these are the members that have data. Without a group, these
+//! are this server and its replicas, or this server and its leader.
 
 use std::net::SocketAddr;
 

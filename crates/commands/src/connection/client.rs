@@ -234,7 +234,7 @@ fn pause(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
     let timeout_ms =
         parse_i64(args.at(2)).ok_or(CommandError::Text("ERR timeout is not an integer or out of range"))?;
     let timeout_ms = u64::try_from(timeout_ms).map_err(|_| CommandError::Text("ERR timeout is negative"))?;
-    // As in Redis, the time of its end, in unix milliseconds, must fit a signed number of 64 bits.
+    // As in Redis, the end of the pause in unix milliseconds must fit a signed number of 64 bits.
     cx.now_ms()
         .checked_add(timeout_ms)
         .filter(|ends_ms| i64::try_from(*ends_ms).is_ok())

@@ -24,7 +24,6 @@ const HELLO_BEFORE_AUTH: CommandError = CommandError::Text(
 const TOO_MANY_LOGINS: CommandError =
     CommandError::Text("ERR too many logins from this address wait after failed ones, try again later");
 
-/// The arguments of HELLO.
 #[derive(Default)]
 struct Hello<'a> {
     protocol: Option<Protocol>,
@@ -63,7 +62,7 @@ fn parse_protocol(version: &[u8]) -> Result<Protocol, CommandError> {
     }
 }
 
-/// `HELLO version [AUTH username password] ...`: whether the argument is one of the two after AUTH.
+/// Whether the argument of HELLO at `index` is one of the two after AUTH: the username or the password.
 pub(super) fn is_secret_of_hello(args: Args<'_>, index: usize) -> bool {
     let follows_auth =
         |distance: usize| index >= 2 + distance && args.at(index - distance).eq_ignore_ascii_case(b"auth");
@@ -287,8 +286,9 @@ fn are_passwords_known(cx: &mut Context<'_, '_>, transaction: &Transaction) -> b
     })
 }
 
-/// Whether the user accepts this password. `None`: the check takes long and needs another thread, so the
-/// caller must ask again. Also `Some(false)` if one more check would begin after [`CHECKS_PER_LOGIN_MAX`].
+/// Whether the user accepts this password. `None`: the check takes long and runs on another thread, so the
+/// caller must ask again. Also `Some(false)` if the login needs one more check after
+/// [`CHECKS_PER_LOGIN_MAX`] checks.
 fn accepts(cx: &mut Context<'_, '_>, user: &User, password: &[u8]) -> Option<bool> {
     if let Some(accepts) = user.accepts_at_once(password) {
         return Some(accepts);

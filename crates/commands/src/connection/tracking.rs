@@ -8,7 +8,6 @@ use wire::{Args, number::parse_i64};
 const PREFIXES_MAX: usize = 1024;
 const TOO_MANY_PREFIXES: CommandError = CommandError::Text("ERR too many prefixes for one client");
 
-/// The options of CLIENT TRACKING.
 #[derive(Default)]
 struct Options {
     redirect: Option<u64>,

@@ -46,7 +46,7 @@ pub(crate) const ROWS: &[Row] = &[
         arity: -4,
         summary: "Writes a document; gives its revision. `rev` (or _rev) is the one it replaces.",
         syntax: "database id json [rev]",
-        // DOC.PUT writes no users, but the JSON of such a call to `_users` may contain a password.
+        // DOC.PUT to `_users` is refused, but the JSON of such a call may contain a password.
         treatment: Treatment::of_secrets(|args, index| index == 3 && args.at(1) == USERS_DATABASE.as_bytes()),
         handler: put,
         ..ROW

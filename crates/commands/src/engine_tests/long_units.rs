@@ -5,7 +5,7 @@ use engine::{
 
 use crate::{rows, testing::TestServer};
 
-/// Long enough to be offloaded.
+/// The body of a script that takes long enough to be offloaded.
 const LONG: &str = "for i = 1, 100000 do end";
 
 /// A server that offloads long units, with keyspace events on.

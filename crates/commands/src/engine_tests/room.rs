@@ -4,7 +4,8 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use crate::testing::TestServer;
 
-/// A name that fits a record of 1 MiB, for which no room is asked in a transaction, but not twice.
+/// A name that fits once, but not twice, into a record of 1 MiB. Up to this size, a transaction asks for no
+/// room.
 fn long_name() -> Vec<u8> {
     vec![b'n'; 600_000]
 }

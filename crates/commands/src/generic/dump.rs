@@ -78,7 +78,6 @@ pub fn encode(view: View<'_>, now_ms: u64, writer: &mut Writer<impl Output>) {
     }
 }
 
-/// The options of RESTORE.
 #[derive(Default)]
 struct Options {
     replaces: bool,

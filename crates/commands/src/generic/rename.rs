@@ -1,8 +1,8 @@
 //! Renaming, copying and moving values: RENAME, RENAMENX, COPY, MOVE.
 //!
 //! A value changes its key in one of two ways. A large value is moved by [`Effect::Move`], unless a snapshot
-//! forbids this (see `moves_as_it_is`). The size of the record does not depend on the value, and neither does
-//! the time for a big collection, but replay must process two slots together. Other values are put at the new
+//! forbids this (see `moves_as_it_is`). The size of a Move does not depend on the value, and neither does the
+//! time for a big collection, but replay must process two slots together. Other values are put at the new
 //! key and deleted at the old key, in one record, which replays slot by slot.
 
 use engine::{CommandError, Context, EventClass};

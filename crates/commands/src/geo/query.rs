@@ -1,7 +1,7 @@
 //! The arguments of GEOSEARCH, GEOSEARCHSTORE, GEORADIUS and GEORADIUSBYMEMBER.
 //!
 //! The order of checks is that of Redis. If the sorted set does not exist, the member at the centre is not
-//! looked up, but all other arguments are parsed, except the radius of GEORADIUSBYMEMBER with its unit.
+//! looked up, and the radius of GEORADIUSBYMEMBER and its unit are not parsed. All other arguments are.
 
 use engine::CommandError;
 use keyspace::ZsetView;

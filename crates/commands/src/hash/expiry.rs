@@ -38,8 +38,9 @@ const DEADLINE_MS_MAX: u64 = (1 << 46) - 1;
 /// after the count.
 ///
 /// # Errors
-/// [`NO_FIELDS`] if the first word is not FIELDS; `no_number` if the count is not a positive number, or too
-/// large; `wrong_number` if it differs from the number of fields that follow.
+/// - [`NO_FIELDS`] if the first word is not FIELDS.
+/// - `no_number` if the count is not a positive number, or too large.
+/// - `wrong_number` if the count differs from the number of fields that follow.
 fn parse_fields<'a>(
     words: Args<'a>,
     per_field: usize,
@@ -50,7 +51,7 @@ fn parse_fields<'a>(
         return Err(NO_FIELDS);
     }
     let count = words.get(1).and_then(parse_i64).and_then(|count| usize::try_from(count).ok());
-    // As in Redis: numbers of pairs have 31 bits.
+    // As in Redis, a number of pairs has at most 31 bits.
     let max = if per_field == 1 { usize::MAX } else { i32::MAX as usize };
     let Some(count) = count.filter(|count| (1..=max).contains(count)) else {
         return Err(CommandError::Text(no_number));
@@ -62,7 +63,7 @@ fn parse_fields<'a>(
     Ok(fields)
 }
 
-/// Parses `FIELDS count name ...` to the end, for all commands but HSETEX and HEXPIRE with its other forms.
+/// Parses `FIELDS count name ...` to the end, for all commands except HSETEX and the forms of HEXPIRE.
 fn parse_names(words: Args<'_>) -> Result<Args<'_>, CommandError> {
     parse_fields(words, 1, "ERR Number of fields must be a positive integer", UNEQUAL)
 }

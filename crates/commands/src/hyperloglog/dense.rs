@@ -18,7 +18,6 @@ pub(super) fn zeros() -> Box<[Quad]> {
     vec![[0; 3]; REGISTERS / 4].into()
 }
 
-/// The value of a register.
 pub(super) fn get(quads: &[Quad], index: usize) -> u8 {
     registers(quads[index / 4])[index % 4]
 }
@@ -36,7 +35,7 @@ pub(super) fn raise(quads: &mut [Quad], index: usize, value: u8) -> bool {
     true
 }
 
-/// Visits all registers in order.
+/// Visits all registers in order, each as a run of one.
 pub(super) fn for_each_run(quads: &[Quad], mut visit: impl FnMut(Run)) {
     for (index, quad) in quads.iter().enumerate() {
         for (offset, value) in registers(*quad).into_iter().enumerate() {

@@ -22,7 +22,7 @@ use super::{
 
 /// The bits of a hash that choose the register.
 const INDEX_BITS: usize = 14;
-/// The number of registers.
+/// The number of registers: 16,384.
 pub(super) const REGISTERS: usize = 1 << INDEX_BITS;
 /// The number of bits of a hash besides those of the register's index. They give the value of the register,
 /// which is at most one more than this number.
@@ -146,7 +146,6 @@ impl Sketch {
         Sketch { header, registers: Registers::Sparse(sparse::EMPTY.to_vec()), sparse_bytes_max }
     }
 
-    /// A copy of a sketch.
     pub(super) fn of(sketch: &SketchRef<'_>, sparse_bytes_max: usize) -> Sketch {
         let registers = match sketch.registers {
             Registers::Dense(quads) => Registers::Dense(quads.into()),

@@ -39,7 +39,6 @@ const NESTING_MAX: usize = 1000;
 pub(super) struct Digest([u8; DIGEST_BYTES]);
 
 impl Digest {
-    /// The digest of a call.
     pub(super) fn of(call: Args<'_>) -> Digest {
         let name = call.at(0).to_ascii_lowercase();
         match (&name[..], call.get(1)) {

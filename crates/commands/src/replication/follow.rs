@@ -1,4 +1,4 @@
-//! Following and leading: REPLICAOF, FAILOVER, ROLE, and REPLICATE, the first command of a replica.
+//! Following and leading: REPLICAOF, FAILOVER, ROLE, and REPLICATE, with which a replica begins to follow.
 
 use engine::{
     CommandError, Context, PeerClaim,

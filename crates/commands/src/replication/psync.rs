@@ -87,7 +87,7 @@ fn is_version(text: &[u8]) -> bool {
     parts.len() == 3 && parts.iter().all(|part| wire::number::parse_u64(part).is_some_and(|it| it <= 255))
 }
 
-/// The visible ASCII characters of a client's text, without spaces, for replies and lists of one line.
+/// The visible ASCII characters of a client's text, without spaces, for replies and lines of lists.
 fn shown(text: &[u8]) -> String {
     let is_plain = |character: &char| character.is_ascii_graphic();
     String::from_utf8_lossy(text).chars().filter(is_plain).collect()

@@ -62,7 +62,7 @@ fn scripts_are_known_by_name() {
     ]);
 }
 
-/// The reply of `return <body>` without the name of the script and the line.
+/// The reply of a script without keys; an error is cut before the name of the script.
 fn told(server: &mut TestServer, command: &str, body: &str) -> String {
     let reply = server.run_args(&[command.as_bytes(), body.as_bytes(), b"0"]);
     let end = reply.find(" script: ").unwrap_or(reply.len());

@@ -26,7 +26,7 @@ fn silent_ms(member: &MemberView) -> u64 {
     }
 }
 
-/// Whether a member counts as down.
+/// Whether a member counts as down: it was silent for more than [`DOWN_AFTER_MS`].
 pub(crate) fn is_down(member: &MemberView) -> bool {
     silent_ms(member) > DOWN_AFTER_MS
 }

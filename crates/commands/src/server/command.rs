@@ -183,7 +183,7 @@ fn get_keys_and_flags(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Co
     })
 }
 
-/// Writes each key of a call.
+/// Replies with the keys of a call; `write` writes each with its use.
 fn write_keys(
     cx: &mut Context<'_, '_>,
     call: Args<'_>,

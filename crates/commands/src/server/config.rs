@@ -144,7 +144,7 @@ fn default_user_with(
     user_after(cx, &user, [&b"resetpass"[..], &added]).map(Some)
 }
 
-/// The setting, and its value, that begins the audit.
+/// The setting that begins the audit, with its value.
 const AUDIT_ON: (&str, &str) = ("audit", "yes");
 
 /// `CONFIG SET force-recovery confirmed`: the reply comes when the server takes writes again.
@@ -174,7 +174,7 @@ fn rewrite(cx: &mut Context<'_, '_>, _args: Args<'_>) -> Result<(), CommandError
     Ok(())
 }
 
-/// `CONFIG SET parameter value ...`: whether the argument is a value that may be a password.
+/// Whether the argument at `index` of `CONFIG SET parameter value ...` is a value that may be a password.
 fn is_password(args: Args<'_>, index: usize) -> bool {
     index >= 3 && index % 2 == 1 && !may_show_value(args.at(index - 1))
 }

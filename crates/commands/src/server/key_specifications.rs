@@ -1,5 +1,5 @@
-//! The key positions of COMMAND INFO: the three legacy positions, and the key specifications, which can
-//! express more: the keys of XREAD and XREADGROUP follow a keyword.
+//! The key positions of COMMAND INFO: the three legacy positions, and the key specifications. Only the
+//! specifications can express that keys follow a keyword, as in XREAD and XREADGROUP.
 
 use engine::{Keys, Row};
 use wire::ReplyWriter;
@@ -32,7 +32,7 @@ fn is_split(row: &Row) -> bool {
     is_range && row.usage_in_general(0) != row.usage_in_general(1)
 }
 
-/// The number of key specifications.
+/// The number of key specifications that `write` writes for a row.
 pub(super) fn count(row: &Row) -> usize {
     match row.keys {
         Keys::Range { .. } => 1 + usize::from(is_split(row)),
@@ -151,7 +151,7 @@ mod tests {
     use super::*;
     use crate::testing::notation;
 
-    /// The specifications of a command with GET's row except for keys and flags.
+    /// The specifications of a command whose row is that of GET, except for these three fields.
     fn written(keys: Keys, flags: Flags, needs: Needs) -> String {
         let get = crate::resolve(b"get").expect("a row");
         let row = Row { keys, flags, needs, ..*get };

@@ -101,7 +101,7 @@ fn doctor(cx: &mut Context<'_, '_>, _args: Args<'_>) -> Result<(), CommandError>
 /// The memory usage of the server; sizes are in bytes.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Usage {
-    /// The figures of the process and the allocator.
+    /// The memory of the process, the machine and the ring of the log.
     pub(super) figures: MemoryFigures,
     /// Keys, values and their indexes.
     pub(super) data: u64,
@@ -134,8 +134,8 @@ impl Usage {
 }
 
 /// `MEMORY STATS`: the fields of Redis that apply, and zeros where tools expect a field. The allocator does
-/// not say which part of its pages is in use, so the pages count as full. The difference to the resident
-/// memory is one figure, `allocator-rss`.
+/// not say which part of its pages is in use, so the pages count as full. The whole difference to the
+/// resident memory is shown as `allocator-rss`, and again as `fragmentation`.
 fn stats(cx: &mut Context<'_, '_>, _args: Args<'_>) -> Result<(), CommandError> {
     let usage = Usage::gather(cx);
     let index = cx.keyspace.index_bytes();

@@ -5,7 +5,7 @@ use wire::Args;
 
 use super::{ADMIN, HELP, ROW};
 
-/// For administrators, not while loading, on a stale replica or in scripts.
+/// For administrators; neither while the server loads, nor on a stale replica, nor in scripts.
 const FLAGS: Flags = Flags::ADMIN.or(Flags::NOSCRIPT);
 
 pub(super) const ROWS: [Row; 5] = [

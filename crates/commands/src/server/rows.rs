@@ -17,7 +17,7 @@ pub(super) const ALWAYS: Flags = Flags::LOADING.or(Flags::STALE);
 /// For administrators, at any time, but not in scripts; while the server loads, only for clients that have
 /// logged in.
 pub(super) const ADMIN: Flags = ALWAYS.or(Flags::ADMIN).or(Flags::NOSCRIPT).or(Flags::GUARDED);
-/// For administrators, not while loading, on a stale replica or in scripts.
+/// For administrators; neither while the server loads, nor on a stale replica, nor in scripts.
 const SAVE: Flags = Flags::ADMIN.or(Flags::NOSCRIPT);
 /// SHUTDOWN is for administrators at any time, also before the users are known.
 const STOP: Flags =

@@ -61,7 +61,7 @@ fn get(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
     Ok(())
 }
 
-/// Shows the newest entries.
+/// Replies with the newest entries, at most `count`.
 pub(super) fn show(cx: &mut Context<'_, '_>, count: usize) {
     let entries = cx.host.observer.slow_log.newest(count);
     cx.reply.array(entries.len());

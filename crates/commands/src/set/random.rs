@@ -1,7 +1,7 @@
 //! Random members: SPOP, SRANDMEMBER.
 //!
-//! SPOP logs the members that it has chosen, or, with a count, the removal of the key if these are all: a
-//! replay removes the same members.
+//! SPOP logs the members that it has chosen. With a count that takes all members, it logs the removal of the
+//! key instead. So a replay removes the same members.
 
 use engine::{CommandError, Context, EventClass};
 use keyspace::{Items, ItemsBuf, KeyOp};

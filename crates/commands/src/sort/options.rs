@@ -8,7 +8,6 @@ use wire::{Args, number::parse_i64};
 
 use super::pattern::Pattern;
 
-/// The options of one call.
 #[derive(Debug)]
 pub(super) struct Options<'a> {
     /// The values to sort by, instead of the elements.

@@ -1,8 +1,10 @@
 //! Patterns of SORT: which value belongs to an element.
 //!
-//! What it is: `weight_*`, the string at the key that has the element in place of the asterisk;
-//! `object_*->field`, a field of the hash at such a key; `#`, the element itself. What it is not: a glob.
-//! Only the first asterisk has a meaning.
+//! - `weight_*`: the string at the key that has the element in place of the asterisk.
+//! - `object_*->field`: a field of the hash at such a key.
+//! - `#`: the element itself.
+//!
+//! A pattern is no glob: only its first asterisk has a meaning.
 
 use engine::Unit;
 use keyspace::{DbId, Element, View};
@@ -26,7 +28,6 @@ pub(super) enum Pattern<'a> {
 }
 
 impl<'a> Pattern<'a> {
-    /// Reads a pattern.
     pub(super) fn parse(text: &'a [u8]) -> Pattern<'a> {
         let Some(asterisk) = text.iter().position(|byte| *byte == b'*') else {
             return if text == b"#" { Pattern::Element } else { Pattern::Nothing };

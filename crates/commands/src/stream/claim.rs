@@ -64,7 +64,6 @@ impl Claimed {
     }
 }
 
-/// The options of XCLAIM.
 #[derive(Default)]
 struct Options {
     time_ms: Option<i64>,

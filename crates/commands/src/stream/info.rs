@@ -63,7 +63,7 @@ pub(super) fn describe(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), C
     Ok(())
 }
 
-/// Writes the seven fields that are common to both forms.
+/// Writes the seven fields that XINFO STREAM shows both with and without FULL.
 fn write_head(reply: &mut ReplyWriter<'_>, stream: StreamView<'_>) {
     let head = stream.head();
     number(reply, "length", stream.len() as u64);

@@ -174,7 +174,8 @@ impl Streams {
     }
 }
 
-/// The id after which XREAD reads.
+/// Parses the id after which XREAD reads. With `$`, XREAD reads only entries that are added later. With `+`,
+/// it also reads the entry that is the last one now.
 fn parse_after(stream: Option<StreamView<'_>>, word: &[u8]) -> Result<StreamId, CommandError> {
     let last_id = || stream.map_or(StreamId::ZERO, |stream| stream.head().last_id);
     match word {

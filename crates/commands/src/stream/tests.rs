@@ -142,7 +142,7 @@ fn a_long_range_ends_a_run_of_merged_commands() {
         (1..=3000).for_each(|ms| drop(single.run(&format!("XADD x {ms} name value-{ms}"))));
         lines.map(|line| single.run(line)).into()
     };
-    // Timed commands are not merged.
+    // Timed commands are not merged, so no command is timed.
     server.executor.until_sample = u32::MAX;
     server.host.observer.slow_log.configure(-1, 128);
     let (runs, replies) = server.run_merged(&lines);

@@ -73,7 +73,7 @@ impl TrimWords {
         }
     }
 
-    /// The parsed trim operation, which may be missing.
+    /// As `finish`; `None` if no trim is asked for.
     pub(super) fn finish_optional(self) -> Result<Option<Trim>, CommandError> {
         match (self.threshold, self.limit) {
             (None, None) => Ok(None),
@@ -82,7 +82,7 @@ impl TrimWords {
         }
     }
 
-    /// The parsed trim operation.
+    /// Checks the options together, and returns the trim that they ask for.
     fn finish(self) -> Result<Trim, CommandError> {
         let TrimWords { threshold, whole_blocks, limit, references } = self;
         let threshold = threshold.ok_or(CommandError::Text(match limit {
@@ -128,8 +128,8 @@ impl Trim {
         }
     }
 
-    /// Makes sure that the log has room for a trim of the stream at a key, and for `added_bytes` of an entry
-    /// that is added before the trim (0 without one).
+    /// Makes sure that the log has room for a trim of the stream at a key. `added_bytes` is the size of an
+    /// entry that is added before the trim, or 0.
     pub(super) fn require_room(
         &self,
         cx: &Context<'_, '_>,

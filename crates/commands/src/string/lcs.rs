@@ -20,7 +20,6 @@ const CELLS_PER_ELEMENT: u64 = 64;
 /// The size of a number in the table of Redis.
 const REDIS_CELL_BYTES: u64 = 4;
 
-/// The options of LCS.
 #[derive(Debug, Clone, Copy, Default)]
 struct Options {
     len: bool,

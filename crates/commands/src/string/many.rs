@@ -39,7 +39,6 @@ pub(super) fn msetnx(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Com
     Ok(())
 }
 
-/// The options of MSETEX.
 #[derive(Debug, Default)]
 struct MsetexOptions<'a> {
     /// `Some(false)`: the keys must all be absent (NX); `Some(true)`: they must all exist (XX).

@@ -19,7 +19,7 @@ pub(crate) struct TestGroup {
     pub(crate) view: Mutex<Option<GroupView>>,
     /// The requests, in order: `remove 00000000000000b2`, `transfer`.
     asked: Mutex<Vec<String>>,
-    /// The answers to be given, with the text of success; `None`: OK.
+    /// The requests without an answer yet, each with the text of a success; `None` stands for OK.
     unanswered: Mutex<Vec<(Responder, Option<String>)>>,
 }
 
@@ -29,7 +29,7 @@ impl TestGroup {
         std::mem::take(&mut *self.asked.lock())
     }
 
-    /// Answers all requests.
+    /// Answers all requests that have no answer yet with this outcome.
     pub(crate) fn answer(&self, outcome: Result<(), String>) {
         for (responder, text) in self.unanswered.lock().drain(..) {
             match (text, &outcome) {

@@ -154,7 +154,8 @@ fn with_databases(transaction: &Transaction, mut db: DbId) -> impl Iterator<Item
     })
 }
 
-/// Whether a command that is not always fast names a large value, or reads all keys while there are many.
+/// Whether a command that is not always fast names a key with a large value, or reads all keys while there
+/// are many.
 fn walks_far(
     unit: &mut Unit<'_>,
     key_count: impl Fn(DbId) -> u64,

@@ -338,7 +338,7 @@ fn libraries_that_every_flushall_logs_are_asked_room_for() {
     server.assert_replays();
 }
 
-/// Sets a key to a value that is moved as it is.
+/// The command that sets a key to a value so large that RENAME moves the value as it is.
 fn set_large(key: char) -> String {
     format!("set {key} {}", "v".repeat(20_000))
 }

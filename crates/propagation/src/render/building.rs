@@ -106,7 +106,7 @@ fn restore(out: &mut Commands, key: &[u8], ttl: &[u8], view: View<'_>) {
     }
 }
 
-/// Whether the last call of a consumer got nothing.
+/// Whether any consumer of the stream got nothing from its last call.
 fn has_idle_consumers(view: View<'_>) -> bool {
     let View::Stream(stream) = view else { return false };
     let mut consumers = stream.groups().flat_map(|(_, group)| group.consumers());

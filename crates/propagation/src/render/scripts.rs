@@ -17,8 +17,8 @@ if m~=p then redis.call('LSET',k,i+1,p) end";
 
 /// Sets fields, in pairs with their values, and keeps their deadlines. On a server without HSETEX (such as
 /// Redis before 8.0), HSET removes the deadlines, so they are set again. HPEXPIRETIME does not find a field
-/// whose deadline has passed, as is possible on a replica that lags: such a field gets 1, which has passed,
-/// too.
+/// whose deadline has passed, as is possible on a replica that lags. Such a field gets the deadline 1, which
+/// has passed, too.
 pub(super) const HASH_UPDATE: &str = "\
 local k,r=KEYS[1],redis.pcall('HSETEX',KEYS[1],'KEEPTTL','FIELDS',#ARGV/2,unpack(ARGV)) \
 if type(r)~='table' or not r.err then return end \
@@ -56,7 +56,7 @@ local k,t=KEYS[1],ARGV[1] \
 local r=redis.pcall('RESTORE',k,t,ARGV[2],'REPLACE','ABSTTL') \
 if type(r)=='table' and r.err then redis.call('RESTORE',k,t,ARGV[3],'REPLACE','ABSTTL') end";
 
-/// Removes entries from a stream of which none was ever deleted. The arguments are the last id of the stream,
+/// Removes entries from a stream where none counts as deleted. The arguments are the last id of the stream,
 /// the number of entries ever added, and the ids to remove. Entries at the beginning of the stream are
 /// trimmed. If other entries have to be deleted, the highest deleted id is then set to 0-1, the lowest that
 /// XSETID takes.

@@ -94,7 +94,8 @@ fn each_effect(
     }
 }
 
-/// Visits the effect that adds an element to a stream, for the group and the consumer that it belongs to.
+/// Visits the effect that adds an element to the stream at a key. A consumer is added to `group`, a pending
+/// entry to `group` and `consumer`; other elements need neither name.
 pub fn stream_effect(
     db: DbId,
     key: &[u8],

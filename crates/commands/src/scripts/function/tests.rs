@@ -349,8 +349,8 @@ fn loading_ends_when_it_takes_long_or_the_server_ends() {
     let restore = |server: &mut TestServer, payload: &[u8]| {
         server.run_args(&[b"FUNCTION", b"RESTORE", payload, b"REPLACE"])
     };
-    // Each reading of the clock takes so long. Loading one of these libraries reads it some thousand times,
-    // and more often if a reading takes more than 100 us.
+    // Each reading of the clock takes this many microseconds. Loading one of these libraries reads the clock
+    // some thousand times, and more often if a reading takes more than 100 us.
     takes(&server, 100_000);
     assert_eq!(load(&mut server, &first), late);
     takes(&server, 10);
@@ -394,7 +394,7 @@ fn a_function_that_does_not_end_is_shown_and_ended() {
     load(&mut server, "lib", &["endless=redis.call('SET', keys[1], 1) while true do end"]);
     let TestServer { host: settings, services: host, .. } = TestServer::new();
     host.scripts.settings.set_busy_after(1);
-    // Each reading of the clock takes that long.
+    // Each reading of the clock takes 2 ms.
     settings.command_us.store(2000, std::sync::atomic::Ordering::Relaxed);
     let (keyspace, interests) = (server.executor.keyspace().clone(), server.executor.interests().clone());
     let appender = server.log.appender();

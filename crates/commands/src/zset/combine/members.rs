@@ -94,7 +94,7 @@ pub(super) struct Weighted<'a> {
 pub(super) type Sources<'a> = SmallVec<[Weighted<'a>; 4]>;
 pub(super) type Members<'a> = Vec<(Element<'a>, f64)>;
 
-/// The members that the operation gives, in order.
+/// The members that the operation gives, in the order of a sorted set: by score, then by their bytes.
 pub(super) fn combine<'u>(
     mut sources: Sources<'u>,
     operation: Operation,
@@ -176,8 +176,8 @@ fn difference<'u>(sources: &Sources<'u>) -> Members<'u> {
         });
         return members;
     }
-    // The other sources have few members compared with the lookups in each of them, so their members are
-    // gathered, and each member of the first source is searched there once.
+    // Looking up each member of the first source in each other source would cost more. So the members of the
+    // others are gathered, and each member of the first source is searched there once.
     let mut excluded: Vec<Element<'_>> = Vec::with_capacity(others_len);
     others.iter().for_each(|other| other.source.for_each(|member, _| excluded.push(member)));
     excluded.sort_unstable_by(|member, other| member[..].cmp(other));

@@ -8,7 +8,6 @@ use wire::{
 
 use super::{Operation, members::Aggregate};
 
-/// The options after the keys.
 pub(super) struct Options {
     /// One weight for each key; empty if all weights are 1.
     pub(super) weights: Vec<f64>,
