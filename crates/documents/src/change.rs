@@ -1,4 +1,4 @@
-//! `Change`: the content of a log record about one database, or about the list of databases.
+//! `Change`: a change of one database, or of the list of databases, as a record of the log holds it.
 //!
 //! Documents change in no other way. A change is made under the lock of its database or of the catalog, after
 //! the request has been validated. The same change has the same effect live, in recovery and on replicas. A

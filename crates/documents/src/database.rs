@@ -117,7 +117,7 @@ impl Database {
         Snapshot::new(self.state())
     }
 
-    /// Applies a record that ends at `lsn`; does nothing if the file already has the changes of this record.
+    /// Applies one update of the record that ends at `lsn`; does nothing if the file already has the update.
     /// `_gate` must be the gate of this database.
     pub(crate) fn apply(
         &self,

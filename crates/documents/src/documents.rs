@@ -1,6 +1,6 @@
 //! `Documents`: all document databases of a server.
 //!
-//! `Documents` holds the list of databases with their names, and applies records of the log to them. It has
+//! `Documents` holds the list of databases with their names, and applies changes from the log to them. It has
 //! no thread; the server decides when files are written.
 //!
 //! Invariants
@@ -89,10 +89,10 @@ impl Documents {
         CatalogWriter { documents: self.clone(), catalog: self.catalog.lock_arc(), prepared: None }
     }
 
-    /// Applies a record that ends at `lsn`. Changes that the files already have are skipped.
+    /// Applies one change of the record that ends at `lsn`; does nothing if the files already have it.
     ///
     /// # Errors
-    /// If the record cannot be applied to the current state. The data must then not be served.
+    /// If the change cannot be applied to the current state. The data must then not be served.
     pub fn apply(&self, change: &[u8], lsn: Lsn) -> Result<(), StoreError> {
         let mut gates = self.gates(&[change])?;
         self.apply_within(&mut gates, change, lsn)
@@ -120,7 +120,7 @@ impl Documents {
         Ok(Gates { held: changed.into_iter().map(hold).collect() })
     }
 
-    /// Does the same as [`Documents::apply`], for one of the changes for which the gates were locked.
+    /// Does the same as [`Documents::apply`], for one of the changes that `gates` was locked for.
     ///
     /// # Errors
     /// As [`Documents::apply`].

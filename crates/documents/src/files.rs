@@ -123,8 +123,8 @@ impl Documents {
         self.store()?.replay_from
     }
 
-    /// The log after this position must be kept for documents; the files have all earlier changes, durably.
-    /// `None` if there has never been a database, or the databases are in memory only.
+    /// The position after which the log must be kept for documents; all changes up to it are durable in the
+    /// files. `None` if there has never been a database, or the databases are in memory only.
     pub fn saved_lsn(&self) -> Option<Lsn> {
         let written = self.store()?.written.lock();
         match &*written {

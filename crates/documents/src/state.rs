@@ -50,7 +50,8 @@ pub(crate) struct State {
     pub(crate) next_upload: UploadId,
     /// The position of the last change.
     pub(crate) last_lsn: Lsn,
-    /// The position of the last change of `security` that the layers have.
+    /// The position of the last change of `security` since the database was created or opened; the position
+    /// of the creation if there was none.
     pub(crate) security_lsn: Lsn,
 }
 
@@ -103,14 +104,14 @@ impl State {
         changed.max(self.security_lsn)
     }
 
-    /// The end of the record that gave a document this update sequence, which is one of the layers.
+    /// The end of the record that gave a document the update sequence `seq`. A layer must have that document.
     fn record_of(&self, seq: u64) -> Lsn {
         let oldest_first = self.frozen.as_deref().into_iter().chain([&self.fresh]);
         let mut records = oldest_first.filter_map(|layer| layer.records.range(seq..).next());
         records.next().map_or(self.last_lsn, |(_, lsn)| *lsn)
     }
 
-    /// Notes that the changes since the state `before` are a record that ends at `lsn`.
+    /// Notes that the record with the changes since the state `before` ends at `lsn`.
     pub(crate) fn end_record(&mut self, before: &State, lsn: Lsn) {
         self.last_lsn = lsn;
         if self.update_seq != before.update_seq {

@@ -1,9 +1,10 @@
 //! Rejects documents with a special meaning in CouchDB that this server does not implement: storing them
 //! would suggest that they take effect.
 //!
-//! [`crate::Writer::edit`] calls this check, so it covers the edits of clients by every protocol, except
-//! those of users ([`crate::Writer::edit_user`]), whose rules are checked by their caller. Records in the log
-//! are not checked: a directory in which an earlier version stored such documents stays readable.
+//! [`crate::Writer::edit`] calls this check, so it covers the edits of clients by every protocol. Edits of
+//! users' documents ([`crate::Writer::edit_user`]) are the exception: the caller checks the users' rules.
+//! Records in the log are not checked: a directory in which an earlier version stored such documents stays
+//! readable.
 
 use crate::DocError;
 use crate::edit_request::EditRequest;

@@ -60,8 +60,8 @@ pub const REVS_LIMIT_MAX: u32 = 16_384;
 /// The maximum number of unfinished uploads of a database.
 pub const UPLOADS_MAX: usize = 1024;
 
-/// The maximum bytes of a document's row, without bodies and attachments; a deletion may exceed it a little.
-/// This limits the number of conflicts.
+/// The maximum bytes of a document's row, which holds no bytes of bodies and attachments; a deletion may
+/// exceed it a little. This limits the number of conflicts.
 const INFO_BYTES_MAX: usize = 768 * 1024;
 
 /// Exclusive write access to a database.
@@ -164,7 +164,8 @@ impl Writer {
         self.edit_after(request, |writer, request| unsupported::refuse(writer.database.name(), request))
     }
 
-    /// Edits the document of a user, which must have passed the rules for users. As [`Writer::edit`].
+    /// Does the same as [`Writer::edit`] for the document of a user. The caller must have checked the request
+    /// against the rules for users.
     pub fn edit_user(&mut self, request: EditRequest) -> Result<Rev, DocError> {
         self.edit_after(request, |_, _| Ok(()))
     }
@@ -438,7 +439,7 @@ impl Writer {
     }
 }
 
-/// Notes that nobody continues the uploads that were to be ended by a change that was not committed.
+/// Notes as abandoned the uploads that an uncommitted change was to end.
 fn abandon(gate: &mut Gate, state: &State) {
     let Gate { ending, abandoned, .. } = gate;
     for upload in ending.drain(..) {

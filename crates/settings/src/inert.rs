@@ -1,7 +1,7 @@
 //! Settings of Redis and Valkey that have no meaning here.
 //!
-//! Tools read and set these settings. CONFIG SET and a file of Redis give values to them, which are forgotten
-//! when the server stops. No file of TOML, flag or variable sets them. For some of them,
+//! Tools read and set these settings. CONFIG SET, and files and flags of Redis, give values to them, which
+//! are forgotten when the server stops. No file of TOML and no variable sets them. For some of them,
 //! [`instead_of`](super::instead_of) has advice.
 //!
 //! Invariants
@@ -18,7 +18,7 @@ pub struct InertSetting {
     pub name: &'static str,
     /// The older name; empty for none.
     pub alias: &'static str,
-    /// The values that CONFIG SET and a file accept.
+    /// The accepted values.
     kind: InertKind,
     /// The default value, as CONFIG GET shows it.
     pub default: &'static str,
@@ -45,7 +45,7 @@ enum InertKind {
     Words(&'static [&'static str]),
     /// Any text, which is kept unchanged.
     Text,
-    /// The name of a file or directory, as the word says: not a path, and not empty, except for `dbfilename`.
+    /// The name of a file or directory (the field says which), without `/`. Only `dbfilename` may be empty.
     NameOf(&'static str),
     /// Letters, digits and the characters of the first field. The second field is the reason for a refusal.
     Letters(&'static str, &'static str),

@@ -121,8 +121,8 @@ impl Lasting {
         Ok((lasting.with_given()?, lasting))
     }
 
-    /// Takes flags of Redis that have no effect here, each as its name, a space and its value:
-    /// [`Lasting::report`] names them, and CONFIG GET shows their values.
+    /// Takes flags of Redis that have no effect here, each as its name, a space and its value.
+    /// [`Lasting::report`] names the flags, and CONFIG GET shows their values.
     pub fn take_without_effect<'a>(&mut self, settings: &mut Settings, flags: impl Iterator<Item = &'a str>) {
         for (name, value) in flags.filter_map(|flag| flag.split_once(' ')) {
             // The values were checked before. The name may be one of which nothing is kept, such as `save`.

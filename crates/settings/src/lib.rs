@@ -459,7 +459,7 @@ mod tests {
     fn names_of_other_servers_are_answered_with_ours() {
         let error = Settings::default().set("appendfsync", "always").unwrap_err().to_string();
         assert!(error.starts_with("'appendfsync' is not known here: use --durability"), "{error}");
-        // Settings without a meaning here are for CONFIG alone.
+        // `set` does not know settings without a meaning: `set_inert` sets them.
         let error = Settings::default().set("hz", "10").unwrap_err().to_string();
         assert_eq!(error, "'hz' is not known here: there is nothing to set: leave it out");
     }

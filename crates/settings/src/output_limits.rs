@@ -16,7 +16,7 @@ const CLASSES: [(ClientKind, &str); 3] =
 /// The limits of one class of clients; 0 for no limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct OutputLimit {
-    /// The unsent bytes above which a client is disconnected at once.
+    /// The unsent bytes above which a client is disconnected at once; a normal client has to wait instead.
     pub hard_bytes: u64,
     /// The unsent bytes above which a client is disconnected after `soft_seconds`.
     pub soft_bytes: u64,

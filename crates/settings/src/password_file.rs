@@ -33,7 +33,7 @@ pub fn read_password(path: &Path) -> io::Result<String> {
     }
 }
 
-/// The values of the files that these settings name.
+/// The passwords in the files that `settings` name.
 ///
 /// # Errors
 /// A file has no password that can be read, or the password is given without a file, too.

@@ -28,7 +28,7 @@ use super::{
 /// How deep files may include each other: a file that includes itself is an error, not an endless loop.
 const INCLUDE_DEPTH_MAX: usize = 16;
 
-/// The most files, each counted as often as it is included.
+/// The maximum number of files that are read; a file counts each time that it is read.
 const FILES_MAX: usize = 1024;
 
 /// The ending of the names of Redis' files.

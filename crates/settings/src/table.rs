@@ -28,7 +28,7 @@ pub struct Setting {
     pub doc: &'static str,
 }
 
-/// Settings that are shown together, in this order.
+/// A group of settings that are shown together. The groups are shown in this order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Group {
     /// The directory and the process.
@@ -161,7 +161,8 @@ impl Setting {
 
 const BYTES_ANY: Kind = Kind::Bytes { min: 0, max: u64::MAX };
 const SECONDS_ANY: Kind = Kind::Integer { min: 0, max: u32::MAX as u64 };
-/// As in Redis; [`Settings::packed_limits`](super::Settings::packed_limits) lowers large values.
+/// A number of entries, in the range of Redis;
+/// [`Settings::packed_limits`](super::Settings::packed_limits) lowers large values.
 const ENTRIES: Kind = Kind::Integer { min: 0, max: i64::MAX as u64 };
 const VALUE_BYTES: Kind = Kind::Bytes { min: 0, max: i64::MAX as u64 };
 const EVICTION_POLICIES: &[&str] = &[

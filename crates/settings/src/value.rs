@@ -140,7 +140,7 @@ impl Kind {
     }
 }
 
-/// The [`Value::Share`] that stands for all.
+/// The [`Value::Share`] of the whole, in millionths.
 const WHOLE: u32 = 1_000_000;
 
 /// Whether the text is `http://HOST[:PORT][/PATH]`.
@@ -164,7 +164,7 @@ fn example(min: u64, max: u64) -> String {
     ["64mb", "1mb", "64kb", "1kb"].into_iter().find(fits).map_or_else(|| min.to_string(), Into::into)
 }
 
-/// As shown by CONFIG GET.
+/// Writes the value as CONFIG GET shows it.
 impl fmt::Display for Value {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

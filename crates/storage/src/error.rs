@@ -1,4 +1,4 @@
-//! All errors of the storage layer, as one closed enum.
+//! All errors of the storage layer, in one enum.
 
 use std::{io, path::PathBuf};
 

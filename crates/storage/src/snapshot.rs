@@ -75,8 +75,8 @@ pub fn list_begins(disk: &dyn Disk, dir: &Path) -> Result<Vec<Lsn>, Error> {
 /// The published snapshots of the data directory `dir`, newest first. Reads the manifests, not the parts.
 ///
 /// # Errors
-/// If the directory cannot be listed, and the errors of [`load`] for the newest snapshot that has one:
-/// skipping it could silently restore an older state. Use [`load`] to read the others.
+/// If the directory cannot be listed, or [`load`] fails for a snapshot: skipping that snapshot could silently
+/// restore an older state. Use [`load`] to read the others.
 pub fn list(disk: &dyn Disk, dir: &Path) -> Result<Vec<SnapshotInfo>, Error> {
     list_begins(disk, dir)?.into_iter().map(|begin_lsn| load(disk, dir, begin_lsn)).collect()
 }

@@ -9,7 +9,8 @@ use crate::names::DESIGN_PREFIX;
 /// The number of documents that a query returns by default.
 pub const FIND_LIMIT_DEFAULT: u64 = 25;
 
-/// The allowed members of a request; those for clusters are checked, and have no effect beyond `_explain`.
+/// The allowed members of a request. `r` and `stable` are for clusters: only the reply of `_explain` depends
+/// on them.
 const KEYS: [&str; 15] = [
     "selector",
     "use_index",
@@ -51,9 +52,9 @@ pub struct FindRequest {
     pub update: bool,
     /// `update` as the client sent it.
     pub asks_for_update: bool,
-    /// `"stale":"ok"`
+    /// Whether the client sent `"stale":"ok"`.
     pub stale: bool,
-    /// `stable`
+    /// `stable` as the client sent it.
     pub stable: bool,
     /// `r`: the copies of a document that a cluster would read.
     pub read_copies: u64,

@@ -91,8 +91,8 @@ pub enum Indexing {
 impl Indexes {
     /// Opens the indexes in a directory. `databases` are all databases, each with the position of its last
     /// change. Removes the files of other databases, and files with changes after the last change of their
-    /// database. A crash may have removed these changes from the log before they were durable, and later
-    /// changes may get the same update sequences.
+    /// database: the log has lost these changes in a crash, and later changes may get the same update
+    /// sequences.
     pub fn open(
         disk: Arc<dyn Disk>,
         entropy: Arc<dyn Entropy>,
@@ -142,9 +142,8 @@ impl Indexes {
         Ok(definitions)
     }
 
-    /// Does one step towards an index that is up to date with `snapshot`. Replies must be allowed to show the
-    /// snapshot. The index counts as being updated until it is up to date, a step fails, or `update` is
-    /// dropped.
+    /// Does one step towards an index that is up to date with `snapshot`, which the log must have committed.
+    /// The index counts as being updated until it is up to date, a step fails, or `update` is dropped.
     pub fn step(
         &self,
         update: &IndexUpdate,

@@ -4,7 +4,7 @@
 //! null     1
 //! false    2
 //! true     3
-//! number   4, 8 bytes: the bits of the float, big-endian; the sign bit is inverted, all bits if it is set
+//! number   4, 8 bytes: the bits of the float, big-endian; all inverted if negative, else only the sign bit
 //! string   5, text
 //! array    6, the values, 0
 //! object   7, for each member: 1, the key as text, the value; 0

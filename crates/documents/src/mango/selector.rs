@@ -51,7 +51,7 @@ pub enum Condition {
     Exists(bool),
     /// `$type`
     Type(String),
-    /// `$in`; for an array, any of its elements.
+    /// `$in`: the value, or an element if it is an array, is one of these.
     In(Vec<Value<'static>>),
     /// `$nin`
     NotIn(Vec<Value<'static>>),

@@ -146,7 +146,7 @@ fn unfinished_uploads_are_removed() {
     assert_eq!(kit.write(&db, Writer::begin_upload), Err(DocError::TooLarge));
 }
 
-/// The uploads of a database that take more bytes.
+/// The number of these uploads that still take bytes.
 fn lasting(db: &Arc<Database>, uploads: &[UploadId]) -> usize {
     let goes_on = |upload: &&UploadId| {
         let mut writer = db.lock().expect("there");

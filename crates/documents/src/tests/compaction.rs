@@ -43,8 +43,8 @@ fn done<T>(result: Result<T, DocError>) -> Result<T, StoreError> {
     }
 }
 
-/// Edits that keep pointers into the file in memory: conflicts, kept attachments, uploads that are saved
-/// before they are used.
+/// Makes edits after which documents in memory have pointers into the file: conflicts, kept attachments, and
+/// uploads that are saved before they are used.
 fn edits_of_saved_documents(kit: &Kit, db: &Arc<Database>, number: usize) -> Result<(), StoreError> {
     let id = format!("doc{}", number % 12);
     // The winner may be a conflict that lacks the attachment.

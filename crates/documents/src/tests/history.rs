@@ -10,7 +10,7 @@ use crate::*;
 /// The number of documents.
 pub(crate) const DOCUMENTS: u8 = 12;
 
-/// A step of a history, on one of a few documents, so that steps interact.
+/// A step of a history. The documents are few, so that steps interact.
 #[derive(Debug, Clone)]
 pub(crate) enum Step {
     Put(u8, u8),

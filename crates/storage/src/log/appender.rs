@@ -245,8 +245,8 @@ impl Appender {
         Durability::from_byte(self.shared.durability.load(Ordering::Relaxed))
     }
 
-    /// The durability that replies wait for. It is stronger than the log's own durability if commits require
-    /// acknowledgements of replicas.
+    /// The durability that replies wait for. If commits require acknowledgements of replicas, it may be
+    /// stronger than the log's own durability.
     #[inline]
     pub fn reply_durability(&self) -> Durability {
         match self.durability() {

@@ -1,5 +1,5 @@
-//! The end of the log for a hand-over, when the caller must not wait for the disk without limit: the thread
-//! that flushes makes it, on request.
+//! The end of the log for a hand-over. The thread that flushes ends the log on request, because the caller
+//! must not wait for the disk without limit.
 //!
 //! ```text
 //! hand-over:  request_end -> a number      has_ended(number)? .. has_ended(number)? .. true, or it gives up
@@ -7,8 +7,8 @@
 //! ```
 //!
 //! Invariants
-//! - An end answers only requests made before it began: what was appended between an earlier request, given
-//!   up since, and a new one is before the new end.
+//! - An end answers only requests made before it began. So records that are appended after a request was
+//!   given up lie before the end that answers the next request.
 //! - Only the thread that flushes writes, so no write of a request that was given up can come after the clean
 //!   end of the log: the thread has ended by then, or finds the log ended.
 
@@ -27,7 +27,7 @@ struct State {
     requested: u64,
     /// The latest request that was answered.
     done: u64,
-    /// Why the log has not ended then, until the caller has been told.
+    /// The error, if the latest answer is a failure; `None` once the caller has been told.
     failure: Option<Error>,
 }
 

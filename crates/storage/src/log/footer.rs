@@ -8,10 +8,10 @@
 //! 32  u64  lsn: where the batch ends, a multiple of 4096
 //! 40  u32  epoch
 //! 44  u32  zero
-//! 48  u64  reign                                 (the earlier format, magic "SEND", has none of these three)
+//! 48  u64  reign
 //! 56  u64  content: xxh3 of the batch's bytes before its batch-end record
 //! 64  u64  the chain value of the batch before
-//! 72  u32  magic "SEN2"
+//! 72  u32  magic "SEN2"                          (the earlier format: "SEND", without the fields 48 to 64)
 //! 76  u32  crc32c of the footer's bytes before
 //! ```
 //!

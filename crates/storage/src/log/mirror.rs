@@ -11,10 +11,10 @@
 //! epoch is checked.
 //!
 //! Invariants
-//! - The log of a mirror is a prefix of that of its source: same bytes, same positions. A mirror has no other
-//!   appender; appenders from a time as a leader are idle when the log becomes a mirror again. Each batch
-//!   must continue the chain of the log here ([`footer`](super::footer)), so a source with another history is
-//!   detected at its first batch.
+//! - The log of a mirror is a prefix of that of its source: same bytes, same positions. Only the [`Mirror`]
+//!   appends to it; appenders from a time as a leader are idle when the log becomes a mirror again. Each
+//!   batch must continue the chain of the log here ([`footer`](super::footer)), so a source with another
+//!   history is detected at its first batch.
 //! - Batches that became durable one after the other at their source are written here in runs of at most
 //!   [`RUN_BYTES_MAX`] (the ring). On this disk, bytes that a footer calls durable may therefore have been
 //!   part of the same, interrupted write as the footer. So a footer of a mirrored epoch vouches only for

@@ -363,7 +363,7 @@ fn an_index_with_changes_that_are_lost_is_removed_at_the_start() {
     after.disk = before.disk.clone();
     after.put("a", &json(r#"{"n":1}"#));
     after.reopen();
-    // With this change, the database has as many changes as the old index had. A later process opens it.
+    // With this change, the database has as many changes as the old index. Then the index is opened again.
     after.put("c", &json(r#"{"n":3}"#));
     assert_eq!(after.db.snapshot().update_seq(), before.db.snapshot().update_seq());
     after.reopen();

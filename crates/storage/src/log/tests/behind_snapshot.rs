@@ -297,7 +297,7 @@ fn leftovers_of_an_older_epoch_are_no_log_behind_a_snapshot() {
 #[test]
 fn a_record_whose_first_part_lies_before_the_snapshot_is_left_out() {
     // The record is larger than the ring, so its first parts are written before its last part can be
-    // reserved. How many parts are written after the snapshot begins depends on the length.
+    // reserved. The length determines how many parts are written after the snapshot begins.
     for large_bytes in (100_000..200_000).step_by(7_000) {
         let disk = disk();
         let (_, log) = recover(&disk).unwrap();
