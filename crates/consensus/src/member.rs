@@ -287,8 +287,8 @@ impl Member {
     }
 
     /// Accepts batches that arrived from a leader, before the log here takes them. `commit` is the position
-    /// that the leader knew to be committed. A call without batches means that the leader has found that the
-    /// log here is a prefix of its own; this is acknowledged after the next heartbeat.
+    /// that the leader knew to be committed. A call without batches says that the log here is a prefix of the
+    /// leader's log; this is acknowledged after the next heartbeat.
     ///
     /// # Errors
     /// See [`Refused`]; the log must then not take the batches.
@@ -431,7 +431,7 @@ impl Member {
         self.lease.release(self.now_us);
     }
 
-    /// Notes whether the disk here has room for the log, which every message then says.
+    /// Notes whether the disk here has room for the log. Every later message says so.
     pub fn note_room(&mut self, has_room: bool) {
         self.lacks_room = !has_room;
     }

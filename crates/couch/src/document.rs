@@ -24,7 +24,7 @@ use super::{
 
 const METHODS: &str = "DELETE,GET,HEAD,POST,PUT,COPY";
 
-/// `/DB/ID`
+/// Serves `/DB/ID`
 pub(super) async fn document(call: &mut Call, database: &Arc<Database>, id: &str) -> Result<Reply, Failure> {
     match call.method() {
         "GET" | "HEAD" => read(call, database, id).await,
@@ -199,7 +199,7 @@ pub(super) fn based_on(call: &Call, in_document: Option<DocRev>) -> Result<Optio
     Ok(beside.or(in_document))
 }
 
-/// Like [`based_on`], for all documents but `_local` ones.
+/// Like [`based_on`], from the query or `If-Match` only, and for all documents but `_local` ones.
 pub(super) fn based_on_tree(call: &Call) -> Result<Option<Rev>, Failure> {
     based_on(call, None)?.map(tree_rev).transpose()
 }

@@ -57,7 +57,7 @@ struct Stall {
     /// Since when the client acknowledges nothing.
     since_s: u32,
     unacknowledged_bytes: u64,
-    /// How many bytes the client has not acknowledged; 0 if that cannot be known.
+    /// Returns how many bytes the client has not acknowledged; 0 if that cannot be known.
     ask: Box<dyn Fn() -> u64>,
 }
 

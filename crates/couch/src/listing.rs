@@ -164,14 +164,14 @@ fn not_an_object() -> Failure {
     Failure::bad_request("Request body must be a JSON object")
 }
 
-/// Parameters in the body take precedence over the query string.
+/// Adds the parameters of the body to the query; they take precedence over those of the query string.
 fn take_parameters(query: &mut Query, body: &Map<String, Value>) {
     for (name, value) in body.iter().filter(|(name, _)| PARAMETERS.contains(&name.as_str())) {
         query.put_first(name, value.to_string());
     }
 }
 
-/// `POST /DB/_all_docs/queries`
+/// Serves `POST /DB/_all_docs/queries`
 pub(super) async fn queries(call: &mut Call, database: &Arc<Database>) -> Result<Reply, Failure> {
     only(&call.head, "POST")?;
     call.require_json()?;

@@ -96,7 +96,7 @@ pub(super) async fn answer(
     }
 }
 
-/// `POST /_redis`
+/// Serves `POST /_redis`
 async fn run(thread: &HttpThread, body: &Bytes, sender: &Sender) -> Result<Reply, Failure> {
     let _permit = thread.front.redis_runs.try_acquire().map_err(|_| Broken::Busy)?;
     let commands = webconsole::parse(body).map_err(|error| Failure::bad_request(error.to_string()))?;

@@ -65,8 +65,8 @@ type Report = Box<dyn FnOnce(Result<Lsn, BatchFailure>)>;
 enum BatchFailure {
     /// The change was not begun, or not written: nothing was changed, unless the log has failed.
     Refused(Refusal),
-    /// The database was deleted or cannot be read, or there would be too many users. The reply waits for this
-    /// position.
+    /// The database was deleted or cannot be read, or the users would be too many or too large. The reply
+    /// waits for this position.
     Failed(DocError, Lsn),
 }
 
@@ -186,7 +186,7 @@ impl WriteBatches {
         Ok(Some(lsn))
     }
 
-    /// The slot of the settings of the data.
+    /// Locks the slot of the settings of the data, or gives up after [`SLOT_PATIENCE`].
     fn lock_settings(&self) -> Result<SlotGuard<'_>, Refusal> {
         self.keyspace.try_lock_for(LIBRARIES_SLOT, SLOT_PATIENCE).ok_or(Refusal::UsersLocked)
     }

@@ -142,7 +142,8 @@ impl Known {
         seen
     }
 
-    /// Puts members in force that are saved now. Returns the arguments for [`consensus::Member::configure`].
+    /// Puts members in force, after they were saved. Returns the arguments for
+    /// [`consensus::Member::configure`].
     pub fn put_in_force(&mut self, members: Members) -> (Members, Lsn) {
         self.in_force.clone_from(&members);
         self.is_saved = true;

@@ -261,10 +261,10 @@ impl Votes {
         self.member.lock().as_ref().map(|(member, _)| look(member))
     }
 
-    /// The leadership as people and clients are told. A leader that was silent for two election timeouts is
-    /// no longer named: by then a voter campaigns, but a learner or a removed member continues to follow the
-    /// silent leader. This server does not name itself once another member may have been elected because the
-    /// disk here stalls.
+    /// The leadership, as this member tells it to people and clients. A leader that was silent for two
+    /// election timeouts is no longer named: by then a voter campaigns, but a learner or a removed member
+    /// continues to follow the silent leader. This server does not name itself once another member may have
+    /// been elected because the disk here stalls.
     pub fn leadership(&self) -> Leadership {
         let unknown = || Leadership::Unknown { term: self.state().term };
         match self.look(Member::leadership).unwrap_or_else(unknown) {
@@ -281,7 +281,7 @@ impl Votes {
         }
     }
 
-    /// Whether this member leads, or has heard the leader that it follows lately. Takes no lock.
+    /// Whether this member leads, or has lately heard the leader that it follows. Takes no lock.
     #[inline]
     pub fn hears_leader(&self) -> bool {
         match self.leader_heard_us.load(SeqCst) {
@@ -635,7 +635,7 @@ mod tests {
     struct Stalled {
         votes: Arc<Votes>,
         clock: Arc<SimClock>,
-        /// From and to the disk.
+        /// Gets one report for each new file on the disk; the file waits for one of the `permits`.
         reports: Receiver<()>,
         permits: Sender<()>,
         /// How many leaderships were reported.
