@@ -112,9 +112,8 @@ fn ids(of: &[MemberId]) -> Vec<u64> {
 }
 
 impl Member {
-    /// A member at its start, which follows nobody. If it is the only voter, it need not wait for an election
-    /// timeout before it campaigns, unless it has taken part in a term before: then it may have granted a
-    /// lease.
+    /// A member at its start, which follows nobody. If it is the only voter, it campaigns without waiting for
+    /// an election timeout, unless it has taken part in a term before and may have granted a lease.
     pub fn start(start: Start<'_>) -> Member {
         let Start { id, is_witness, members, configured_up_to, .. } = start;
         let Start { ballot, committed, batches, now_us, seed, .. } = start;
@@ -375,7 +374,8 @@ impl Member {
         let is_follower = self.engine.raft.state == StateRole::Follower;
         if !is_follower && !members.voters.contains(&self.id) {
             if self.leads() {
-                // The other members may not know that the change is committed, and that they are voters.
+                // Perhaps the other members do not know yet that the change is committed, and that they are
+                // voters.
                 self.engine.ping();
                 self.take_ready();
             }

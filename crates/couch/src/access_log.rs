@@ -23,7 +23,7 @@ use super::user::User;
 const TARGET_BYTES_MAX: usize = 1024;
 /// The text in place of a value that is left out.
 const LEFT_OUT: &str = "...";
-/// The parameters whose values are shown: they say how a request is answered, not about which data.
+/// The parameters whose values are shown: they say how a request is answered, and not which data it is about.
 const SHOWN: [&str; 27] = [
     "attachments",
     "att_encoding_info",

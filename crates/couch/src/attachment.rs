@@ -25,7 +25,7 @@ use super::{
 
 /// The header with the digest of an attachment.
 const CONTENT_MD5: &str = "content-md5";
-/// The policy with which a browser shows an attachment as a page of no origin, as with CouchDB: a script in
+/// The policy by which a browser shows an attachment as a page of no origin, as with CouchDB. So a script in
 /// the attachment does not have the rights of a page of this server.
 const SANDBOX: HeaderValue = HeaderValue::from_static("sandbox");
 

@@ -4,8 +4,8 @@
 //! The cookie is the URL-safe base64 of `NAME:SESSION:TIME:SIGNATURE`. SESSION is a random number and TIME
 //! the time of issue in seconds, both hexadecimal. SIGNATURE is the HMAC-SHA-256 of `NAME:SESSION:TIME`, a
 //! zero byte and a digest of the user's passwords and of the random number that the user got when it was
-//! made. The key of the HMAC is a setting of the data, if it could be written there: then the cookie is valid
-//! at every member of a group, at replicas, and after a restart.
+//! made. The key of the HMAC is a setting of the data, so that the cookie is valid at every member of a
+//! group, at replicas, and after a restart. If the key could not be written there, each server has its own.
 //!
 //! A session ends when its newest cookie is `http-session-timeout` old, with a logout, when the user is
 //! deleted or disabled, and when the passwords of the user change. Another user of the same name does not get
@@ -75,8 +75,8 @@ struct LoggedOut {
     of_users: HashMap<String, OfUser>,
     /// The number of sessions in `of_users`.
     count: usize,
-    /// Number of logouts at which expired ones are removed: twice the number that the last removal left (from
-    /// [`LOGGED_OUT_FEW`] to [`LOGGED_OUT_MAX`]), so that the mean cost of a logout does not grow with the
+    /// Number of logouts at which expired ones are removed: twice the number that the last removal left, but
+    /// from [`LOGGED_OUT_FEW`] to [`LOGGED_OUT_MAX`]. So the mean cost of a logout does not grow with the
     /// number of logouts.
     next_removal: usize,
 }

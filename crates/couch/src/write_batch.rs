@@ -13,9 +13,10 @@
 //!
 //! Invariants
 //! - A database is locked from the first read to the reservation in the log, so its changes have the order of
-//!   the log. Under the lock, a batch may wait for files of the database, for room in the log and, for users,
-//!   for the slot of the settings, but for no client: [`WriteBatches`] makes a batch without `await`.
-//! - A change of `_users` is in one record with the change of the users who may log in: these users are
+//!   the log. Under the lock, a batch may wait for files of the database, for room in the log and, if it
+//!   changes users, for the slot of the settings. It waits for no client: [`WriteBatches`] makes a batch
+//!   without `await`.
+//! - A change of `_users` is in one record with the change of the users who may log in. These users are
 //!   settings of the data, in a slot that is locked after the database.
 //! - A refused change changes nothing and does not affect others of its batch. All changes of a batch fail
 //!   together only if the batch cannot become a record (`BatchFailure`).

@@ -178,7 +178,7 @@ impl Votes {
         MemberId::parse(&self.state().member_id).expect("a file with another id is refused")
     }
 
-    /// The ballot that is on disk; the machine may have a newer one while that is saved.
+    /// The ballot that is on disk; the machine has a newer one while the newer one is being saved.
     pub fn ballot(&self) -> Ballot {
         let state = self.state();
         Ballot { term: state.term, voted_for: MemberId::parse(&state.voted_for) }
@@ -291,9 +291,9 @@ impl Votes {
         }
     }
 
-    /// Notes whether the disk here does not answer. A leader then takes part in no votes, as if it were
-    /// paused: it sends no heartbeats, so another member is elected, and it takes no message for which it
-    /// would have to save a ballot, which would wait for the disk. Returns the note before this one.
+    /// Notes whether the disk here does not answer. A leader whose disk does not answer takes part in no
+    /// votes, as if it were paused. It sends no heartbeats, so another member is elected. It takes no
+    /// messages, because saving a ballot would wait for the disk. Returns the note before this one.
     pub fn note_stall(&self, has_stalled: bool) -> bool {
         self.has_stalled.swap(has_stalled, SeqCst)
     }

@@ -333,8 +333,8 @@ impl GroupWorld {
         }
     }
 
-    /// As [`GroupWorld::act`], for an act that may save the ballot: now and then the machine stops in the
-    /// middle of the save, or the disk fails, or the power fails when the vote has just left.
+    /// As [`GroupWorld::act`], for an act that may save the ballot. Now and then the machine stops in the
+    /// middle of the save, the disk fails, or the power fails when the vote has just left.
     fn act_on_ballot(
         &mut self,
         id: NodeId,
