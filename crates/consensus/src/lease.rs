@@ -10,9 +10,8 @@ use std::collections::BTreeMap;
 
 use crate::{ELECTION_TICKS, MemberId, TICK_US};
 
-/// How long an answered heartbeat protects the leader: nine tenths of the election timeout minus one tick.
-/// The tick is subtracted because the timeout is counted in ticks, the tenth because the clocks differ in
-/// speed.
+/// How long an answered heartbeat protects the leader: the election timeout, minus one tick, because the
+/// timeout is counted in ticks. Of the rest, nine tenths count, because the clocks differ in speed.
 pub(crate) const LEASE_US: u64 = (ELECTION_TICKS as u64 - 1) * TICK_US * 9 / 10;
 /// How long the release of a voter from the lease lasts. It counts from the sending time of a message of the
 /// voter, which the release repeats.

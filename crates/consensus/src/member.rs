@@ -431,7 +431,7 @@ impl Member {
         self.lease.release(self.now_us);
     }
 
-    /// Notes whether the disk here has room for the log. Every later message says so.
+    /// Notes whether the disk here has room for the log, for the messages from now on.
     pub fn note_room(&mut self, has_room: bool) {
         self.lacks_room = !has_room;
     }

@@ -100,7 +100,7 @@ enum Event {
     Lease { voter: u64, leader: u64, candidate: u64 },
 }
 
-/// A deliberate fault outside of the member.
+/// A deliberate fault, of a member or of the rest of the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Break {
     Member(Fault),

@@ -373,7 +373,7 @@ fn put_missing(out: &mut Vec<u8>, id: &str, rev: &str, failure: &Failure) {
     reply::write_json(out, &row);
 }
 
-/// `{"id":["rev",...],...}`
+/// Reads the body `{"id":["rev",...],...}`.
 async fn revs_by_id(call: &mut Call) -> Result<Vec<(String, Vec<Rev>)>, Failure> {
     only(&call.head, "POST")?;
     call.require_json()?;

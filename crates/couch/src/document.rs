@@ -171,7 +171,7 @@ async fn copy(call: &Call, database: &Arc<Database>, id: &str) -> Result<Reply, 
     save(call, database, &target, edit, StatusCode::CREATED).await
 }
 
-/// `Destination: ID[?rev=REV]`
+/// Parses the header `Destination: ID[?rev=REV]`.
 fn destination(call: &Call) -> Result<(String, Option<Rev>), Failure> {
     let text = call.header(HeaderName::from_static("destination"));
     let text = text.ok_or_else(|| Failure::bad_request("Destination header is mandatory for COPY."))?;

@@ -134,7 +134,7 @@ fn within(range: IdRange, prefix: &str) -> IdRange {
     IdRange { from, to }
 }
 
-/// `GET` and `POST /DB/_all_docs`, `/DB/_design_docs`
+/// Serves `/DB/_all_docs` and `/DB/_design_docs`; `prefix` limits the list to ids that begin with it.
 pub(super) async fn all_docs(
     call: &mut Call,
     database: &Arc<Database>,
