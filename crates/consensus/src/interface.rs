@@ -30,8 +30,8 @@ pub struct Start<'s> {
     /// Whether the member is a witness, which keeps the log and no data: it campaigns later than the others.
     pub is_witness: bool,
     /// The members that were last in force here. (A set of members is saved before it comes into force.)
-    /// Later changes in the log are not included, because they may not be committed. Otherwise the member
-    /// sets of two servers could differ by two changes, and both could find majorities.
+    /// Later changes in the log are not included, because perhaps they are not committed. Otherwise the
+    /// member sets of two servers could differ by two changes, and both could find majorities.
     pub members: Members,
     /// The position of the log up to which `members` includes every change of members.
     pub configured_up_to: Lsn,

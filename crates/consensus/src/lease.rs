@@ -11,10 +11,10 @@ use std::collections::BTreeMap;
 use crate::{ELECTION_TICKS, MemberId, TICK_US};
 
 /// How long an answered heartbeat protects the leader: the election timeout, minus one tick, because the
-/// timeout is counted in ticks, and minus a tenth of the rest for clocks of different speed.
+/// timeout is counted in ticks. Of the rest, nine tenths count, because the clocks differ in speed.
 pub(crate) const LEASE_US: u64 = (ELECTION_TICKS as u64 - 1) * TICK_US * 9 / 10;
-/// How long the release of a voter from the lease lasts, from the sending time of the voter's message that
-/// the release repeats.
+/// How long the release of a voter from the lease lasts. It counts from the sending time of a message of the
+/// voter, which the release repeats.
 pub(crate) const RELEASE_US: u64 = 1_000_000;
 
 /// The lease of this leader in its term, computed from the answers to its heartbeats.

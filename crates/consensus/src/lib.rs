@@ -10,8 +10,9 @@
 //!
 //! An entry of Raft is a batch of the byte log: its index is the batch's number + 1, its term the epoch of
 //! the batch's footer. The engine never holds data. Batches are sent as bytes on the connection that ships
-//! the log, so no message has entries: a follower that receives batches passes references to its own engine
-//! ([`Member::accept`]), which is Raft's append. Votes, heartbeats and acknowledgements are [`Message`]s.
+//! the log, so no message has entries. Raft's append is a call: a follower that receives batches passes
+//! references to them to its own engine ([`Member::accept`]). Votes, heartbeats and acknowledgements are
+//! [`Message`]s.
 //!
 //! What it is not: sockets, files, threads, clocks, or the log. The server and the simulation drive the same
 //! [`Member`].

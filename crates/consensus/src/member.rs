@@ -112,9 +112,8 @@ fn ids(of: &[MemberId]) -> Vec<u64> {
 }
 
 impl Member {
-    /// A member at its start, which follows nobody. If it is the only voter, it need not wait for an election
-    /// timeout before it campaigns, unless it has taken part in a term before: then it may have granted a
-    /// lease.
+    /// A member at its start, which follows nobody. If it is the only voter, it campaigns without waiting for
+    /// an election timeout, unless it has taken part in a term before and may have granted a lease.
     pub fn start(start: Start<'_>) -> Member {
         let Start { id, is_witness, members, configured_up_to, .. } = start;
         let Start { ballot, committed, batches, now_us, seed, .. } = start;
@@ -287,8 +286,8 @@ impl Member {
     }
 
     /// Accepts batches that arrived from a leader, before the log here takes them. `commit` is the position
-    /// that the leader knew to be committed. A call without batches means that the leader has found that the
-    /// log here is a prefix of its own; this is acknowledged after the next heartbeat.
+    /// that the leader knew to be committed. A call without batches says that the log here is a prefix of the
+    /// leader's log; this is acknowledged after the next heartbeat.
     ///
     /// # Errors
     /// See [`Refused`]; the log must then not take the batches.
@@ -375,7 +374,8 @@ impl Member {
         let is_follower = self.engine.raft.state == StateRole::Follower;
         if !is_follower && !members.voters.contains(&self.id) {
             if self.leads() {
-                // The other members may not know that the change is committed, and that they are voters.
+                // Perhaps the other members do not know yet that the change is committed, and that they are
+                // voters.
                 self.engine.ping();
                 self.take_ready();
             }
@@ -431,7 +431,7 @@ impl Member {
         self.lease.release(self.now_us);
     }
 
-    /// Notes whether the disk here has room for the log, which every message then says.
+    /// Notes whether the disk here has room for the log, for the messages from now on.
     pub fn note_room(&mut self, has_room: bool) {
         self.lacks_room = !has_room;
     }

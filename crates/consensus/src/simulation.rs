@@ -34,8 +34,8 @@ const RUN_US: u64 = 20_000_000;
 const SERVERS: u64 = 5;
 /// The server that is a witness, if there is one.
 const WITNESS: u64 = 3;
-/// The maximum number of batches that a learner may lack to become a voter. A witness keeps this many batches
-/// that all members have.
+/// A learner that lacks fewer batches than this may become a voter. A witness keeps this many batches that
+/// all members have.
 const CAUGHT_UP: usize = 20;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -100,7 +100,7 @@ enum Event {
     Lease { voter: u64, leader: u64, candidate: u64 },
 }
 
-/// A deliberate fault outside of the member.
+/// A deliberate fault, of a member or of the rest of the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Break {
     Member(Fault),

@@ -116,7 +116,8 @@ fn is_ours(host: &str, names: &str) -> bool {
 ///
 /// # Errors
 /// If clients have to authenticate, and the credentials (name and password, a token, or the headers of a
-/// proxy) are malformed or wrong; if the address has to wait; or if the server loads its data.
+/// proxy) are malformed or wrong; if too many logins of the address wait, or this login has waited too long;
+/// or if the server loads its data.
 pub(super) async fn identify(
     thread: &HttpThread,
     headers: &HeaderMap,
@@ -244,8 +245,8 @@ pub(super) fn time_left(thread: &HttpThread, user: &User) -> Option<Duration> {
 }
 
 /// The user as of now, for a reply that goes on for long. `None` if its account is gone or disabled, its
-/// passwords have changed, it has logged out, or its token has expired or is no longer trusted. Whether its
-/// session has timed out is not checked here: see [`time_left`].
+/// passwords have changed, it has logged out, its token has expired, or its token or proxy is no longer
+/// trusted. Whether its session has timed out is not checked here: see [`time_left`].
 pub(super) fn still(thread: &HttpThread, user: &User) -> Option<User> {
     let host = thread.host();
     match (&user.name, &user.shown) {

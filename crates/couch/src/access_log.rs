@@ -19,11 +19,11 @@ use http::{Extensions, Method, Uri};
 
 use super::user::User;
 
-/// The maximum bytes of a target in the log.
+/// The maximum bytes of a target in the log. A longer target is cut, and [`LEFT_OUT`] follows it.
 const TARGET_BYTES_MAX: usize = 1024;
 /// The text in place of a value that is left out.
 const LEFT_OUT: &str = "...";
-/// The parameters whose values are shown: they say how a request is answered, not about which data.
+/// The parameters whose values are shown: they say how a request is answered, and not which data it is about.
 const SHOWN: [&str; 27] = [
     "attachments",
     "att_encoding_info",

@@ -25,11 +25,11 @@ use super::{
 
 /// The header with the digest of an attachment.
 const CONTENT_MD5: &str = "content-md5";
-/// The policy with which a browser shows an attachment as a page of no origin, as with CouchDB: a script in
+/// The policy by which a browser shows an attachment as a page of no origin, as with CouchDB. So a script in
 /// the attachment does not have the rights of a page of this server.
 const SANDBOX: HeaderValue = HeaderValue::from_static("sandbox");
 
-/// `/DB/ID/NAME`
+/// Serves `/DB/ID/NAME`
 pub(super) async fn attachment(
     call: &mut Call,
     database: &Arc<Database>,
@@ -126,7 +126,7 @@ async fn put(call: &mut Call, database: &Arc<Database>, id: &str, name: &str) ->
     if is_gzip(&call.head.headers)? {
         return Err(Failure::BadContentEncoding);
     }
-    // An invalid digest becomes `Some(None)`, which the digest of no upload equals, so the upload fails.
+    // An invalid digest becomes `Some(None)`. No upload has this digest, so the request fails.
     let expected = call.header(HeaderName::from_static(CONTENT_MD5)).map(Digest::of_base64);
     // The revision is checked before the upload: a client with a wrong one need not send all bytes.
     let (snapshot, parent) = parent(call, database, id).await?;

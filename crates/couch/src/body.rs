@@ -17,7 +17,7 @@ use super::{failure::Failure, idle_timer::IdleTimer, noted::Noted};
 
 /// Approximate size of the chunks of a reply.
 pub(super) const CHUNK_BYTES: usize = 64 << 10;
-/// Finished chunks that wait in the channel of a reply.
+/// The maximum number of finished chunks that wait in the channel of a reply.
 const CHUNKS_AHEAD: usize = 1;
 
 /// The client has left, or the server has aborted the reply.

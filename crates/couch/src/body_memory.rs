@@ -15,7 +15,7 @@ use std::sync::{
 
 use super::failure::Failure;
 
-/// Limit of all bodies together.
+/// Limit of all bodies together, unless the largest permitted size of one body is more.
 pub(super) const BODIES_BYTES_MAX: u64 = 256 << 20;
 /// Limit of the bodies of unauthenticated clients, if passwords are set.
 pub(super) const ANONYMOUS_BODIES_BYTES_MAX: u64 = 16 << 20;

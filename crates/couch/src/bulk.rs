@@ -86,7 +86,7 @@ impl Batch {
     }
 }
 
-/// `POST /DB/_bulk_docs`
+/// Serves `POST /DB/_bulk_docs`
 pub(super) async fn bulk_docs(call: &mut Call, database: &Arc<Database>) -> Result<Reply, Failure> {
     only(&call.head, "POST")?;
     call.require_json()?;
@@ -287,7 +287,7 @@ struct BulkGetItem {
     atts_since: Vec<String>,
 }
 
-/// `POST /DB/_bulk_get`
+/// Serves `POST /DB/_bulk_get`
 pub(super) async fn bulk_get(call: &mut Call, database: &Arc<Database>) -> Result<Reply, Failure> {
     only(&call.head, "POST")?;
     call.require_json()?;
@@ -373,7 +373,7 @@ fn put_missing(out: &mut Vec<u8>, id: &str, rev: &str, failure: &Failure) {
     reply::write_json(out, &row);
 }
 
-/// `{"id":["rev",...],...}`
+/// Reads the body `{"id":["rev",...],...}`.
 async fn revs_by_id(call: &mut Call) -> Result<Vec<(String, Vec<Rev>)>, Failure> {
     only(&call.head, "POST")?;
     call.require_json()?;
@@ -412,7 +412,7 @@ fn put_revs(out: &mut Vec<u8>, revs: &[Rev]) {
     out.push(b']');
 }
 
-/// `POST /DB/_revs_diff`
+/// Serves `POST /DB/_revs_diff`
 pub(super) async fn revs_diff(call: &mut Call, database: &Arc<Database>) -> Result<Reply, Failure> {
     let asked = revs_by_id(call).await?;
     let snapshot = call.snapshot(database).await?;
@@ -440,7 +440,7 @@ pub(super) async fn revs_diff(call: &mut Call, database: &Arc<Database>) -> Resu
     Ok(reply::json(StatusCode::OK, body))
 }
 
-/// `POST /DB/_missing_revs`
+/// Serves `POST /DB/_missing_revs`
 pub(super) async fn missing_revs(call: &mut Call, database: &Arc<Database>) -> Result<Reply, Failure> {
     let asked = revs_by_id(call).await?;
     let snapshot = call.snapshot(database).await?;
@@ -459,7 +459,7 @@ pub(super) async fn missing_revs(call: &mut Call, database: &Arc<Database>) -> R
     Ok(reply::json(StatusCode::OK, out.into()))
 }
 
-/// `POST /DB/_purge`
+/// Serves `POST /DB/_purge`
 pub(super) async fn purge(call: &mut Call, database: &Arc<Database>) -> Result<Reply, Failure> {
     let asked = revs_by_id(call).await?;
     security::check_admin(call, database)?;

@@ -140,7 +140,7 @@ fn style(query: &Query) -> Result<bool, Failure> {
     }
 }
 
-/// `/DB/_changes`
+/// Serves `/DB/_changes`
 pub(super) async fn changes(call: &mut Call, database: &Arc<Database>) -> Result<Reply, Failure> {
     only(&call.head, "GET,HEAD,POST")?;
     let filter = Filter::of(call, database).await?;

@@ -9,8 +9,8 @@
 //! served by [`engine::tick`].) Each thread has its own gate, with an appender of its own.
 //!
 //! Invariants
-//! - A wait ends with success only when its position is committed. With durability `interval` or `none`,
-//!   replies wait neither for the disk nor for replicas, and no wait for a position begins.
+//! - A wait ends with success only when its position is committed. With durability `interval` or `none`, and
+//!   without replicas to wait for, no wait for a position begins.
 //! - When the log fails, every wait for a position ends with [`LogFailed`], and every wait for room with the
 //!   log's answer.
 //! - While any task waits, a wake-up is requested from the log: at the lowest of the positions or, while a

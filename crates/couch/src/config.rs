@@ -38,7 +38,7 @@ const NAMES: &[(&str, &str, Key)] = &[
     ("log", "level", Key::Loglevel),
 ];
 
-/// `/_node/NODE/_config/...`
+/// Serves `/_node/NODE/_config/...`
 pub(super) async fn config(call: &mut Call, path: &[&str]) -> Result<Reply, Failure> {
     call.user.require_admin()?;
     let [section, key] = match path {

@@ -35,7 +35,7 @@ pub enum HttpOrder<S> {
         stream: S,
         /// The address of the client.
         peer: SocketAddr,
-        /// The permit of this connection: only so many are allowed.
+        /// The permit of this connection; the number of permits is limited.
         permit: ConnectionPermit,
     },
     /// Report, by dropping the sender, that no write batch is half made: every change that had passed its

@@ -3,19 +3,20 @@
 //!
 //! The cookie is the URL-safe base64 of `NAME:SESSION:TIME:SIGNATURE`. SESSION is a random number and TIME
 //! the time of issue in seconds, both hexadecimal. SIGNATURE is the HMAC-SHA-256 of `NAME:SESSION:TIME`, a
-//! zero byte and a digest of the user's passwords and birth. The key of the HMAC is a setting of the data, if
-//! it could be written there: then the cookie is valid at every member of a group, at replicas, and after a
-//! restart.
+//! zero byte and a digest of the user's passwords and of the random number that the user got when it was
+//! made. The key of the HMAC is a setting of the data, so that the cookie is valid at every member of a
+//! group, at replicas, and after a restart. If the key could not be written there, each server has its own.
 //!
 //! A session ends when its newest cookie is `http-session-timeout` old, with a logout, when the user is
 //! deleted or disabled, and when the passwords of the user change. Another user of the same name does not get
 //! the session. A successful request of the CouchDB protocol renews the cookie if it is at least a tenth of
-//! the timeout old. The cookie says when it ends, because clients (nano) do not keep one that does not. No
+//! the timeout old. The cookie says when it ends, because some clients (nano) drop cookies without an end. No
 //! page can read it (`HttpOnly`); `http-session-same-site` says whether browsers send it for pages of other
 //! sites. A cookie that was set over TLS is sent over TLS alone (`Secure`).
 //!
-//! What it is not: a list of sessions. A logout is remembered by the server that was asked, until it stops or
-//! the cookies of the session have expired: elsewhere the last cookie holds until its time, as in CouchDB.
+//! There is no list of sessions. Only the server that was asked remembers a logout, until the server stops or
+//! the cookies of the session have expired. At other servers, the last cookie is valid until its end, as in
+//! CouchDB.
 //!
 //! Invariant: while a logout is remembered, no cookie of the session is accepted by this server, neither its
 //! last nor an earlier one, and no new one is issued for it.
@@ -47,8 +48,8 @@ const KEY_BYTES: usize = 32;
 const RENEWED_AT: u64 = 10;
 /// The maximum bytes of a cookie, which holds the name of a user.
 const COOKIE_BYTES_MAX: usize = 4 << 10;
-/// Limit of remembered logouts of a user. If as many have not expired, a further logout makes the server
-/// forget them and reject all cookies of the user issued until then.
+/// Limit of remembered logouts of a user. At the limit, a further logout makes the server forget them and
+/// reject all cookies of the user issued until then.
 const OF_USER_MAX: usize = 1 << 10;
 /// Limit of remembered logouts of all users. If as many have not expired, a further logout affects the user
 /// with the most logouts: the server forgets these, and rejects all cookies of that user issued until then.
@@ -74,8 +75,9 @@ struct LoggedOut {
     of_users: HashMap<String, OfUser>,
     /// The number of sessions in `of_users`.
     count: usize,
-    /// Number of logouts at which expired ones are removed: twice the number that the last removal left (from
-    /// [`LOGGED_OUT_FEW`] to [`LOGGED_OUT_MAX`]), so that the mean cost of a logout does not grow with it.
+    /// Number of logouts at which expired ones are removed: twice the number that the last removal left, but
+    /// from [`LOGGED_OUT_FEW`] to [`LOGGED_OUT_MAX`]. So the mean cost of a logout does not grow with the
+    /// number of logouts.
     next_removal: usize,
 }
 
@@ -181,7 +183,7 @@ impl Unverified {
         Some(Unverified { token, signed: signed.into(), signature: signature.into() })
     }
 
-    /// The contents, if the signature is that of the user.
+    /// The contents, if the signature was made with this key for this account.
     fn verified(self, key: &SigningKey, account: &Account) -> Option<Token> {
         mac(key, &self.signed, account).verify_slice(&self.signature).ok()?;
         Some(self.token)
@@ -247,7 +249,7 @@ impl Sessions {
         Some(User::known(&name, account, Shown::Cookie { session, begun_s, renew }))
     }
 
-    /// Sets a new cookie if the user's is to be renewed, or the user has just logged in.
+    /// Sets a new cookie if the cookie of the user is to be renewed, or the user has just logged in.
     pub(super) fn renew(&self, host: &Host, user: &User, reply: &mut Reply) {
         if let (Shown::Cookie { session, renew: true, .. }, Some(name)) = (&user.shown, &user.name)
             && let Some(account) = host.access.account(name)

@@ -21,7 +21,7 @@ use crate::Host;
 
 const METHODS: &str = "DELETE,GET,HEAD,POST,PUT";
 
-/// `/DB` and all paths below.
+/// Serves `/DB` and all paths below.
 pub(super) async fn database(call: &mut Call, name: &str, path: &[&str]) -> Result<Reply, Failure> {
     match (call.method(), path) {
         ("PUT", []) => return create(call, name).await,

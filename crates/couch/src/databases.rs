@@ -52,7 +52,7 @@ fn names(call: &Call) -> Result<Vec<Arc<Database>>, Failure> {
     Ok(found.into_iter().skip(skip).take(limit).collect())
 }
 
-/// `/_all_dbs`
+/// Serves `/_all_dbs`
 pub(super) async fn all_dbs(call: &Call) -> Result<Reply, Failure> {
     only(&call.head, "GET,HEAD")?;
     call.user.require_admin()?;
@@ -61,7 +61,7 @@ pub(super) async fn all_dbs(call: &Call) -> Result<Reply, Failure> {
     Ok(reply::value(StatusCode::OK, &names))
 }
 
-/// `/_dbs_info`
+/// Serves `/_dbs_info`
 pub(super) async fn dbs_info(call: &mut Call) -> Result<Reply, Failure> {
     only(&call.head, "GET,HEAD,POST")?;
     let keys = if call.method() == "POST" {

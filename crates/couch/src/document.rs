@@ -24,7 +24,7 @@ use super::{
 
 const METHODS: &str = "DELETE,GET,HEAD,POST,PUT,COPY";
 
-/// `/DB/ID`
+/// Serves `/DB/ID`
 pub(super) async fn document(call: &mut Call, database: &Arc<Database>, id: &str) -> Result<Reply, Failure> {
     match call.method() {
         "GET" | "HEAD" => read(call, database, id).await,
@@ -171,7 +171,7 @@ async fn copy(call: &Call, database: &Arc<Database>, id: &str) -> Result<Reply, 
     save(call, database, &target, edit, StatusCode::CREATED).await
 }
 
-/// `Destination: ID[?rev=REV]`
+/// Parses the header `Destination: ID[?rev=REV]`.
 fn destination(call: &Call) -> Result<(String, Option<Rev>), Failure> {
     let text = call.header(HeaderName::from_static("destination"));
     let text = text.ok_or_else(|| Failure::bad_request("Destination header is mandatory for COPY."))?;
@@ -199,7 +199,7 @@ pub(super) fn based_on(call: &Call, in_document: Option<DocRev>) -> Result<Optio
     Ok(beside.or(in_document))
 }
 
-/// Like [`based_on`], for all documents but `_local` ones.
+/// Like [`based_on`], from the query or `If-Match` only, and for all documents but `_local` ones.
 pub(super) fn based_on_tree(call: &Call) -> Result<Option<Rev>, Failure> {
     based_on(call, None)?.map(tree_rev).transpose()
 }

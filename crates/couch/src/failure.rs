@@ -19,9 +19,9 @@ pub(super) enum Failure {
     MethodNotAllowed(&'static str),
     /// The path does not exist; with the reason in the reply.
     NotFound(&'static str),
-    /// The client must authenticate, or authenticate as another user. Whether the reply has a
-    /// `WWW-Authenticate` header, with which browsers open their own log-in window, is decided in `route`;
-    /// those for tools (`/metrics`, `/_backup`) have one.
+    /// The client must authenticate, or authenticate as another user. `route` decides whether the reply has a
+    /// `WWW-Authenticate` header, for which browsers open their own log-in window. Replies for tools
+    /// (`/metrics`, `/_backup`) have one.
     Unauthorized(&'static str),
     /// The client may not do this, whether it has authenticated or not.
     Forbidden(&'static str),
@@ -34,7 +34,7 @@ pub(super) enum Failure {
     /// The body is larger than its limit (`http-body-bytes-max`, or less for some requests and clients), or
     /// has too many queries.
     TooLarge,
-    /// There is no memory left for the body, or a password could not be derived.
+    /// There is no memory left for the body, or a thread could not derive a password or store a setting.
     Busy,
     /// The revisions given in the body and in the query or `If-Match` differ.
     RevMismatch,

@@ -67,7 +67,8 @@ impl Feeds {
         self.rights.send_replace(());
     }
 
-    /// Wakes the subscribers of the notice's database, and those of all databases. It does not wait for them.
+    /// Wakes the subscribers to the notice's database, and the subscribers to all databases. It does not wait
+    /// for them.
     pub fn notify(&self, notice: &Notice) {
         match notice {
             Notice::Created { .. } => {}

@@ -31,7 +31,7 @@ pub struct Front {
     /// The origins that CORS has refused.
     pub(super) refusals: Refusals,
     requests: AtomicU64,
-    /// The upper half of the ids of requests, so that those of different incarnations differ.
+    /// The upper half of the ids of requests, so that ids of different incarnations differ.
     request_salt: u32,
 }
 

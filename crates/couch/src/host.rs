@@ -192,7 +192,7 @@ pub enum LogIn {
 /// A resource for admins, and for other users with a right to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Resource {
-    /// `/metrics`: those who may run INFO.
+    /// `/metrics`, for users who may run INFO.
     Metrics,
     /// `/_backup`, for users who may run REPLICATE, which gives all data as well.
     Backup,
@@ -211,7 +211,7 @@ pub struct Progress {
     pub total_bytes: u64,
 }
 
-/// A fault for which the server takes no writes.
+/// A fault because of which the server takes no writes.
 #[derive(Debug, Clone)]
 pub struct Fault {
     /// The short name of the fault.
@@ -224,7 +224,7 @@ pub struct Fault {
 pub trait Status: Send + Sync {
     /// The progress of recovery; `None` once it is done.
     fn loading(&self) -> Option<Progress>;
-    /// The fault for which the server takes no writes, if there is one; loading is one.
+    /// The fault because of which the server takes no writes, if there is one; loading is one.
     fn fault(&self) -> Option<Fault>;
 }
 

@@ -21,8 +21,8 @@ use tokio::sync::Notify;
 
 use super::body_memory::Claim;
 
-/// For clients that must log in first: the limit in seconds of idle time, of the time for the head of a
-/// request, and of the time without a byte of the body.
+/// The limit in seconds for clients that must log in first. It applies to the idle time, to the time for the
+/// head of a request, and to the time without a byte of the body.
 pub(super) const LOGIN_S_MAX: u32 = 10;
 /// Seconds that a connection may be idle between requests.
 const IDLE_S_MAX: u32 = 120;
@@ -57,7 +57,7 @@ struct Stall {
     /// Since when the client acknowledges nothing.
     since_s: u32,
     unacknowledged_bytes: u64,
-    /// How many bytes the client has not acknowledged; 0 if that cannot be known.
+    /// Returns how many bytes the client has not acknowledged; 0 if that cannot be known.
     ask: Box<dyn Fn() -> u64>,
 }
 

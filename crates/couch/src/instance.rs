@@ -52,7 +52,7 @@ pub(super) fn welcome(host: &Host) -> Reply {
     reply::value(StatusCode::OK, &welcome)
 }
 
-/// `/_uuids?count=`
+/// Serves `/_uuids?count=`
 pub(super) fn uuids(call: &Call) -> Result<Reply, Failure> {
     let count = call.query.count("count")?.unwrap_or(1);
     if count > UUIDS_MAX {

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! ; a secret of 32 bytes or more, in base64
-//! hmac:_default = YSBzZWNyZXQgb2YgdGhpcnR5LXR3byBieXRlcy4uLg==
+//! hmac:_default = YSBzZWNyZXQgb2YgdGhpcnR5LXR3byBieXRlcy4uLi4=
 //! ; public keys, in PEM, with \n for the ends of lines
 //! rsa:of-2026 = -----BEGIN PUBLIC KEY-----\nMIIB...\n-----END PUBLIC KEY-----\n
 //! ec:mobile = -----BEGIN PUBLIC KEY-----\nMFkw...\n-----END PUBLIC KEY-----\n

@@ -5,9 +5,9 @@
 //!                                         <- reply, whole or in chunks <- commit gate <- committed
 //! ```
 //!
-//! What it is: routes, admission of requests, bodies, write batches, waits for the log, changes feeds.
-//! What it is not: decisions about documents; the crate `documents` makes them, and its errors become
-//! statuses in one place, `failure`. It owns no thread and accepts no connection; the server does, and calls
+//! What it is: routes, admission of requests, bodies, write batches, waits for the log, changes feeds. What
+//! it is not: decisions about documents; the crate `documents` makes them, and its errors become statuses in
+//! one place, `failure`. The front owns no thread and accepts no connection; the server does, and calls
 //! [`serve_thread`].
 //!
 //! Invariants
@@ -16,7 +16,7 @@
 //! - Bodies of requests have limits, each and all together (`body_memory`). Documents, lists and feeds are
 //!   sent in chunks, which are rendered only as fast as the client takes them.
 //! - A reply leaves only when the log has committed all that it shows, unless replies wait neither for the
-//!   disk nor for replicas (durability `interval` or `none`).
+//!   disk (durability `interval` or `none`) nor for replicas.
 //! - Nothing is changed for pages of other origins that CORS does not permit: see `cross_site`.
 //! - An idle connection is closed: see `idle_timer`.
 

@@ -134,7 +134,7 @@ fn within(range: IdRange, prefix: &str) -> IdRange {
     IdRange { from, to }
 }
 
-/// `GET` and `POST /DB/_all_docs`, `/DB/_design_docs`
+/// Serves `/DB/_all_docs` and `/DB/_design_docs`; `prefix` limits the list to ids that begin with it.
 pub(super) async fn all_docs(
     call: &mut Call,
     database: &Arc<Database>,
@@ -164,14 +164,14 @@ fn not_an_object() -> Failure {
     Failure::bad_request("Request body must be a JSON object")
 }
 
-/// Parameters in the body take precedence over the query string.
+/// Adds the parameters of the body to the query; they take precedence over those of the query string.
 fn take_parameters(query: &mut Query, body: &Map<String, Value>) {
     for (name, value) in body.iter().filter(|(name, _)| PARAMETERS.contains(&name.as_str())) {
         query.put_first(name, value.to_string());
     }
 }
 
-/// `POST /DB/_all_docs/queries`
+/// Serves `POST /DB/_all_docs/queries`
 pub(super) async fn queries(call: &mut Call, database: &Arc<Database>) -> Result<Reply, Failure> {
     only(&call.head, "POST")?;
     call.require_json()?;

@@ -44,7 +44,7 @@ fn parse(body: &[u8]) -> Result<Value<'_>, Failure> {
     }
 }
 
-/// The body of a design document that is stored.
+/// Parses the body of a stored design document.
 fn parse_stored(body: &[u8]) -> Result<Value<'_>, Failure> {
     let text = std::str::from_utf8(body).map_err(|_| Failure::INVALID_JSON)?;
     Ok(Value::parse_stored(text).map_err(DocError::from)?)
@@ -54,7 +54,7 @@ fn query_error(error: QueryError) -> Failure {
     Failure::Doc(error.into())
 }
 
-/// `POST /DB/_find`
+/// Serves `POST /DB/_find`
 pub(super) async fn find(call: &mut Call, database: &Arc<Database>) -> Result<Reply, Failure> {
     only(&call.head, "POST")?;
     let clock = call.thread.host().clock.clone();
@@ -125,7 +125,7 @@ async fn up_to_date(
     }
 }
 
-/// `POST /DB/_explain`
+/// Serves `POST /DB/_explain`
 pub(super) async fn explain(call: &mut Call, database: &Arc<Database>) -> Result<Reply, Failure> {
     only(&call.head, "POST")?;
     let body = text(call).await?;
@@ -137,7 +137,7 @@ pub(super) async fn explain(call: &mut Call, database: &Arc<Database>) -> Result
     Ok(reply::json(StatusCode::OK, out.into()))
 }
 
-/// `/DB/_index` and below
+/// Serves `/DB/_index` and below
 pub(super) async fn index(
     call: &mut Call,
     database: &Arc<Database>,

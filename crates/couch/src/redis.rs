@@ -69,7 +69,7 @@ struct Sender {
     peer: SocketAddr,
 }
 
-/// `/_redis` and the paths below it.
+/// Serves `/_redis` and the paths below it.
 pub(super) async fn answer(
     thread: &HttpThread,
     head: &Parts,
@@ -96,7 +96,7 @@ pub(super) async fn answer(
     }
 }
 
-/// `POST /_redis`
+/// Serves `POST /_redis`
 async fn run(thread: &HttpThread, body: &Bytes, sender: &Sender) -> Result<Reply, Failure> {
     let _permit = thread.front.redis_runs.try_acquire().map_err(|_| Broken::Busy)?;
     let commands = webconsole::parse(body).map_err(|error| Failure::bad_request(error.to_string()))?;
@@ -125,8 +125,8 @@ async fn run(thread: &HttpThread, body: &Bytes, sender: &Sender) -> Result<Reply
     Ok(private(&all.iter().map(JsonReply).collect::<Vec<_>>()))
 }
 
-/// `POST /_redis/channel`: the messages after a position, at once if there are any, or when the first comes;
-/// none if the wait is over before.
+/// Serves `POST /_redis/channel`: replies with the messages after a position, at once if there are any, or
+/// when the first comes. If none comes in time, the reply has none.
 async fn follow(thread: &HttpThread, body: &Bytes, sender: &Sender) -> Result<Reply, Failure> {
     let malformed = "The body must be {\"channel\": name, \"from\": position, \"wait_ms\": milliseconds}.";
     let request = Follow::parse(body).ok_or(Failure::bad_request(malformed))?;

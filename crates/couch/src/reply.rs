@@ -32,7 +32,7 @@ pub(super) fn value(status: StatusCode, value: &impl Serialize) -> Reply {
     json(status, Body::from(body))
 }
 
-/// `{"ok":true}`.
+/// The reply `{"ok":true}`.
 pub(super) fn ok(status: StatusCode) -> Reply {
     json(status, Body::from(&b"{\"ok\":true}\n"[..]))
 }

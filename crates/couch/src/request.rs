@@ -52,8 +52,9 @@ impl Call {
         self.snapshot_up_to(database, Snapshot::last_lsn).await
     }
 
-    /// The current state of a database, once replies may show this document of it, and nothing else. Changes
-    /// of other documents are not waited for. The document must not be a `_local` one.
+    /// The current state of a database, once replies may show this document of it. The reply must show
+    /// nothing else of the database: the call does not wait for changes of other documents. The document must
+    /// not be a `_local` one.
     pub(super) async fn snapshot_of(&self, database: &Database, id: &str) -> Result<Snapshot, Failure> {
         self.snapshot_up_to(database, |snapshot| snapshot.document_lsn(id)).await
     }

@@ -33,8 +33,9 @@ const RESERVED_BYTES_MAX: usize = 1 << 20;
 const INFLATED_PART_BYTES: usize = 4 << 10;
 /// Growth factor of a full buffer.
 const GROWTH: usize = 4;
-/// Buffers that a thread keeps, and their largest capacity.
+/// The maximum number of buffers that a thread keeps.
 const SPARE_MAX: usize = 4;
+/// The largest capacity of such a buffer.
 const SPARE_BYTES_MAX: usize = 2 << 20;
 
 /// Buffers for batch bodies, kept between requests: allocating them from the OS each time would cost more

@@ -101,7 +101,7 @@ pub(super) fn check_edit(call: &Call, database: &Database, id: &str) -> Result<(
     if id.starts_with(DESIGN_PREFIX) { check_admin(call, database) } else { Ok(()) }
 }
 
-/// `/DB/_security`
+/// Serves `/DB/_security`
 pub(super) async fn security(call: &mut Call, database: &Arc<Database>) -> Result<Reply, Failure> {
     match call.method() {
         "GET" | "HEAD" => {

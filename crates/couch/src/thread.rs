@@ -114,8 +114,8 @@ impl HttpThread {
     /// The database of this name.
     ///
     /// # Errors
-    /// If this server has none: it does not exist or, if this server shows no data and so cannot know, the
-    /// reason why it shows none.
+    /// That the database does not exist; if this server shows no data and so cannot know that, the reason why
+    /// it shows none.
     pub(super) fn database(&self, name: &str) -> Result<Arc<Database>, Failure> {
         self.documents().database(name).map_err(|missing| {
             match Refusal::of_reads(&*self.host().replication) {

@@ -8,7 +8,7 @@ use crate::Account;
 /// The role of server admins.
 pub(super) const ADMIN_ROLE: &str = "_admin";
 
-/// The reason for refusing a name with a password.
+/// The reason for refusing a login with a wrong name or password.
 pub(super) const WRONG_PASSWORD: &str = "Name or password is incorrect.";
 
 /// The reason for refusing a user whose password is right, but who lacks the right to the resource.
@@ -33,7 +33,7 @@ pub(super) enum Shown {
     Proxy(Arc<ProxySecret>),
 }
 
-/// A JSON Web Token that is valid by these keys.
+/// A JSON Web Token, and the keys by which it was valid.
 #[derive(Clone)]
 pub(super) struct ShownToken {
     text: Arc<str>,
@@ -47,7 +47,7 @@ impl ShownToken {
         ShownToken { text: text.into(), ends_s, judged_by: judged_by.clone() }
     }
 
-    /// Whether the token is valid at this time, by the current keys.
+    /// Whether the token is valid at this time by these keys, which are the current ones.
     pub(super) fn is_valid(&self, keys: Option<&Arc<Jwt>>, now_s: u64) -> bool {
         keys.is_some_and(|keys| {
             if Arc::ptr_eq(keys, &self.judged_by) {

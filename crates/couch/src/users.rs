@@ -11,8 +11,8 @@
 //! passwords. A change of its winning revision, and the change of the user that follows from it, are one
 //! record, so a replica, a backup or a restart has both or neither.
 //!
-//! ACL SETUSER changes rights by the Redis protocol and passwords of Redis' kind, and leaves the document as
-//! it is. A user need not have a document, like an admin in the configuration of CouchDB.
+//! ACL SETUSER changes the rights in the Redis protocol and the passwords of Redis' kind. It leaves the
+//! document as it is. A user need not have a document, like an admin in the configuration of CouchDB.
 //!
 //! This module has the rules for a user's document, and derives the user from the document. Requests for such
 //! documents are in `user_documents`.
@@ -63,7 +63,7 @@ pub(super) struct Editor {
 }
 
 impl Editor {
-    /// The rules of CouchDB for documents of users.
+    /// Checks an edit by the rules of CouchDB for documents of users.
     pub(super) fn check(&self, writer: &Writer, edit: &EditRequest) -> Result<(), DocError> {
         let snapshot = writer.snapshot();
         let old = winner(&snapshot, &edit.id)?;

@@ -13,9 +13,10 @@
 //!
 //! Invariants
 //! - A database is locked from the first read to the reservation in the log, so its changes have the order of
-//!   the log. Under the lock, a batch may wait for files of the database, for room in the log and, for users,
-//!   for the slot of the settings, but for no client: [`WriteBatches`] makes a batch without `await`.
-//! - A change of `_users` is in one record with the change of the users who may log in: these users are
+//!   the log. Under the lock, a batch may wait for files of the database, for room in the log and, if it
+//!   changes users, for the slot of the settings. It waits for no client: [`WriteBatches`] makes a batch
+//!   without `await`.
+//! - A change of `_users` is in one record with the change of the users who may log in. These users are
 //!   settings of the data, in a slot that is locked after the database.
 //! - A refused change changes nothing and does not affect others of its batch. All changes of a batch fail
 //!   together only if the batch cannot become a record (`BatchFailure`).
@@ -65,8 +66,8 @@ type Report = Box<dyn FnOnce(Result<Lsn, BatchFailure>)>;
 enum BatchFailure {
     /// The change was not begun, or not written: nothing was changed, unless the log has failed.
     Refused(Refusal),
-    /// The database was deleted or cannot be read, or there would be too many users. The reply waits for this
-    /// position.
+    /// The database was deleted or cannot be read, or the users would be too many or too large. The reply
+    /// waits for this position.
     Failed(DocError, Lsn),
 }
 
@@ -186,7 +187,7 @@ impl WriteBatches {
         Ok(Some(lsn))
     }
 
-    /// The slot of the settings of the data.
+    /// Locks the slot of the settings of the data, or gives up after [`SLOT_PATIENCE`].
     fn lock_settings(&self) -> Result<SlotGuard<'_>, Refusal> {
         self.keyspace.try_lock_for(LIBRARIES_SLOT, SLOT_PATIENCE).ok_or(Refusal::UsersLocked)
     }

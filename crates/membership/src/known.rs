@@ -50,8 +50,8 @@ pub struct Seen {
     /// To be passed to the machine of the votes: the members, and the position up to which they include
     /// every change.
     pub configure: Option<(Members, Lsn)>,
-    /// To be saved ([`Votes::save_members`]): these members come into force once that has succeeded
-    /// ([`Known::put_in_force`]); those before stay in force until then.
+    /// To be saved ([`Votes::save_members`]): these members come into force ([`Known::put_in_force`]) once
+    /// they are saved. The earlier members stay in force until then.
     pub to_save: Option<(Members, Lsn)>,
 }
 
@@ -142,7 +142,8 @@ impl Known {
         seen
     }
 
-    /// Puts members in force that are saved now. Returns the arguments for [`consensus::Member::configure`].
+    /// Puts members in force, after they were saved. Returns the arguments for
+    /// [`consensus::Member::configure`].
     pub fn put_in_force(&mut self, members: Members) -> (Members, Lsn) {
         self.in_force.clone_from(&members);
         self.is_saved = true;

@@ -16,8 +16,8 @@ use keyspace::DataSettings;
 use lsn::Lsn;
 use serde::{Deserialize, Serialize};
 
-/// The prefix of names among the settings of the data that are no settings, but facts about the group to
-/// which the data belong.
+/// The prefix of the names of facts about the group to which the data belong. The facts are kept among the
+/// settings of the data.
 pub const OF_GROUP: &str = "group:";
 /// The name of the roster in the data, after the prefix [`OF_GROUP`].
 pub const ROSTER: &str = "roster";

@@ -178,7 +178,7 @@ impl Votes {
         MemberId::parse(&self.state().member_id).expect("a file with another id is refused")
     }
 
-    /// The ballot that is on disk; the machine may have a newer one while that is saved.
+    /// The ballot that is on disk; the machine has a newer one while the newer one is being saved.
     pub fn ballot(&self) -> Ballot {
         let state = self.state();
         Ballot { term: state.term, voted_for: MemberId::parse(&state.voted_for) }
@@ -261,10 +261,10 @@ impl Votes {
         self.member.lock().as_ref().map(|(member, _)| look(member))
     }
 
-    /// The leadership as people and clients are told. A leader that was silent for two election timeouts is
-    /// no longer named: by then a voter campaigns, but a learner or a removed member continues to follow the
-    /// silent leader. This server does not name itself once another member may have been elected because the
-    /// disk here stalls.
+    /// The leadership, as this member tells it to people and clients. A leader that was silent for two
+    /// election timeouts is no longer named: by then a voter campaigns, but a learner or a removed member
+    /// continues to follow the silent leader. This server does not name itself once another member may have
+    /// been elected because the disk here stalls.
     pub fn leadership(&self) -> Leadership {
         let unknown = || Leadership::Unknown { term: self.state().term };
         match self.look(Member::leadership).unwrap_or_else(unknown) {
@@ -281,7 +281,7 @@ impl Votes {
         }
     }
 
-    /// Whether this member leads, or has heard the leader that it follows lately. Takes no lock.
+    /// Whether this member leads, or has lately heard the leader that it follows. Takes no lock.
     #[inline]
     pub fn hears_leader(&self) -> bool {
         match self.leader_heard_us.load(SeqCst) {
@@ -291,9 +291,9 @@ impl Votes {
         }
     }
 
-    /// Notes whether the disk here does not answer. A leader then takes part in no votes, as if it were
-    /// paused: it sends no heartbeats, so another member is elected, and it takes no message for which it
-    /// would have to save a ballot, which would wait for the disk. Returns the note before this one.
+    /// Notes whether the disk here does not answer. A leader whose disk does not answer takes part in no
+    /// votes, as if it were paused. It sends no heartbeats, so another member is elected. It takes no
+    /// messages, because saving a ballot would wait for the disk. Returns the note before this one.
     pub fn note_stall(&self, has_stalled: bool) -> bool {
         self.has_stalled.swap(has_stalled, SeqCst)
     }
@@ -635,7 +635,7 @@ mod tests {
     struct Stalled {
         votes: Arc<Votes>,
         clock: Arc<SimClock>,
-        /// From and to the disk.
+        /// Gets one report for each new file on the disk; the file waits for one of the `permits`.
         reports: Receiver<()>,
         permits: Sender<()>,
         /// How many leaderships were reported.

@@ -1,7 +1,7 @@
 //! The `sheaf` binary has the command line and the exit statuses, and nothing else.
 //!
 //! Exit statuses:
-//! - 0: done, or stopped in order.
+//! - 0: done, or stopped without a failure.
 //! - 1: failed, refused to start, or found damage; for `sheaf doctor`: advises a change.
 //! - 2: wrong usage, or a wrong value of a setting; for `sheaf doctor`: a check was not possible.
 //! - 3: `sheaf group` has shown a group, and the server that it asked knows no leader.

@@ -40,7 +40,8 @@ const WINDOW_BYTES: u64 = 2 << 10;
 /// A message as shown to a reader: its position and payload.
 type Shown = (Position, Vec<u8>);
 
-/// A message of a publisher: the index of the channel, and the number of its earlier messages there.
+/// A message of a publisher: the index of the channel, and the number of the publisher's earlier messages
+/// there.
 type Numbered = (usize, u64);
 
 struct Publisher {
@@ -243,7 +244,7 @@ impl ChannelWorld {
         Ok(())
     }
 
-    /// A reader subscribes, takes some of its unsent bytes, or unsubscribes and subscribes again.
+    /// A reader subscribes, or takes some of its unsent bytes and sometimes subscribes anew.
     fn reader_step(&mut self) {
         let index = self.prng.below(READERS) as usize;
         let reader = &mut self.readers[index];

@@ -82,7 +82,7 @@ impl Cluster {
         let mut durability = |_| if prng.chance(85) { Durability::Strict } else { Durability::Interval };
         let durabilities: Vec<Durability> = (0..options.nodes).map(&mut durability).collect();
         // If no acks are required, the judge takes the durable log on the leader's disk as committed. If that
-        // disk syncs in intervals, replicas may have more. Then replicas, too, do not show their data before
+        // disk syncs in intervals, replicas may have more. In this case, too, replicas show no data before
         // their leader has all of it.
         let is_strict = durabilities.iter().all(|durability| *durability == Durability::Strict);
         let awaits_acks = options.acks > 0 || !is_strict;

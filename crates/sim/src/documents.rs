@@ -162,7 +162,7 @@ impl DocumentWorld {
         self.save_if_due(&due)
     }
 
-    /// Closes the log in order.
+    /// Closes the log, as at an orderly stop.
     ///
     /// # Errors
     /// I/O errors.
@@ -297,7 +297,7 @@ impl DocumentWorld {
         Ok(self.states.len() - 1)
     }
 
-    /// Several documents of one database as one change, as HTTP merges concurrent updates.
+    /// Edits several documents of one database in one change, as HTTP merges concurrent updates.
     fn batch_step(&mut self) -> Result<(), Violation> {
         let edits = self.edits(6);
         let Some(name) = edits.first().map(|edit| edit.database.clone()) else { return Ok(()) };
@@ -361,8 +361,8 @@ impl DocumentWorld {
         }
     }
 
-    /// Delivers released replies to a client. Counts durable changes that no client is replied to as
-    /// acknowledged.
+    /// Delivers released replies to a client. A change for which no client gets a reply counts as
+    /// acknowledged once it is durable.
     fn deliver(&mut self, index: usize) {
         let durable = match self.options.sabotage {
             Some(Sabotage::EarlyReplies) => Lsn::MAX,

@@ -97,8 +97,8 @@ enum Event {
     Client,
     Operator,
     Trouble,
-    /// `voter`, which has most likely granted `leader` its lease, is cut off from it, and restarts if it
-    /// runs. Nothing happens unless `candidate` runs and does not lead: see `begin_to_forget` in `faults`.
+    /// `voter`, which has most likely granted `leader` its lease, is cut off from `leader`, and restarts if
+    /// it runs. Nothing happens unless `candidate` runs and does not lead: see `begin_to_forget` in `faults`.
     Forget {
         voter: NodeId,
         leader: NodeId,
@@ -333,8 +333,8 @@ impl GroupWorld {
         }
     }
 
-    /// As [`GroupWorld::act`], for an act that may save the ballot: now and then the machine stops in the
-    /// middle of the save, or the disk fails, or the power fails when the vote has just left.
+    /// As [`GroupWorld::act`], for an act that may save the ballot. Now and then the machine stops in the
+    /// middle of the save, the disk fails, or the power fails when the vote has just left.
     fn act_on_ballot(
         &mut self,
         id: NodeId,
@@ -446,7 +446,7 @@ impl GroupWorld {
         }
         let Some(running) = &mut self.servers[id].running else { return Ok(()) };
         if running.known.has_removed(votes.id()) {
-            // If that cannot be saved, the next start finds it again.
+            // If the removal cannot be saved, the next start finds it again.
             let _ = votes.note_removal();
             return self.restart(id);
         }
@@ -576,7 +576,7 @@ impl GroupWorld {
         Ok(())
     }
 
-    /// Makes a leader of a member that was elected, up to the beginning of its epoch.
+    /// Begins the epoch of a member that was elected. The promotion ends with [`GroupWorld::open`].
     fn promote(&mut self, id: NodeId, term: u64) -> Result<(), Failure> {
         self.figures.elections += 1;
         let has_begun = self.with_following(id, |following, around| following.promote(term, around));
@@ -810,7 +810,7 @@ impl GroupWorld {
         }
     }
 
-    /// Sends those replies of a leader whose gate is committed, while it has the lease.
+    /// Sends the replies of a leader that have a committed gate, while the leader has the lease.
     fn answer(&mut self, id: NodeId) -> Result<(), Failure> {
         let fault = self.options.fault;
         let Some(running) = &mut self.servers[id].running else { return Ok(()) };
@@ -897,7 +897,7 @@ impl GroupWorld {
         Ok(())
     }
 
-    /// Restarts in order, within the process.
+    /// Restarts the server within the process, after an orderly stop.
     fn restart(&mut self, id: NodeId) -> Result<(), Failure> {
         let now_ms = self.now_ms();
         self.post(id).map_err(Failure::Breach)?;

@@ -21,7 +21,7 @@ const PARTS_MAX: u64 = 3;
 /// A small limit, so that commands of clients run between the chunks of one snapshot.
 const CHUNK_BYTES_MAX: u64 = 4 << 10;
 
-/// Field order matters: parts must be dropped before the task.
+/// A snapshot in progress. The order of the fields matters: the parts must be dropped before the task.
 pub(crate) struct Snapshotting<'k> {
     parts: Vec<PartTask<'k>>,
     summaries: Vec<PartSummary>,

@@ -16,7 +16,7 @@ use storage::Log;
 
 use crate::Sabotage;
 
-/// A worker; its connections are indexes.
+/// A worker, which knows each connection by its index.
 pub(crate) struct SimWorker {
     pub(crate) executor: Executor,
     tick: Tick<usize>,

@@ -30,7 +30,8 @@ pub struct WorkloadOptions {
     pub global_permille: u64,
     /// The percentage of commands that begin a transaction.
     pub transaction_percent: u64,
-    /// The percentage of commands on lists, sets, sorted sets and hashes, outside those on whole databases.
+    /// The percentage of commands on lists, sets, sorted sets and hashes, among the commands that are not on
+    /// whole databases.
     pub collection_percent: u64,
     /// The number of member and field names in use: few, so that they conflict.
     pub members: u64,

@@ -268,7 +268,7 @@ impl World {
         self.at(delay_us, Event::Start { server: number });
     }
 
-    /// Restarts a server in order, within the process.
+    /// Restarts a server within the process. All that it has written becomes durable before.
     pub(super) fn restart(&mut self, number: u64) {
         let server = self.servers.get_mut(&number).expect("known");
         server.running = None;

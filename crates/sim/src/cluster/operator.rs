@@ -35,7 +35,7 @@ const PROMOTION_SECONDS_MAX: u64 = 3;
 pub(super) struct Operator {
     /// The held servers, one of which will be the new leader.
     held: Vec<NodeId>,
-    /// The intended role of each server, which the server may not have received yet.
+    /// The intended role of each server, which the server has perhaps not received yet.
     pub(super) orders: Vec<Order>,
 }
 
@@ -112,8 +112,8 @@ impl Cluster {
         }
     }
 
-    /// A failed promotion may have left a higher epoch behind, which fences the leader. That leader is still
-    /// the only one, and restarts in an epoch above the higher one. Returns whether this was needed.
+    /// Restarts the leader if a failed promotion has left a higher epoch behind, which fences the leader. It
+    /// is still the only leader, and gets an epoch above the higher one. Returns whether this was needed.
     pub(super) fn reinstate(&mut self) -> Result<bool, String> {
         let Some(id) = self.operator.leader() else { return Ok(false) };
         let node = &mut self.nodes[id];

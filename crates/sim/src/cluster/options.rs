@@ -23,7 +23,7 @@ pub enum FaultInjection {
     HandOverUnapplied,
     /// Writes are taken before the settings given at the start are in the log.
     SettingsLate,
-    /// A script of a replica's client may keep the log from being applied for ever.
+    /// A script of a replica's client may hold up the applier for ever.
     EndNoScript,
 }
 

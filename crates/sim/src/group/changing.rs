@@ -77,7 +77,7 @@ impl GroupWorld {
         leading.record(&running.keyspace, &roster).map(Some)
     }
 
-    /// Makes a learner that has caught up a voter.
+    /// Makes a voter of a learner that has caught up.
     pub(super) fn promote_learner(&mut self, id: NodeId) -> Result<(), Failure> {
         let Some(running) = &self.servers[id].running else { return Ok(()) };
         if !running.takes_writes() {

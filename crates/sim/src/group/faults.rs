@@ -46,7 +46,7 @@ impl GroupWorld {
             }
             7 => self.servers[one].slow_until_us = self.now_us + self.prng.below(2_000_000),
             8 => {
-                // One of the next I/Os fails, or the machine stops in it: of the log, or of the ballot.
+                // One of the next I/Os, of the log or of the ballot, fails, or the machine stops in it.
                 let plan = self.plan_for_next(one, 8);
                 self.servers[one].disk.set_fault_plan(plan);
                 self.servers[one].is_troubled = true;

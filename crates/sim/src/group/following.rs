@@ -364,7 +364,7 @@ impl Following {
         Ok(())
     }
 
-    /// Makes a leader of this member in this term, up to the beginning of its epoch.
+    /// Promotes this member, and begins the epoch of this term.
     pub(super) fn promote(&mut self, term: u64, around: &mut Around<'_>) -> Result<(), Failure> {
         self.leave(around.network, around.prng, (around.now_ms, around.sent_ms));
         let epoch = u32::try_from(term).map_err(|_| Failure::Breach("no epoch is left".into()))?;
@@ -378,7 +378,7 @@ fn history<'l>(around: &Around<'l>) -> JudgedHistory<'l> {
     JudgedHistory::of(around.log, around.fault == Some(GroupFault::JoinsByPosition))
 }
 
-/// Reports to the votes that the leader has found the log here to be the beginning of its own.
+/// Reports to the votes that the log here is the beginning of the leader's log.
 fn found_equal(around: &Around<'_>, link: Option<Link>) -> Result<(), String> {
     around.votes.accept(link, &[], Lsn::ZERO)
 }

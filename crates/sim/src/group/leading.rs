@@ -48,7 +48,8 @@ pub(super) struct Leading {
 }
 
 impl Leading {
-    /// `appenders`: the ones used in an earlier term, if any. A log has a limited number of appenders.
+    /// Leads in `term`. `appenders`: the ones used in an earlier term, if any, because a log has a limited
+    /// number of appenders.
     pub(super) fn new(term: u64, log: &Log, appenders: Option<[Appender; 2]>) -> Leading {
         let [appender, recorder] = appenders.unwrap_or_else(|| [log.appender(), log.appender()]);
         Leading { term, appender, recorder, record: Vec::new(), waiting: Vec::new(), handing_over: None }

@@ -67,8 +67,8 @@ impl GroupWorld {
         let Some(running) = &leader.running else { return false };
         let end = running.log.appended_lsn();
         let members = &running.known.in_force;
-        // A shippable batch is durable, except with a voter that does not sync, where `shippable_lsn` may run
-        // ahead of the disk: the losses of that voter are to reveal the deliberate defect.
+        // A shippable batch is durable, except at a voter that does not sync. There `shippable_lsn` may run
+        // ahead of the disk, and the losses of the voter are to reveal this deliberate defect.
         let has_all = |id| {
             let Some(running) = self.ids.get(id).and_then(|&node| self.servers[node].running.as_ref()) else {
                 return false;

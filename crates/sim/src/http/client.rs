@@ -55,7 +55,7 @@ impl HttpClient {
         }
     }
 
-    /// This client creates the database.
+    /// Has this client create the database, once it has logged in.
     pub(super) fn create_database(&mut self) {
         self.has_database = false;
     }

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::{Held, Violation};
 
-/// The documents of one client.
+/// The number of documents that one client owns.
 pub(super) const DOCUMENTS: usize = 4;
 
 /// A document: its owner, and its number among the owner's.

@@ -87,8 +87,8 @@ impl Model {
         }
     }
 
-    /// Simulates one record of the server's own expiry: it removes some of the due keys and fields, all of
-    /// one slot; `left` is the content afterwards.
+    /// Simulates one record of the server's own expiry: it removes some of the due keys and fields of one
+    /// slot; `left` is the content afterwards.
     ///
     /// # Panics
     /// If nothing was removed.

@@ -18,8 +18,9 @@ const STEPS: usize = 500;
 const DAMAGES: u64 = 4000;
 const DIR: &str = "/data";
 const BLOCK_BYTES: u64 = 4096;
-/// The used bytes of a segment header and of the control file.
+/// The number of used bytes in a segment header.
 const SEGMENT_HEADER_USED_BYTES: u64 = 48;
+/// The number of used bytes in the control file.
 const CONTROL_BYTES: u64 = 64;
 
 /// A sound disk and its expected content.
@@ -48,7 +49,8 @@ enum Fate {
     Harmless,
 }
 
-/// With FLUSHALLs in the workload, the log does not start at the beginning of its first segment.
+/// Runs a server on a sound disk; `closes` says whether it closes its log. With FLUSHALLs in the workload,
+/// the log does not start at the beginning of its first segment.
 fn sound(seed: u64, closes: bool, global_permille: u64) -> Sound {
     let workload = WorkloadOptions { global_permille, ..WorkloadOptions::default() };
     let options = WorldOptions { workload, ..seeded(seed) };

@@ -34,7 +34,7 @@ fn notices_that_leave_early_are_found() {
     assert_found(options, "notices before durability");
 }
 
-/// Somebody waits for ever, in each of these ways.
+/// In each of these ways, a client waits for ever.
 #[test]
 fn forgotten_waiters_are_found() {
     for (sabotage, seed) in

@@ -57,7 +57,7 @@ fn asynchronous_replicas_show_durable_changes_of_their_leader() {
     sweep(seed_or(80_000), 400, 3, 0);
 }
 
-/// Promotes two replicas in the same millisecond, which then write batches of equal lengths.
+/// Promotes two replicas in the same millisecond. Both then write batches of equal lengths.
 fn double_promotions(
     seeds: impl Iterator<Item = u64>,
     fault: Option<FaultInjection>,

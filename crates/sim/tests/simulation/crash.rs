@@ -8,7 +8,8 @@ use crate::states::{live, seeded, with_durability};
 
 /// The number of steps: about 600 commands, and one or two new segments.
 const STEPS: usize = 450;
-/// The number of workloads: each meets a power cut at each of its I/Os.
+/// The number of workloads: each meets a power cut at each of its I/Os, or at as many of them as the budget
+/// allows.
 const WORKLOADS: u64 = 7;
 /// The number of random mixtures of surviving data per boundary.
 const MIXTURES: u64 = 14;

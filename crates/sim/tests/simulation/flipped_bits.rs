@@ -30,7 +30,7 @@ pub(crate) struct Sound {
     pub(crate) log: (Lsn, Lsn),
 }
 
-/// `None` if the incarnation has no snapshot from which its log can be replayed.
+/// Runs an incarnation; `None` if it has no snapshot from which its log can be replayed.
 pub(crate) fn sound(seed: u64, closes: bool, global_permille: u64) -> Option<Sound> {
     let workload = WorkloadOptions { global_permille, ..WorkloadOptions::default() };
     let options =

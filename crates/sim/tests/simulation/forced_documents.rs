@@ -47,7 +47,7 @@ struct Damaged {
 }
 
 impl Damaged {
-    /// `None` if this life has nothing to damage.
+    /// Runs a server and damages its disk; `None` if there is nothing to damage.
     fn new(seed: u64, damage: Damage) -> Option<Damaged> {
         let options = WorldOptions { clients: 5, ..seeded(seed) };
         let (disk, clock) = (new_disk(seed), Arc::new(SimClock::new(1_700_000_000_000)));

@@ -122,7 +122,7 @@ fn ten_thousand_parked_replies_leave_with_one_flush() {
     let mut world = world(options);
     let commands = (0..COMMANDS).map(|number| set(&format!("key-{}", number % 50), 10)).collect();
     world.send(0, commands).expect("OK");
-    // Turns of other connections come in between; nothing is flushed meanwhile.
+    // The commands take several rounds; nothing is flushed meanwhile.
     while !world.clients[0].unexecuted.is_empty() {
         world.resume(0).expect("OK");
     }

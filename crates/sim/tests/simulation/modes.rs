@@ -11,7 +11,7 @@ const STEPS: usize = 900;
 const CUTS: u64 = 120;
 const MIXTURES: u64 = 4;
 
-/// Values so large that a run fills a dozen segments.
+/// Options with values so large that a run fills a dozen segments.
 fn many_segments(seed: u64, durability: Durability) -> WorldOptions {
     let workload = WorkloadOptions { large_percent: 25, ..WorkloadOptions::default() };
     WorldOptions { workload, ..with_durability(seed, durability) }

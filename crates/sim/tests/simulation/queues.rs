@@ -17,7 +17,8 @@ const CLIENTS: usize = 8;
 /// The power is cut at a random I/O below this number; some runs end before.
 const IOS: u64 = 400;
 
-/// Returns the number of popped elements, and of those popped in the record of their push.
+/// Runs a server until the power is cut, and judges all possible remains. Returns the number of popped
+/// elements, and the number of those that were popped in the record of their push.
 fn run(options: WorldOptions) -> Result<(usize, usize), Violation> {
     let disk = new_disk(options.seed);
     let clock = Arc::new(SimClock::new(1_700_000_000_000));

@@ -18,7 +18,7 @@ const STEPS: usize = 300;
 /// The number of random mixtures of surviving data per boundary.
 const MIXTURES: u64 = 3;
 
-/// Frequent snapshots of values that are sometimes moved and flushed.
+/// Options with frequent snapshots, and with commands that move or remove all values of a database.
 fn with_snapshots(seed: u64, durability: Durability) -> WorldOptions {
     let workload = WorkloadOptions { global_permille: 6, ..WorkloadOptions::default() };
     WorldOptions { workload, snapshots_permille: 200, ..with_durability(seed, durability) }
