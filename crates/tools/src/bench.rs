@@ -134,7 +134,7 @@ fn measured(options: &Options) -> Result<(), BenchError> {
     runtime.block_on(measure(&address, options.beside_keys, options.seconds))
 }
 
-/// The latency of the disk, for which the writes wait.
+/// A line with the latency of the disk, for which the writes wait.
 fn disk_line(dir: &Path) -> Result<String, BenchError> {
     let refused = |error: io::Error| BenchError::OwnServer { dir: dir.into(), reason: error.to_string() };
     let mut latencies = disk_sync::measure(dir).map_err(refused)?;
