@@ -312,8 +312,8 @@ impl Slots<'_> {
     }
 }
 
-/// Whether an effect on a key still has its logged meaning, given whether the key is there. Applying the
-/// effect tells whether it meets a value of another type.
+/// Whether an effect still has its logged meaning, given whether its key is there, and whether the earlier
+/// state of its slot is lost. Applying the effect tells whether it meets a value of another type.
 fn is_applicable(effect: &Effect<'_>, is_there: bool, is_lost: bool) -> bool {
     let Effect::Key { op, .. } = effect else { return true };
     match op {
