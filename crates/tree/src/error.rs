@@ -1,5 +1,5 @@
-//! `TreeError`: the errors of a tree file, as one closed enum. All but `TooLarge` name the file; damage names
-//! the offset too.
+//! `TreeError`: the errors of a tree file, in one enum. All but `TooLarge` name the file; `Damaged` names the
+//! offset too.
 
 use std::{
     io,
