@@ -3,7 +3,7 @@
 //!
 //! [`RealDisk`](crate::RealDisk) and [`SimDisk`](crate::SimDisk) both keep this contract, so the log,
 //! snapshots and trees can be tested against a disk that tears, reorders and loses writes.
-//! It is not a portable file API: it has only the operations that Sheaf needs.
+//! These traits are not a portable file API: they have only the operations that Sheaf needs.
 //!
 //! Invariants
 //! - Data handed to the OS is not durable. Only `write_durable_at`, `sync_data`, `sync_all`, `drop_cache`
