@@ -21,8 +21,8 @@ fn is_long_range(effect: &Effect<'_>) -> bool {
     matches!(effect, Effect::Key { op: KeyOp::SetRange { offset, .. }, .. } if *offset > RANGE_BEGIN_MAX)
 }
 
-/// Kept between runs, because creating one takes longer than a run: each run empties the slots that it has
-/// touched.
+/// The keyspace of all runs, because creating one takes longer than a run. Each run empties the slots that it
+/// has touched.
 static KEYSPACE: LazyLock<Keyspace> = LazyLock::new(|| Keyspace::new(Options { hash_seed: 1 }));
 
 /// Decodes and applies the items of a record. Accepts a record that is decoded to its end.

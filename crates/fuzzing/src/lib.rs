@@ -18,8 +18,8 @@
 //!   inputs are refused shows nothing.
 //!
 //! `cargo run -p fuzzing --example corpus` writes the seeds into `corpus/`, over the files of the same names.
-//! Before a format changes whose earlier form is still read, rename its old files, so that they stay. A file
-//! `refused-*` is an input that is refused.
+//! If a format changes but its earlier form is still read, first rename the old files, so that they stay. A
+//! file `refused-*` is an input that is refused.
 
 #![forbid(unsafe_code)]
 
