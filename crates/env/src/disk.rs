@@ -98,10 +98,10 @@ pub trait File: Send + Sync {
     /// `InvalidInput` if misaligned. After any other error the range holds old, new or mixed contents.
     fn write_durable_at(&self, buf: &[u8], offset: u64) -> io::Result<()>;
 
-    /// Writes all of `buf` past the page cache if the file system supports that. On return the device has the
-    /// data, but may lose them in a power cut: the write is not durable. For bulk data that is not read again
-    /// soon, this saves the copy into the page cache, and the memory of the cache. Address, length and offset
-    /// must be aligned as for [`File::write_durable_at`].
+    /// Writes all of `buf` past the page cache if the file system supports that, else into the page cache.
+    /// Even if the device has the data on return, a power cut may lose them: the write is not durable. For
+    /// bulk data that is not read again soon, this saves the copy into the page cache, and the memory of the
+    /// cache. Address, length and offset must be aligned as for [`File::write_durable_at`].
     ///
     /// # Errors
     /// As [`File::write_durable_at`].

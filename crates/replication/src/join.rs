@@ -23,7 +23,7 @@
 //! Invariants
 //! - The log is shipped from a position on only if both sides know the chain value of the batch that ends
 //!   there, and it is the same.
-//! - Of the logs with another id, an empty one fits every leader, and one with data fits none.
+//! - A log with another id than the leader's fits every leader if it is empty, and none if it has data.
 //! - A leader serves no replica with the same log id that has seen a higher epoch, not even with a copy.
 //! - Decisions depend only on the log on the leader's disk, never on unwritten records.
 

@@ -1,4 +1,4 @@
-//! `sheaf bench`: measures a server on this machine, in about a minute.
+//! `sheaf bench`: measures a server, by default one of its own on this machine, in about a minute.
 //!
 //! ```text
 //! a server of its own in a temporary directory, or --url -> each case for its share of the time -> a table
