@@ -126,7 +126,7 @@ pub trait File: Send + Sync {
     fn set_len(&self, len: u64) -> io::Result<()>;
 
     /// Makes dirty pages durable, then drops the page cache of this file, so that the next read shows the
-    /// contents on disk: after a failed sync, the cache shows data that never reached the disk. The cache is
+    /// contents on disk. After a failed sync, the cache shows data that never reached the disk. The cache is
     /// dropped even if making the pages durable fails; that error is returned.
     fn drop_cache(&self) -> io::Result<()>;
 }

@@ -1,5 +1,5 @@
-//! Arbitrary records, as decoded by recovery: an item that decodes encodes to the same bytes; messages change
-//! nothing; effects apply without a panic to the slots that they name and to no others, and leave a
+//! Arbitrary records, as decoded by recovery: an item that decodes encodes to the same bytes. Messages change
+//! nothing. Effects apply without a panic to the slots that they name and to no others, and leave a
 //! consistent keyspace.
 
 use std::collections::BTreeSet;

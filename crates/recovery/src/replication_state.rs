@@ -23,7 +23,7 @@
 //! - A modified file is refused: the checksum covers all other fields, and only a file with no fields other
 //!   than those of the versions without a checksum ([`UNSEALED`]) may lack it.
 //! - If this file is lost, a server with a copy of another server's log (marked in the control file) does not
-//!   start as a leader: the start is refused until the setting decides the role. A server that never followed
+//!   start as a leader. The start is refused until the setting decides the role. A server that never followed
 //!   another needs no file.
 
 use std::{io, path::Path};

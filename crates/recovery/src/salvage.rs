@@ -356,8 +356,8 @@ pub enum ConfirmError {
     Documents(#[from] StoreError),
 }
 
-/// The last step: saves the documents, which are saved nowhere else while the log is frozen; makes the log
-/// the directory's log, with this snapshot of memory; and lets the log take writes.
+/// The last step of a confirmation. Saves the documents, which are saved nowhere else while the log is
+/// frozen. Then makes the log the directory's log, with this snapshot of memory, and lets it take writes.
 ///
 /// # Errors
 /// [`ConfirmError`]; the call may be repeated.

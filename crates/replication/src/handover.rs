@@ -15,9 +15,8 @@
 //! - Without `force`, the replica is promoted only when it has applied everything committed, so that nothing
 //!   delays it once it is told to lead. A script on the replica may hold up its applier, and after the
 //!   promotion command this server cannot give up any more.
-//! - Once the replica may have been told to lead, this server resumes writes by itself only in one case: the
-//!   replica certainly has not led, and will not lead because of that command. Two leaders are worse than
-//!   none.
+//! - Once the replica may have been told to lead, this server resumes writes by itself only if the replica
+//!   certainly has not led, and will not lead because of that command. Two leaders are worse than none.
 
 use lsn::Lsn;
 
