@@ -28,7 +28,7 @@ pub(crate) struct BackupView {
     files: BTreeMap<PathBuf, (PathBuf, u64)>,
 }
 
-/// The content of `dir`, and its manifest if it is a backup.
+/// The disk through which `dir` is to be read, and the manifest if `dir` is a backup.
 ///
 /// # Errors
 /// If the manifest cannot be read or is invalid.

@@ -11,7 +11,7 @@
 //! - *Destination before source*, if the directories differ: on a file system whose renames are not atomic
 //!   across directories, a crash in between leaves two names rather than none.
 //!
-//! Invariants, which [`create_with_mode`] alone does not keep
+//! Invariants of all operations except [`create_with_mode`]
 //! - A reader of `path` sees the complete old or the complete new contents, at any moment and after any
 //!   crash.
 //! - An unfinished file has a name that ends in `.tmp`.

@@ -3,7 +3,7 @@
 //!
 //! [`RealDisk`](crate::RealDisk) and [`SimDisk`](crate::SimDisk) both keep this contract, so the log,
 //! snapshots and trees can be tested against a disk that tears, reorders and loses writes.
-//! It is not a portable file API: it has only the operations that Sheaf needs.
+//! These traits are not a portable file API: they have only the operations that Sheaf needs.
 //!
 //! Invariants
 //! - Data handed to the OS is not durable. Only `write_durable_at`, `sync_data`, `sync_all`, `drop_cache`
@@ -98,10 +98,10 @@ pub trait File: Send + Sync {
     /// `InvalidInput` if misaligned. After any other error the range holds old, new or mixed contents.
     fn write_durable_at(&self, buf: &[u8], offset: u64) -> io::Result<()>;
 
-    /// Writes all of `buf` past the page cache if the file system supports that. On return the device has the
-    /// data, but may lose them in a power cut: the write is not durable. For bulk data that is not read again
-    /// soon, this saves the copy into the page cache, and the memory of the cache. Address, length and offset
-    /// must be aligned as for [`File::write_durable_at`].
+    /// Writes all of `buf` past the page cache if the file system supports that, else into the page cache.
+    /// Even if the device has the data on return, a power cut may lose them: the write is not durable. For
+    /// bulk data that is not read again soon, this saves the copy into the page cache, and the memory of the
+    /// cache. Address, length and offset must be aligned as for [`File::write_durable_at`].
     ///
     /// # Errors
     /// As [`File::write_durable_at`].
@@ -126,7 +126,7 @@ pub trait File: Send + Sync {
     fn set_len(&self, len: u64) -> io::Result<()>;
 
     /// Makes dirty pages durable, then drops the page cache of this file, so that the next read shows the
-    /// contents on disk: after a failed sync, the cache shows data that never reached the disk. The cache is
+    /// contents on disk. After a failed sync, the cache shows data that never reached the disk. The cache is
     /// dropped even if making the pages durable fails; that error is returned.
     fn drop_cache(&self) -> io::Result<()>;
 }

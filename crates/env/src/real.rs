@@ -143,7 +143,7 @@ fn or_current(dir: &Path) -> &Path {
 struct RealFile {
     buffered: fs::File,
     access: Access,
-    /// The descriptor for direct writes, once one was requested; it holds `None` if that could not be opened,
+    /// The descriptor for direct writes, set at the first of them; it holds `None` if it could not be opened,
     /// as on a file system that refuses direct I/O.
     direct: OnceLock<Option<fs::File>>,
     /// Whether the file system accepted `O_DIRECT` at open but has refused an aligned write.

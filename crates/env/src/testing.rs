@@ -1,7 +1,7 @@
 //! `TempDir`: a directory for one test of this crate, removed when the test ends.
 //!
 //! Invariants
-//! - Unique per process and call, so tests run in parallel.
+//! - The name of the directory is unique per process and call, so tests can run in parallel.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,5 +1,5 @@
-//! Arbitrary records, as decoded by recovery: an item that decodes encodes to the same bytes; messages change
-//! nothing; effects apply without a panic to the slots that they name and to no others, and leave a
+//! Arbitrary records, as decoded by recovery: an item that decodes encodes to the same bytes. Messages change
+//! nothing. Effects apply without a panic to the slots that they name and to no others, and leave a
 //! consistent keyspace.
 
 use std::collections::BTreeSet;
@@ -21,8 +21,8 @@ fn is_long_range(effect: &Effect<'_>) -> bool {
     matches!(effect, Effect::Key { op: KeyOp::SetRange { offset, .. }, .. } if *offset > RANGE_BEGIN_MAX)
 }
 
-/// Kept between runs, because creating one takes longer than a run: each run empties the slots that it has
-/// touched.
+/// The keyspace of all runs, because creating one takes longer than a run. Each run empties the slots that it
+/// has touched.
 static KEYSPACE: LazyLock<Keyspace> = LazyLock::new(|| Keyspace::new(Options { hash_seed: 1 }));
 
 /// Decodes and applies the items of a record. Accepts a record that is decoded to its end.

@@ -7,7 +7,8 @@ pub fn jwt(bytes: &[u8]) -> Outcome {
     Outcome::accepted_if(std::str::from_utf8(bytes).is_ok_and(couch::is_jwt))
 }
 
-/// Reads the file of keys. The text of an error must not contain any key.
+/// Reads the file of keys. Accepts one without errors. The text of an error must be short, so that it does
+/// not repeat the file.
 pub fn jwt_keys(bytes: &[u8]) -> Outcome {
     let Ok(text) = std::str::from_utf8(bytes) else { return Outcome::Refused };
     let read = couch::Jwt::new(text, "exp", "");

@@ -14,12 +14,12 @@
 //!
 //! Invariants
 //! - A function depends on its input alone, so one input repeats a failure.
-//! - [`Outcome::Accepted`] means that the input went through the decoder's checks: a target all of whose
-//!   inputs are refused shows nothing.
+//! - [`Outcome::Accepted`] means that the input went through the decoder's checks: a target that
+//!   refuses all inputs shows nothing.
 //!
 //! `cargo run -p fuzzing --example corpus` writes the seeds into `corpus/`, over the files of the same names.
-//! Before a format changes whose earlier form is still read, rename its old files, so that they stay. A file
-//! `refused-*` is an input that is refused.
+//! If a format changes but its earlier form is still read, first rename the old files, so that they stay. A
+//! file `refused-*` is an input that is refused.
 
 #![forbid(unsafe_code)]
 

@@ -49,7 +49,7 @@ fn new_disk() -> Arc<SimDisk> {
     disk
 }
 
-/// Reads a damaged log, and a payload of a record. Accepts a payload of effects alone, and a log all of whose
+/// Reads a damaged log, and a payload of a record. Accepts a payload of effects alone, and a log of which all
 /// records are read.
 ///
 /// # Panics

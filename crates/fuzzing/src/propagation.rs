@@ -8,7 +8,7 @@ use wire::{DecodeLimits, Value};
 
 use crate::{Outcome, Seed};
 
-/// A PING follows every this many records.
+/// One of this many records is followed by a PING.
 const RECORDS_PER_PING: usize = 4;
 
 /// Renders a stream with a record for each item, and one with a single record. Accepts a record that is

@@ -10,7 +10,7 @@ use crate::{Outcome, Seed, rdb_values};
 
 const MAGICS: [&[u8]; 2] = [b"REDIS0012", b"VALKEY080"];
 
-/// Records the longest string passed to it.
+/// A visitor that records the length of the longest string.
 #[derive(Default)]
 struct Weighed {
     longest: usize,

@@ -37,7 +37,7 @@ pub fn user_record(bytes: &[u8]) -> Outcome {
     Outcome::Accepted
 }
 
-/// Applies rules, which line feeds separate, to a new user. Accepts rules that are taken.
+/// Applies rules, which line feeds separate, to a new user. Accepts rules of which none is refused.
 ///
 /// # Panics
 /// If the line or the record of the user reads as another user.

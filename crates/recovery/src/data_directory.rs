@@ -9,7 +9,7 @@ use std::{
 use env::{Access, DirLock, Disk, RealDisk};
 use storage::Control;
 
-/// The settings set by clients, a file of the crate `settings`.
+/// The file of the settings that clients have set. The crate `settings` reads and writes it.
 const SETTINGS_FILE: &str = "settings.toml";
 /// The names that a data directory may have without a control file. Such a directory is either new, or has
 /// lost the control file, which the start then reports.

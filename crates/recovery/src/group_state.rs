@@ -21,7 +21,7 @@
 //! - A new directory gets a new member id: the votes of a lost disk are never given twice.
 //! - A witness that has joined stays one, because its directory has a log and no data. Its list of the
 //!   members is here, because the part of the log that holds the list may be forgotten.
-//! - On a full disk, this file gets the room of the reserve, if the member has it ([`env::reserve`]).
+//! - On a full disk, this file gets the room of the reserve, if the directory has one ([`env::reserve`]).
 //! - A backup has no such file: a restored directory is no member.
 //! - A modified file is refused: the checksum covers all other fields.
 
@@ -78,7 +78,7 @@ pub struct GroupState {
     /// Whether this member is a witness, which keeps the log and no data.
     #[serde(default)]
     pub is_witness: bool,
-    /// The newest list of the members that is in force, for a witness, as the data has it; else empty.
+    /// For a witness, the newest list of the members that is in force, in the form of the data; else empty.
     #[serde(default)]
     pub roster: String,
 }

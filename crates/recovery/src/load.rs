@@ -10,7 +10,7 @@
 //! Invariants
 //! - Memory in flight is bounded: per thread one chunk as stored and one decompressed.
 //! - The replay compares records with the LSNs in [`Loaded`], which do not change. The LSN of the slot itself
-//!   changes with each effect: after the first effect of a record, a second effect of the same record on the
+//!   changes with each effect. After the first effect of a record, a second effect of the same record on the
 //!   same slot would look as if the snapshot included it.
 
 use std::{

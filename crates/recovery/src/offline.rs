@@ -36,8 +36,8 @@ pub enum Stage {
     Waiting,
     /// Recovering: bytes of snapshot and log loaded into memory.
     Recovering,
-    /// Verifying: bytes that are read to check them: of a file before it is imported, of a log before it is
-    /// restored, of a copy before it becomes a backup.
+    /// Verifying: bytes checked of a file before it is imported, of a log before it is restored, or of a copy
+    /// before it becomes a backup.
     Verifying,
     /// Importing: bytes of a file written into the log.
     Importing,

@@ -17,14 +17,14 @@
 //! - `is_unconfirmed` is set when this server, as a leader, begins to follow or is fenced: its last writes
 //!   may exist nowhere else. The field is cleared when another leader has committed everything in the log
 //!   here. Files of earlier versions lack the field, which means false.
-//! - `is_member` is set while the directory belongs to a member of a group: such a directory does not start
-//!   alone because `group.json` is lost ([`refuse_lost`](crate::group_state::refuse_lost)). A backup has
-//!   neither file.
+//! - `is_member` is set while the directory belongs to a member of a group. If `group.json` is lost, such a
+//!   directory is refused ([`refuse_lost`](crate::group_state::refuse_lost)) instead of starting alone. A
+//!   backup has neither file.
 //! - A modified file is refused: the checksum covers all other fields, and only a file with no fields other
 //!   than those of the versions without a checksum ([`UNSEALED`]) may lack it.
-//! - A copy of another server's log (marked in the control file) does not become a leader because this file
-//!   is lost: the start is refused until the setting decides the role. A server that never followed another
-//!   needs no file.
+//! - If this file is lost, a server with a copy of another server's log (marked in the control file) does not
+//!   start as a leader. The start is refused until the setting decides the role. A server that never followed
+//!   another needs no file.
 
 use std::{io, path::Path};
 

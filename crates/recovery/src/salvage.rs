@@ -312,8 +312,8 @@ impl Slots<'_> {
     }
 }
 
-/// Whether an effect on a key still has its logged meaning, given whether the key is there. Applying the
-/// effect tells whether it meets a value of another type.
+/// Whether an effect still has its logged meaning, given whether its key is there, and whether the earlier
+/// state of its slot is lost. Applying the effect tells whether it meets a value of another type.
 fn is_applicable(effect: &Effect<'_>, is_there: bool, is_lost: bool) -> bool {
     let Effect::Key { op, .. } = effect else { return true };
     match op {
@@ -356,8 +356,8 @@ pub enum ConfirmError {
     Documents(#[from] StoreError),
 }
 
-/// The last step: saves the documents, which are saved nowhere else while the log is frozen; makes the log
-/// the directory's log, with this snapshot of memory; and lets the log take writes.
+/// The last step of a confirmation. Saves the documents, which are saved nowhere else while the log is
+/// frozen. Then makes the log the directory's log, with this snapshot of memory, and lets it take writes.
 ///
 /// # Errors
 /// [`ConfirmError`]; the call may be repeated.

@@ -29,8 +29,8 @@ pub(crate) fn store(disk: &dyn Disk, path: &Path, contents: &impl Serialize) -> 
     env::crashsafe::write_atomically(disk, path, &text)
 }
 
-/// Reads a file; `None` if there is none. The inner error says why it is damaged. A file whose fields are all
-/// in `unsealed` may lack the checksum.
+/// Reads a file; `None` if there is none. The inner error says why the file is damaged. A file whose fields
+/// are all in `unsealed` may lack the checksum.
 ///
 /// # Errors
 /// I/O errors.

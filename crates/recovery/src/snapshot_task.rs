@@ -1,5 +1,5 @@
-//! Takes one snapshot in steps: parts that several threads, or one in turn, capture and write, and its
-//! publication.
+//! Takes one snapshot in steps: several threads, or one in turn, capture and write its parts; then it is
+//! published.
 //!
 //! ```text
 //! SnapshotTask::begin -> PartTask (one per thread): step*, finish -> SnapshotTask::publish
@@ -43,7 +43,7 @@ pub struct SnapshotPlan<'a> {
     pub dir: &'a Path,
     /// The log that the keyspace writes to, or follows.
     pub log: &'a Log,
-    /// The batch boundary up to which the log is applied to memory, if that is not its end.
+    /// The batch boundary up to which the log is applied to memory; `None` for the end of the log.
     pub begin_lsn: Option<Lsn>,
     /// Number of parts, with about equal numbers of slots; at most 256.
     pub parts: u32,
@@ -178,7 +178,7 @@ impl PartTask<'_> {
         self.capture.next_slot().map_or(0, |next| self.last_slot.index() + 1 - next.index())
     }
 
-    /// See [`Capture::take_copied_bytes`].
+    /// Bytes copied ahead of the walk since the last call: see [`Capture::take_copied_bytes`].
     pub fn take_copied_bytes(&mut self) -> u64 {
         self.capture.take_copied_bytes()
     }

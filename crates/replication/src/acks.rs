@@ -67,7 +67,7 @@ pub struct Acks {
 }
 
 impl Acks {
-    /// Without replicas; for `floor`, see [`Acks::begin_at`].
+    /// Begins without replicas; for `floor`, see [`Acks::begin_at`].
     pub fn from(floor: Lsn) -> Acks {
         Acks { floor, ..Acks::default() }
     }

@@ -26,8 +26,8 @@
 //! - Times are milliseconds of the leader's monotonic clock; only the leader compares them. The time in an
 //!   ACK comes from a frame whose commit position the replica has applied, not always the newest such frame,
 //!   and is 0 before the first one. It bounds the age of a read on the replica.
-//! - The highest byte of the time in a HEARTBEAT is the distance: how many servers the sender follows, one
-//!   after the other, 0 for one that leads. Earlier versions send 0, and return the byte with the time.
+//! - The highest byte of the time in a HEARTBEAT is the distance: the number of steps from the sender to the
+//!   server that leads, 0 if the sender leads. Earlier versions send 0, and return the byte with the time.
 //! - The payload has no checksum of its own: every record and every batch in it has one, and the receiver
 //!   verifies all of them.
 //! - FENCED means: the epoch in the header has begun, and the sender is no longer a leader. In an ACK, an
@@ -41,11 +41,11 @@ pub const HEADER_BYTES: usize = 48;
 /// The maximum bytes of the payload of one frame.
 pub const PAYLOAD_BYTES_MAX: usize = 8 << 20;
 
-/// The distance from which on a server assumes that no server leads: where servers follow each other in a
-/// ring, every distance grows with each heartbeat.
+/// The distance at which a server assumes that no server leads. If servers follow each other in a ring, every
+/// distance grows with each heartbeat until it reaches this one.
 pub const DISTANCE_MAX: u8 = 16;
 
-/// The bits of the time of a HEARTBEAT, below its distance.
+/// The number of bits of the time in the time field of a HEARTBEAT; the distance is in the bits above.
 const TIME_BITS: u32 = 56;
 const TIME_MASK: u64 = (1 << TIME_BITS) - 1;
 
@@ -83,7 +83,7 @@ pub enum Frame {
         commit: Lsn,
         /// Time of sending, below 2^56.
         sent_ms: u64,
-        /// How many servers the sender follows, one after the other.
+        /// The number of steps from the sender to the server that leads.
         distance: u8,
     },
     /// The sender is no longer a leader.

@@ -15,9 +15,8 @@
 //! - Without `force`, the replica is promoted only when it has applied everything committed, so that nothing
 //!   delays it once it is told to lead. A script on the replica may hold up its applier, and after the
 //!   promotion command this server cannot give up any more.
-//! - Once the replica may have been told to lead, this server resumes writes by itself only in one case: the
-//!   replica certainly has not led, and will not lead because of that command. Two leaders are worse than
-//!   none.
+//! - Once the replica may have been told to lead, this server resumes writes by itself only if the replica
+//!   certainly has not led, and will not lead because of that command. Two leaders are worse than none.
 
 use lsn::Lsn;
 
@@ -120,8 +119,8 @@ impl Unanswered {
     /// Whether the replica has led, judged by its claim and the decision on that claim; `None` if the claim
     /// proves nothing.
     ///
-    /// A promotion is on disk before the replica takes writes. So a new process of the replica that follows,
-    /// with a log that is a prefix of the log here, has not led; any other new process counts as having led.
+    /// A promotion is on disk before the replica takes writes. So a new process of the replica has not led if
+    /// it knows no higher epoch, and its log is a prefix of the log here. Otherwise it counts as having led.
     /// A claim proves nothing if it is of another replica, names no process, or is of the process that was
     /// told to lead, which may still obey.
     pub fn has_led(&self, claim: &Claim, decision: &Decision) -> Option<bool> {

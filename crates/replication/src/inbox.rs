@@ -9,7 +9,7 @@ use std::ops::Range;
 
 use crate::frame::{Frame, FrameError, HEADER_BYTES};
 
-/// The least space for one read: small reads would cost more than their data.
+/// The least space for one read, so that few system calls take in many bytes.
 const READ_BYTES: usize = 256 << 10;
 /// The most memory that an empty inbox keeps.
 const KEPT_BYTES_MAX: usize = 2 << 20;

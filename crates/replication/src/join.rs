@@ -21,8 +21,9 @@
 //! this batch: it names the ends of its last batches, newest first, and the leader answers.
 //!
 //! Invariants
-//! - Nothing is resumed unless both sides know the chain value of the preceding batch, and it is the same.
-//! - Of the logs with another id, an empty one fits every leader, and one with data fits none.
+//! - The log is shipped from a position on only if both sides know the chain value of the batch that ends
+//!   there, and it is the same.
+//! - A log with another id than the leader's fits every leader if it is empty, and none if it has data.
 //! - A leader serves no replica with the same log id that has seen a higher epoch, not even with a copy.
 //! - Decisions depend only on the log on the leader's disk, never on unwritten records.
 
@@ -84,7 +85,7 @@ pub enum Decision {
 }
 
 impl Decision {
-    /// The line with which a leader in `epoch` answers the replica; its full copies are served on
+    /// The line with which a leader in `epoch` answers the replica. The leader serves full copies on
     /// `http_port`.
     pub fn line(&self, epoch: u32, http_port: u16) -> String {
         let answer = match *self {

@@ -32,11 +32,11 @@ use crate::{
 /// Whole batches of the leader's log.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LogBytes<'b> {
-    /// Their start: the end of the log here.
+    /// The position at which the first batch starts: the end of the log here.
     pub start: Lsn,
     /// The bytes of the batches, as on the leader's disk.
     pub bytes: &'b [u8],
-    /// The highest credible epoch of these batches: epochs in the bytes are bounded like those in frames.
+    /// The highest epoch that these batches may name. A higher one is not believed, as in frames.
     pub epoch_max: u32,
     /// The highest commit position that the leader has sent.
     pub commit: Lsn,
@@ -103,7 +103,7 @@ pub struct Receiver {
     /// The newest commit position that came after `awaited`.
     newest: Option<CommitNotice>,
     as_of_ms: u64,
-    /// The contents and the time of the last ack.
+    /// The positions and the time of the last ack.
     flushed_acked: Lsn,
     applied_acked: Lsn,
     acked_ms: u64,

@@ -33,8 +33,8 @@ pub trait Source {
     /// Why the log cannot be read.
     type Error;
 
-    /// The next whole batches, about `bytes_max` or one batch, none of which ends after `until`; `None` if
-    /// nothing is to be shipped.
+    /// The next whole batches: about `bytes_max` bytes of them, or one batch if that is larger. None of them
+    /// ends after `until`. `None` if nothing is to be shipped.
     ///
     /// # Errors
     /// If the log cannot be read, or is not kept any more.
@@ -84,7 +84,7 @@ pub struct Moment {
     pub epoch: u32,
     /// Whether the log thread has written all that was published, so that no more is about to follow.
     pub has_tick_ended: bool,
-    /// How many servers this one follows, one after the other: 0 for one that leads.
+    /// The number of steps from this server to the one that leads; 0 if this server leads.
     pub distance: u8,
 }
 

@@ -25,7 +25,7 @@
 
 use lsn::Lsn;
 
-/// A position that no log reaches: nothing is confirmed.
+/// A position that no log reaches. As [`Role::unconfirmed`], it lets nothing be shown.
 const EVERYTHING: Lsn = Lsn::MAX;
 
 /// The persistent part of a role.
@@ -36,8 +36,8 @@ pub struct Remembered<A> {
     pub leader: Option<A>,
     /// The highest epoch of the leaders followed.
     pub seen_epoch: u32,
-    /// The epoch of another server because of which this server takes no writes; 0 for none. The epoch has
-    /// begun, or may have begun because this server was about to tell a replica to lead.
+    /// The epoch of another server that keeps this one from taking writes; 0 for none. The epoch has begun,
+    /// or may have begun because this server was about to tell a replica to lead.
     pub fenced_by: u32,
     /// The log may hold more than any leader has committed.
     pub is_unconfirmed: bool,
@@ -175,7 +175,7 @@ impl<A: PartialEq> Role<A> {
         self.is_handing_over
     }
 
-    /// Whether another server leads in a higher epoch, or may lead, because this server has yielded to it.
+    /// Whether another server leads in a higher epoch, or may lead because this server has yielded to it.
     pub fn is_fenced(&self) -> bool {
         self.remembered.fenced_by > 0
     }
@@ -221,8 +221,8 @@ impl<A: PartialEq> Role<A> {
         (confirmed, is_news)
     }
 
-    /// Notes the epoch of a leader. Returns whether it must be persisted, before anything in it is
-    /// acknowledged.
+    /// Notes the epoch of a leader. Returns whether the epoch is higher than all before: then it must be
+    /// persisted before anything in it is acknowledged.
     pub fn saw_epoch(&mut self, epoch: u32) -> bool {
         let is_news = self.remembered.seen_epoch < epoch;
         self.remembered.seen_epoch = self.remembered.seen_epoch.max(epoch);

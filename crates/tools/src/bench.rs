@@ -1,4 +1,4 @@
-//! `sheaf bench`: measures a server on this machine, in about a minute.
+//! `sheaf bench`: measures a server, by default one of its own on this machine, in about a minute.
 //!
 //! ```text
 //! a server of its own in a temporary directory, or --url -> each case for its share of the time -> a table
@@ -134,7 +134,7 @@ fn measured(options: &Options) -> Result<(), BenchError> {
     runtime.block_on(measure(&address, options.beside_keys, options.seconds))
 }
 
-/// The latency of the disk, for which the writes wait.
+/// A line with the latency of the disk, for which the writes wait.
 fn disk_line(dir: &Path) -> Result<String, BenchError> {
     let refused = |error: io::Error| BenchError::OwnServer { dir: dir.into(), reason: error.to_string() };
     let mut latencies = disk_sync::measure(dir).map_err(refused)?;

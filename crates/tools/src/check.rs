@@ -74,6 +74,7 @@ fn places(count: &u64) -> String {
 /// findings. The start is rehearsed with the code of a real one, except that keys are not kept in memory.
 /// While a server is running, its files change between two reads, and the start is not rehearsed.
 ///
+/// # Errors
 /// The first problem found. If the log or a snapshot is damaged, and the rehearsed start fails, this is the
 /// error of the start instead, because the error of the start names the way out.
 pub fn check(dir: &Path) -> Result<(), CheckError> {

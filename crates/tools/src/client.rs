@@ -16,10 +16,10 @@ pub(crate) use self::stream::is_path;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// The memory that is offered to one read.
 const READ_BYTES: usize = 256 << 10;
-/// The number of taken bytes from which on they are removed from memory before the next read.
+/// Once this many bytes are taken, they are removed from memory before the next read.
 const TAKEN_BYTES_MAX: usize = 1 << 20;
 
-/// The beginning of the answer of a TLS server to other bytes than TLS.
+/// The first two bytes of a TLS server's answer to bytes that are not TLS.
 const TLS_ALERT: u8 = 0x15;
 const TLS_MAJOR: u8 = 3;
 

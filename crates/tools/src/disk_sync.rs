@@ -4,7 +4,7 @@ use std::{io, path::Path};
 
 use env::{AlignedBytes, BLOCK_BYTES, Clock, Disk, Entropy, RealClock, RealDisk, RealEntropy};
 
-/// Durable writes of one block each: enough for a p99, and done within seconds on a slow disk.
+/// The number of durable writes that are timed: enough for a p99, and done within seconds on a slow disk.
 pub(crate) const WRITES: usize = 100;
 
 /// The times of durable writes as the log makes them, in microseconds: one block each, in place, in a file in

@@ -6,9 +6,9 @@
 //! and changes nothing: a file that it writes to measure the disk is removed.
 //!
 //! Invariants
-//! - One line per check. The check of the variables has a line only if a variable is no setting. Advice is
-//!   given only where it applies to this server: the server does not fork, so Redis's advice on overcommit
-//!   and huge pages mostly does not apply.
+//! - One line per check. The check of the variables has a line only if one looks like a setting but is none.
+//! - Advice is given only where it applies to this server: the server does not fork, so Redis's advice on
+//!   overcommit and huge pages mostly does not apply.
 
 mod judge;
 mod look;

@@ -73,7 +73,7 @@ pub enum ExportError {
     /// The data cannot be recovered.
     #[error(transparent)]
     Recover(#[from] RecoverError),
-    /// The address is none of a running Sheaf.
+    /// The address begins neither with `http://` nor with `https://`.
     #[error(
         "{0:?} is not the HTTP port of a Sheaf, such as http://127.0.0.1:5984. A Redis or Valkey writes such a file by itself: \
          redis-cli -h HOST --rdb FILE"

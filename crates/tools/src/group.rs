@@ -42,7 +42,7 @@ const PERIOD: Duration = Duration::from_secs(1);
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 /// Limits of a reply, far above the replies about a large group.
 const LIMITS: DecodeLimits = DecodeLimits { bytes_max: 1 << 20, ..DecodeLimits::DEFAULT };
-/// Moves the cursor of a terminal to the top and clears it.
+/// Moves a terminal's cursor to the top and clears the screen.
 const CLEAR: &str = "\x1b[H\x1b[J";
 
 /// The server to ask, and how often.

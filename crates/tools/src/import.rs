@@ -10,8 +10,8 @@
 //!
 //! Invariants
 //! - A directory with a part of an import is marked (`unfinished`), and is neither served nor exported. An
-//!   interrupted import starts over, from the same source. If the directory had no other keys, those of the
-//!   interrupted import are removed first; otherwise they stay, and each of them is complete.
+//!   interrupted import starts over, from the same source. If the directory held no keys before, the keys of
+//!   the interrupted import are removed first; otherwise these keys stay, each of them complete.
 //! - A file with a key twice is refused, as Redis refuses it.
 //! - Memory is bounded by the data already in the directory, a few dozen bytes for each key of the file, and
 //!   the longest element: a collection is never in memory as a whole.

@@ -1,4 +1,4 @@
-//! Commands without a server of their own: they work on a data directory, or as the client of a running
+//! Commands that run no server in their process: most work on a data directory, or as the client of a running
 //! server.
 //!
 //! The crate has `sheaf check`, `log`, `import`, `export`, `backup`, `restore`, `tail`, `group`, `health`,

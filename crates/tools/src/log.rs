@@ -130,7 +130,7 @@ impl<W: Write> Printer<'_, W> {
         Ok(writeln!(self.out, "{lsn} {what}")?)
     }
 
-    /// Prints a line that concerns no key.
+    /// Prints a line that concerns no key, unless a pattern selects keys.
     fn other(&mut self, lsn: Lsn, what: impl std::fmt::Display) -> Result<(), PrintError> {
         if self.selection.key.is_some() { Ok(()) } else { self.line(lsn, what) }
     }

@@ -101,8 +101,8 @@ impl Shape {
         let shared = self.shared_len(entries);
         let size = |entry: &Entry<'_>| entry.size().saturating_sub(shared);
         let target = self.target(entries.iter().map(size).max().unwrap_or(0));
-        // The shared beginning does not count against the target if it takes half of the target or more,
-        // because nodes would then have few entries.
+        // The shared beginning does not count against the target if it takes half of the target or more.
+        // Otherwise nodes would have few entries.
         let room = if shared < self.target_bytes / 2 { target - NODE_FIXED_BYTES - shared } else { target };
         let total: usize = entries.iter().map(size).sum();
         let piece_bytes = match packing {

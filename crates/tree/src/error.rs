@@ -1,5 +1,5 @@
-//! `TreeError`: the errors of a tree file, as one closed enum. All but `TooLarge` name the file; damage names
-//! the offset too.
+//! `TreeError`: the errors of a tree file, in one enum. All but `TooLarge` name the file; `Damaged` names the
+//! offset too.
 
 use std::{
     io,
@@ -22,8 +22,8 @@ pub enum TreeError {
         /// The cause.
         source: io::Error,
     },
-    /// The bytes are not those of a tree file, differ from the written ones, or are those of a file with
-    /// another number of trees than wanted.
+    /// The bytes are no tree file, differ from the bytes that were written, or are a tree file with another
+    /// number of trees than wanted.
     #[error("{} is damaged at offset {offset}: {reason}", path.display())]
     Damaged {
         /// The file.

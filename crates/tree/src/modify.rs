@@ -58,7 +58,7 @@ pub(crate) struct Batch<'a> {
     pub(crate) seen: &'a mut dyn FnMut(&Op<'_>, Option<&[u8]>),
 }
 
-/// A child of a node that is being rewritten.
+/// A child of a node, while the node is rewritten.
 enum Slot {
     /// The child with this index in the old node.
     Old(usize),

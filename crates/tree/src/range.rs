@@ -143,8 +143,8 @@ impl Range {
         Ok(())
     }
 
-    /// Descends to the leaf that contains `edge`; without an edge, to the first leaf in the direction of the
-    /// walk.
+    /// Descends to the only leaf in which `edge` can be; without an edge, to the first leaf in the direction
+    /// of the walk.
     fn descend(&mut self, level: u8, pointer: &crate::Pointer, edge: Option<&[u8]>) -> Result<(), TreeError> {
         let mut pointer = *pointer;
         for level in (1..=level).rev() {

@@ -42,7 +42,7 @@ fn measure(tree: TreeId, key: &[u8], value: &[u8]) -> Sums {
     Sums([1, key.len() as u64, value.len() as u64, fingerprint])
 }
 
-/// Nodes so small that few entries make a deep tree.
+/// Options with nodes so small that few entries make a deep tree.
 fn options() -> Options {
     let options = Options::new(TREES, measure, NodeCache::new(64 << 10));
     Options { leaf_bytes: 200, inner_bytes: 300, ..options }

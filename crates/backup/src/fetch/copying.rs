@@ -147,8 +147,8 @@ impl Copying<'_> {
         Ok((mark, goes_on))
     }
 
-    /// Begins the session, which replaces an earlier one of the same name; returns the server's offer. An
-    /// offer that cannot be the same or a later state of the existing data is an error.
+    /// Begins the session, which replaces an earlier one of the same name; returns the server's offer. It is
+    /// an error if the offer can be neither the state of the existing data nor a later one.
     fn offered(
         &self,
         mark: &Unfinished,

@@ -36,8 +36,8 @@ impl std::fmt::Display for Range {
 /// The oldest restorable state.
 struct Oldest {
     lsn: Lsn,
-    /// The time of that state; `None`: the time at which the first batch was closed that ends at `lsn` or
-    /// later.
+    /// The time of that state; `None`: the time at which the first batch that ends at or after `lsn` was
+    /// closed.
     unix_ms: Option<u64>,
 }
 

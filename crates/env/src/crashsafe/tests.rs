@@ -1,4 +1,4 @@
-//! The operations, crashed at every step in every way.
+//! The operations of `crashsafe`, with crashes and failures at every I/O.
 
 use std::path::Path;
 use std::sync::Arc;

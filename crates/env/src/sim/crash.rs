@@ -24,8 +24,8 @@ pub enum CrashMode {
     /// All that was written survives, as if the cache had been flushed just before.
     KeepAll,
     /// Anything may survive, chosen by the disk's seed. Either all changes of the whole disk up to some time
-    /// survive; or the choice is made for each file, and once for all names: everything, nothing, or a random
-    /// choice per sector or name, with old versions and torn sectors.
+    /// survive, or the choice is made for each file, and once for all names. It then is everything, nothing,
+    /// or a random choice per sector or name, with old versions and torn sectors.
     Random,
 }
 

@@ -105,7 +105,7 @@ fn stored(target: &str) -> Vec<(String, Vec<u8>)> {
     names(&dir).into_iter().map(read).collect()
 }
 
-/// A number from the environment; a typing error must not pass as another run.
+/// A number from the environment. Panics on other text, so that a typing error does not pass as another run.
 fn number(variable: &str) -> Option<u64> {
     let text = env::var(variable).ok()?;
     Some(text.parse().unwrap_or_else(|_| panic!("{variable}={text} is no number")))

@@ -4,9 +4,9 @@
 //! chunk of the local log, and the allowed position --> Replayer --> records up to there, in order
 //! ```
 //!
-//! One thread suffices. Consecutive records of one effect on one key are applied in groups, whose memory is
-//! prefetched together, so this thread keeps up with a leader, which also has other work. With more threads,
-//! readers would see parts of atomic units.
+//! One thread suffices. Consecutive records that each have one effect, on one key, are applied in groups,
+//! whose memory is prefetched together. So this thread keeps up with a leader, which also has other work.
+//! With more threads, readers would see parts of atomic units.
 //!
 //! Invariants
 //! - A record is applied atomically: all its slots are locked at once, so no client sees half of a

@@ -12,10 +12,10 @@
 //!   so it is rare. No other thread waits for anything but a queue, so there is no deadlock.
 //! - A global effect (FLUSHALL, ...) goes to every applier, at its place in each queue; each applies it to
 //!   its own slots.
-//! - Of a record, only effects not included in the captured state of their slots are applied. A Move whose
-//!   source was captured before it and whose destination after it becomes a removal of the source. In the
-//!   opposite case the value would be lost; the server prevents that case (see [`Keyspace::may_move`], and
-//!   for a replica [`LockedSlots::capture_before_moves`](keyspace::LockedSlots::capture_before_moves)).
+//! - Of a record, only effects not included in the captured state of their slots are applied. A Move
+//!   becomes a removal of the source if the source was captured before it, and the destination after it. In
+//!   the opposite case the value would be lost; the server prevents that case (see [`Keyspace::may_move`],
+//!   and for a replica [`LockedSlots::capture_before_moves`](keyspace::LockedSlots::capture_before_moves)).
 //! - An effect that meets a value of another type fails the replay. The applier that meets it applies nothing
 //!   more, but empties its queue, so that the reader never waits for it in vain.
 //! - Memory in flight is bounded. An applier has at most [`CHUNKS_QUEUED`] queued chunks, and one that it
@@ -62,8 +62,8 @@ pub(crate) struct Target<'k> {
 }
 
 impl Target<'_> {
-    /// Changes document databases on the reader's thread: they are few compared with effects on keys, and
-    /// must stay in order.
+    /// Changes document databases on the reader's thread: such changes are few compared with effects on keys,
+    /// and must stay in order.
     fn apply_documents(&self, lsn: Lsn, change: &[u8]) -> Result<(), RecoverError> {
         self.documents.map_or(Ok(()), |documents| apply_documents(documents, lsn, change))
     }
@@ -333,7 +333,7 @@ impl Applier<'_> {
         Ok(())
     }
 
-    /// Applies up to a group of effects; returns the rest.
+    /// Applies the next effects, as many as a group takes; returns the rest of the chunk.
     fn apply_group<'c>(&mut self, mut rest: &'c [u8]) -> Result<&'c [u8], RecoverError> {
         let Target { keyspace, now, .. } = self.target;
         let mut group: Group<'c> = Group::new();

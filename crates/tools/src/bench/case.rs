@@ -48,7 +48,7 @@ pub(super) const CASES: &[Case] = &[
     Case::new("GET, 50 clients, pipelines of 16", "GET", 50, 16),
 ];
 
-/// The figures of a case, summed over all its clients.
+/// The figures of a case, for all its clients together.
 pub(super) struct Measured {
     pub(super) operations: u64,
     pub(super) us: u64,

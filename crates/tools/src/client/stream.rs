@@ -80,7 +80,7 @@ impl Stream {
         }
     }
 
-    /// Waits until the socket is ready for one of these.
+    /// Waits until the socket is ready for one of the operations in `interest`.
     pub(crate) async fn ready(&self, interest: Interest) -> io::Result<Ready> {
         match self {
             Stream::Plain(socket) => socket.ready(interest).await,
@@ -94,7 +94,7 @@ impl Stream {
         matches!(self, Stream::Tls(stream) if stream.session().has_unsent())
     }
 
-    /// Accepts as much as there is room for. Returns how many bytes; `WouldBlock` if there is no room.
+    /// Accepts as many of `bytes` as there is room for. Returns their number; `WouldBlock` without room.
     pub(crate) fn try_write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match self {
             Stream::Plain(socket) => socket.try_write(bytes),

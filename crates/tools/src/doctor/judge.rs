@@ -155,7 +155,7 @@ pub(super) fn syncs(mut latencies_us: Vec<u64>, is_in_memory: bool) -> Finding {
 /// The room that a directory needs in addition to its present files.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Growth {
-    /// Bytes of the newest snapshot: the next one is written beside those that are kept.
+    /// Bytes of the newest snapshot: the next one is written beside the snapshots that are kept.
     pub(super) snapshot: u64,
     /// Bytes of files of documents: compaction writes them again.
     pub(super) documents: u64,

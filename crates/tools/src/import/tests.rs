@@ -471,7 +471,8 @@ fn stream_effects<'a>(db: DbId, key: &'a [u8], pairs: &'a [[&'a [u8]; 2]], effec
     ]);
 }
 
-/// Writes effects that make the same keyspace into the log of a directory.
+/// Makes a keyspace from these keys, and writes effects that create it to the log of a directory. Returns the
+/// digest of the keyspace.
 fn store(disk: &Arc<SimDisk>, drawn: &[Drawn]) -> Digest {
     let keyspace = Keyspace::new(keyspace::Options { hash_seed: 1 });
     drawn.iter().for_each(|drawn| put(&keyspace, drawn));

@@ -1,4 +1,4 @@
-//! Translates writes of a source in a form that the target does not take into commands that the target takes.
+//! Replaces those writes of a source that the target would refuse by commands that the target takes.
 //!
 //! ```text
 //! SET key value IFEQ other ...         SET key value ...                          of Valkey 8.1

@@ -19,8 +19,8 @@ use crate::import;
 
 /// The period of reconnection attempts, and of acknowledgements to the source.
 pub(super) const TICK_PERIOD: Duration = Duration::from_secs(1);
-/// The number of broken-off transfers of the source's file at which the copy fails. One is not enough: the
-/// source may have been restarted. But a source that cannot create the file breaks off every time.
+/// The copy fails once the transfer of the source's file has broken off this many times. One is not enough:
+/// the source may have been restarted. But a source that cannot create the file breaks off every time.
 const TRANSFERS_MAX: u32 = 5;
 /// Maximum number of batches of commands queued between the file and the target.
 const BATCHES_MAX: usize = 4;

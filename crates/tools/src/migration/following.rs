@@ -57,8 +57,8 @@ impl Following {
     fn has_everything(&self) -> bool {
         let Some((asked, _)) = self.stop else { return false };
         let PollResults { times, offset } = self.watch.seen();
-        // The source may have sent the first reply after the user's stop before that stop. The second reply
-        // answers a query made after the stop.
+        // The source may have sent the first reply before the user's stop, although it arrived later. The
+        // second reply answers a query made after the stop.
         times >= asked + 2 && offset.is_none_or(|goal| self.stream.boundary() >= goal)
     }
 }

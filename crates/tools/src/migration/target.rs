@@ -2,8 +2,8 @@
 //!
 //! Invariants
 //! - Unanswered commands are bounded, in bytes and in number.
-//! - `applied` is the position of an answered command; if the target's durability is `strict`, the command is
-//!   on its disk.
+//! - `applied` is the position of an answered command. If the durability of the target is `strict`, the
+//!   command is on the target's disk.
 
 use std::collections::{HashSet, VecDeque};
 

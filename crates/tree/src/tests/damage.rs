@@ -163,7 +163,7 @@ fn a_flipped_bit_in_the_last_checkpoint_is_told_when_the_file_is_opened() {
         written.disk.write_file(&path(), &bytes);
         let file = open(&written.disk).unwrap();
         assert_eq!(file.snapshot().applied_lsn(), Lsn::new(5), "offset {at}");
-        // A page without an intact file id and own offset is not recognised as a header.
+        // A page is recognised as a header only by an intact magic, file id and own offset.
         let is_nameless = (header as usize..header as usize + 40).contains(&at);
         assert_eq!(
             file.passed_over().map(|passed| passed.offset),

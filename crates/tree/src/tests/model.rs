@@ -23,7 +23,7 @@ enum Step {
     Compact,
 }
 
-/// Keys of all lengths that share beginnings, including the empty key.
+/// Keys of many lengths, often with common beginnings; the empty key is one of them.
 fn key() -> impl Strategy<Value = Vec<u8>> {
     prop_oneof![
         8 => vec(prop::sample::select(&b"abc"[..]), 0..7),

@@ -1,5 +1,5 @@
-//! Random operations on one file compared with a plain byte vector: the contents read, those that a sync
-//! preserves, and those that a crash may leave of unsynced writes.
+//! Random operations on one file, compared with a plain byte vector: what is read, what a sync preserves, and
+//! what a crash may leave of unsynced writes.
 
 use super::*;
 use crate::Prng;
