@@ -390,6 +390,20 @@ def test_a_read_of_a_document_waits_only_for_changes_of_the_document(new_server)
         assert couch.ok("GET", "/db/new")["n"] == 2
 
 
+def test_a_database_whose_deletion_is_not_committed_is_not_said_to_be_missing(new_server):
+    server = new_server(extra=("--ack-timeout", "1")).start()
+    with Couch(server.http_port) as couch:
+        couch.ok("PUT", "/db")
+        couch.ok("PUT", "/db/doc", {})
+        call(server, "CONFIG", "SET", "ack-replicas", 1)
+        assert couch.send("DELETE", "/db").told()[:2] == (503, "not_replicated")
+        for method, path in (("GET", "/db"), ("GET", "/db/doc"), ("PUT", "/db/doc"), ("DELETE", "/db")):
+            body = {} if method == "PUT" else None
+            assert couch.send(method, path, body).told()[:2] == (503, "not_replicated"), (method, path)
+        assert call(server, "CONFIG", "SET", "ack-replicas", 0) == b"OK"
+        assert couch.send("GET", "/db/doc").status == 404
+
+
 def test_a_replica_that_comes_in_time_is_enough(new_server):
     leader = new_server(extra=("--ack-replicas", "1", "--ack-timeout", "0")).start()
     with leader.connect() as connection:

@@ -28,7 +28,7 @@ pub(super) async fn database(call: &mut Call, name: &str, path: &[&str]) -> Resu
         ("DELETE", []) => return delete(call, name).await,
         _ => {}
     }
-    let database = &call.thread.database(name)?;
+    let database = &call.thread.database(name).await?;
     match name {
         USERS_DATABASE => {
             if let Some(reply) = user_documents::public_part(call, database, path).await? {
@@ -149,7 +149,7 @@ async fn delete(call: &Call, name: &str) -> Result<Reply, Failure> {
     if name == USERS_DATABASE {
         return Err(Failure::Forbidden("The database of users cannot be deleted: delete its documents."));
     }
-    let db = call.thread.database(name)?.id();
+    let db = call.thread.database(name).await?.id();
     call.thread.change_catalog(|catalog| catalog.delete(name)).await?;
     call.thread.indexes().retain(db, &[])?;
     Ok(reply::ok(StatusCode::OK))

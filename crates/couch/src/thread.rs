@@ -116,13 +116,16 @@ impl HttpThread {
     /// # Errors
     /// That the database does not exist; if this server shows no data and so cannot know that, the reason why
     /// it shows none.
-    pub(super) fn database(&self, name: &str) -> Result<Arc<Database>, Failure> {
-        self.documents().database(name).map_err(|missing| {
-            match Refusal::of_reads(&*self.host().replication) {
-                Some(refusal) => refusal.into(),
-                None => missing.into(),
+    pub(super) async fn database(&self, name: &str) -> Result<Arc<Database>, Failure> {
+        let documents = self.documents();
+        match documents.database(name) {
+            Ok(database) => Ok(database),
+            // Its deletion may not be committed yet.
+            Err(missing) => {
+                self.read(|| Ok(((), documents.names_lsn()))).await?;
+                Err(missing.into())
             }
-        })
+        }
     }
 
     /// Creates or deletes a database.
