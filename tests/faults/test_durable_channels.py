@@ -190,9 +190,10 @@ def snapshots(server, count: int) -> None:
     """Takes snapshots, so that only channels need the log before them."""
     with server.connect() as connection:
         for number in range(count):
-            before = server.log().count("took a snapshot")
             wait_until("room", lambda number=number: connection.call("SET", "k", number) == b"OK")
-            connection.call("BGSAVE")
+            before = server.log().count("took a snapshot")
+            # The log names a snapshot a moment before the next one can begin.
+            wait_until("a start", lambda: connection.call("BGSAVE") == b"Background saving started")
             wait_until("a snapshot", lambda before=before: server.log().count("took a snapshot") > before)
 
 
