@@ -1,7 +1,8 @@
 //! The entries of Raft: the batches of the log, by reference.
 //!
-//! `Entries` keeps the epoch and the end of the newest batches, of which no more than [`KEPT_MAX`] are
-//! committed. Older batches are never needed, because no message has entries.
+//! `Entries` keeps the epoch and the end of all batches that are not committed, and of up to [`KEPT_MAX`]
+//! committed batches before them. Older batches are never needed: the messages between members carry no
+//! entries, because batches are sent on the connection that ships the log.
 //!
 //! Invariants
 //! - Entries are contiguous; the entry before the first one is committed.

@@ -155,7 +155,8 @@ impl Trace {
         }
     }
 
-    /// The reply is over.
+    /// Ends the trace and delivers it, when the reply is over or the client has left. `status` is `None` if
+    /// there was no reply yet.
     pub(super) fn end(mut self, status: Option<u16>, reply_bytes: u64) {
         self.request.ended_us = self.waits.clock.monotonic_us();
         self.request.waits = self.waits.noted.take();

@@ -95,8 +95,13 @@ fn is_public(name: &str, public: &[&str]) -> bool {
     public.contains(&name) && !PASSWORD_FIELDS.contains(&name)
 }
 
-/// Returns the edit as it may be made. An edit of a user's document comes back without its password, and is
-/// checked when it is made.
+/// Prepares an edit, of any database, for being made. In an edit of a user's document the password is
+/// replaced by the members derived from it; whether the client may make this edit is checked when it is made.
+/// Other edits are returned unchanged.
+///
+/// # Errors
+/// If a client that is no admin edits a `_local` document of `_users`, or a password is no string or cannot
+/// be derived now.
 pub(super) async fn guard(call: &Call, database: &Database, edit: Edit) -> Result<Edit, Failure> {
     match edit {
         Edit::Document(edit, stored)

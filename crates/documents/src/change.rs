@@ -128,7 +128,7 @@ pub enum Operation {
     },
     /// Removes leaves and all traces of them; removing the last leaf removes the document.
     Purge {
-        /// The document.
+        /// The id of the document.
         id: DocId,
         /// The leaves.
         revs: Vec<Rev>,
@@ -156,7 +156,7 @@ pub enum Operation {
 /// A new revision. See [`Operation::Edit`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Edit {
-    /// The document.
+    /// The id of the document.
     pub id: DocId,
     /// Whether the revision deletes it.
     pub deleted: bool,

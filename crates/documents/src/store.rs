@@ -3,9 +3,10 @@
 //! Invariants
 //! - Every file in the catalog exists and has the checkpoint that the catalog vouches for; otherwise the
 //!   server does not start.
-//! - A file that is not in the catalog is not needed. Either its database was deleted, or the file that the
-//!   catalog names for the database and the log after `saved_lsn` together have all changes. An unneeded file
-//!   is removed when the files are opened, or by a checkpoint once no database uses it.
+//! - A file that is not in the catalog is not needed. Either its database was deleted, or all changes of the
+//!   database are in the log after `saved_lsn`, together with the file that the catalog names for the
+//!   database. (For a new database it names none: then the log alone has all changes.) An unneeded file is
+//!   removed when the files are opened, or by a checkpoint once no database uses it.
 
 use std::collections::BTreeSet;
 use std::fmt;

@@ -12,7 +12,8 @@
 //! - Once per command and key, as in Redis: HSET of five fields is one `hset`, also if no value differs.
 //! - A collection that has become empty: `cx.notify(EventClass::GENERIC, "del", key)` after the event that
 //!   emptied it.
-//! - Not reported by families: `new` and `expired`, which the unit notes when it applies an effect;
+//! - Not reported by families: `new` and `expired`, which the unit notes when it applies an effect (RENAME,
+//!   COPY with REPLACE and SET with a past time report them where the unit sees no new or expired key);
 //!   `evicted`, which eviction reports; and `keymiss`, which [`Unit::read`], [`Unit::inspect`] and
 //!   [`Unit::touch`] note.
 //!   But a command that replaces a key by removing it first (RENAME, COPY REPLACE, RESTORE REPLACE) reports
@@ -76,7 +77,8 @@ pub(crate) struct Surroundings<'a, 'k> {
     pub rules: &'a Rules,
 }
 
-/// All that one command sees and changes while it runs.
+/// All that a command sees and changes while it runs. The commands of one unit (merged commands, a
+/// transaction, a script) run one after another in the same context.
 pub struct Context<'a, 'k> {
     /// The locked slots, and the effects applied so far.
     pub unit: Unit<'k>,

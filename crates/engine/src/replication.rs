@@ -365,7 +365,8 @@ pub trait Replication: Availability {
     /// The end of the durable log here.
     fn durable_lsn(&self) -> Lsn;
 
-    /// The end of the log that this server shows.
+    /// The position up to which clients see the changes in the log; zero while this server shows no data.
+    /// Without replication [`Lsn::MAX`]: then clients see all that was appended.
     fn shown_lsn(&self) -> Lsn;
 
     /// How many replicas have this position on their disks.

@@ -321,7 +321,8 @@ pub enum KeyOp<'a> {
         /// The times of the consumer's last actions.
         times: ConsumerTimes,
     },
-    /// Removes a consumer of a group, with all entries that are pending for it.
+    /// Removes a consumer of a group. The entries that are pending for it are no longer pending, and stay in
+    /// the stream.
     StreamDropConsumer {
         /// The name of the group.
         group: &'a [u8],

@@ -21,7 +21,7 @@ use serde::{Deserialize, Serialize};
 pub const OF_GROUP: &str = "group:";
 /// The name of the roster in the data, after the prefix [`OF_GROUP`].
 pub const ROSTER: &str = "roster";
-/// The maximum number of members of a group.
+/// The maximum number of members of a group, with its witnesses and learners.
 pub const MEMBERS_MAX: usize = 9;
 
 /// The list of a group's members.

@@ -20,7 +20,7 @@ const MARK: &str = "given:";
 #[derive(Debug, Default)]
 pub struct OwedSettings(Vec<(&'static str, String)>);
 
-/// A value that has become a record.
+/// A given value that a record stores as the value of its setting. One record may store several.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RecordedSetting {
     /// The name of the setting.

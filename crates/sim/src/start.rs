@@ -53,7 +53,8 @@ pub enum Sabotage {
     SleepingLogThread,
 }
 
-/// The options of a world.
+/// The options of a [`World`](crate::World), which is a simulated server with clients, and of the recovery of
+/// such a server.
 #[derive(Debug, Clone, Copy)]
 pub struct WorldOptions {
     /// The seed of all random choices, which decides the whole run.

@@ -1,4 +1,5 @@
-//! The rows of SENTINEL.
+//! The rows of SENTINEL in the table of commands. The subcommands that would configure a Sentinel have rows
+//! too, and are refused.
 
 use engine::{Family, Flags, Keys, Needs, Row, Treatment};
 

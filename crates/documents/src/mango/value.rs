@@ -16,7 +16,7 @@ pub enum Value<'a> {
     Null,
     /// `true` or `false`
     Bool(bool),
-    /// A number.
+    /// A number, which keeps the text in which it was stored.
     Number(Number<'a>),
     /// A string.
     String(Cow<'a, str>),

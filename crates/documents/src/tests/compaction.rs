@@ -47,7 +47,7 @@ fn done<T>(result: Result<T, DocError>) -> Result<T, StoreError> {
 /// uploads that are saved before they are used.
 fn edits_of_saved_documents(kit: &Kit, db: &Arc<Database>, number: usize) -> Result<(), StoreError> {
     let id = format!("doc{}", number % 12);
-    // The winner may be a conflict that lacks the attachment.
+    // All leaves are looked at, because a conflicting edit (below) may have won, and it has no attachment.
     let all = db.snapshot().open_all(&id).unwrap_or_default();
     if let Some(found) = all.iter().find(|found| found.leaf().attachment("f").is_some()) {
         let keep = format!(r#"{{"number":{number},"_attachments":{{"f":{{"stub":true}}}}}}"#);

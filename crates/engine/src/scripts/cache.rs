@@ -128,7 +128,7 @@ struct Kept {
 }
 
 impl Scripts {
-    /// The script with this hash; `None` if it is not loaded.
+    /// The script with this hash, from SCRIPT LOAD or from EVAL; `None` if no such script is kept.
     pub fn find(&self, sha: Sha) -> Option<Arc<Script>> {
         self.cache.read().scripts.get(&sha).map(|kept| kept.script.clone())
     }

@@ -270,8 +270,8 @@ pub(crate) fn checked_len(packed: &[u8]) -> Option<Checked> {
     (encoded_len <= packed.len()).then_some(Checked { encoded_len, string_bytes })
 }
 
-/// The bytes of head and tail, as in [`SHAPES`], of a string that is not short; `None` if the bytes do not
-/// begin with such a string.
+/// The numbers of bytes of head and tail, as in [`SHAPES`], of a string that is not short. `None` if the
+/// bytes do not begin with a complete head of such a string. Whether the tail is complete is not checked.
 #[cold]
 fn long_shape(packed: &[u8]) -> Option<(usize, usize)> {
     match packed[0] {

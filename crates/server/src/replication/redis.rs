@@ -106,7 +106,8 @@ impl RedisReplica {
         self.close();
     }
 
-    /// Notes that the replica has its file.
+    /// Notes that the replica has its file, or needs none, and was heard at `now_ms`. From then on it must
+    /// give signs of life.
     pub(crate) fn set_has_file(&self, now_ms: u64) {
         self.heard_ms.store(now_ms, Relaxed);
         self.has_file.store(true, SeqCst);

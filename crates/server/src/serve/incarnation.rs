@@ -45,8 +45,8 @@ use crate::{
 
 /// How long replies may take to leave when the server stops.
 const STOP_GRACE: Duration = Duration::from_secs(10);
-/// The minimum number of workers by default, also on one core: the second worker takes connections while the
-/// first one is busy.
+/// The minimum number of workers by default, also on one core: while one worker waits for its own write to a
+/// slow disk, the second one gets the new connections.
 const WORKERS_MIN: usize = 2;
 
 /// The beginning of an incarnation.

@@ -96,9 +96,11 @@ impl Worker {
         self.unread.borrow_mut().push(connection.clone());
     }
 
-    /// Checks the clients that must read before their next command. A client that has not read for a moment
-    /// may run further commands, if the limits permit. A client that has not read for too long is
-    /// disconnected.
+    /// Checks the watched connections: those whose commands wait until the client has read its replies, or
+    /// whose limit of unsent bytes is raised. If a client has read nothing for a moment while its commands
+    /// wait, further commands are executed, if the limits permit. If it has read nothing for too long, it is
+    /// disconnected, but only while its commands wait or the bytes are needed for others: see the module
+    /// `connection::unread`.
     fn look_at_unread(&self) {
         let now_ms = self.host.monotonic_us() / 1000;
         self.unread.borrow_mut().retain(|connection| connection.look_at_unread(now_ms));

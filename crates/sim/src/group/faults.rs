@@ -12,7 +12,8 @@ use crate::cluster::network::NodeId;
 const AGAIN_US: u64 = 50_000;
 
 impl GroupWorld {
-    /// A plan by which the machine stops in one of the next `ios` I/Os, or that I/O fails.
+    /// A plan for one of the next `ios` I/Os, chosen at random: the machine stops in that I/O, or the I/O
+    /// fails.
     pub(super) fn plan_for_next(&mut self, id: NodeId, ios: u64) -> FaultPlan {
         let io = self.servers[id].disk.io_count() + self.prng.below(ios);
         match self.prng.below(10) {

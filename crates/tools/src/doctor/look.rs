@@ -1,8 +1,10 @@
 //! The look at the machine and the directory: figures for [`super::judge`].
 //!
 //! Invariants
-//! - A figure that cannot be seen is a finding of its own ([`State::Unseen`], or a note if the kernel does
-//!   not say); no check keeps the others from running.
+//! - A check that cannot be made is a finding ([`State::Unseen`], or a note if the kernel does not say), and
+//!   the other checks go on. There is one exception: if the settings are refused, the directory, its disk and
+//!   the limits are not looked at, which is one finding for all of them.
+//! - Files of documents that cannot be read count as empty.
 
 use std::path::{Path, PathBuf};
 

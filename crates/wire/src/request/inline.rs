@@ -11,8 +11,9 @@ use super::ProtocolError;
 use super::args::{OwnedArgs, Span};
 use super::batch::RequestBatch;
 
-/// Methods whose request line may have a target other than a path. `GET` is also a command, so the whole line
-/// is checked.
+/// A line that begins with one of these methods is HTTP whatever its target is. A line that begins with any
+/// other word is HTTP only if its target is a path. A method alone proves nothing, because `GET` is also a
+/// command: the line must also end in a version of HTTP.
 const HTTP_METHODS: [&[u8]; 8] =
     [b"GET", b"HEAD", b"PUT", b"DELETE", b"OPTIONS", b"PATCH", b"TRACE", b"CONNECT"];
 
