@@ -1,7 +1,8 @@
 //! The reasons why the server refuses all changes of documents, or shows no documents at all.
 
 use engine::replication::{
-    Availability, COMMITS_NOTHING, NO_LEADER, READ_DEPOSED, READ_REMOVED, READ_WITNESS, WriteRefusal,
+    Availability, COMMITS_NOTHING, NO_LEADER, NOT_JOINED, READ_DEPOSED, READ_REMOVED, READ_WITNESS,
+    WriteRefusal,
 };
 use storage::{Admission, Log};
 
@@ -23,6 +24,9 @@ pub(crate) enum Refusal {
     /// The group has removed the server.
     #[error("This server was removed from its group. Ask a member of the group.")]
     Removed,
+    /// The server asks to join a group, which has not accepted it yet.
+    #[error("This server is not in its group yet: it asks to be added, and its log says what keeps it out.")]
+    Joining,
     /// The server's group has no leader that it knows, or the server leads without a majority.
     #[error("The group has no leader: a majority of its members must be reachable. Try again.")]
     NoMajority,
@@ -70,6 +74,7 @@ impl Refusal {
             WriteRefusal::Replica => Refusal::Replica,
             WriteRefusal::Witness => Refusal::Witness,
             WriteRefusal::Removed => Refusal::Removed,
+            WriteRefusal::Joining => Refusal::Joining,
             WriteRefusal::NoLeader => Refusal::NoMajority,
             WriteRefusal::NotCommitted => Refusal::NotCommitted,
             WriteRefusal::Deposed => Refusal::Deposed,
@@ -85,6 +90,7 @@ impl Refusal {
             READ_WITNESS => Refusal::Witness,
             READ_REMOVED => Refusal::Removed,
             READ_DEPOSED => Refusal::Deposed,
+            NOT_JOINED => Refusal::Joining,
             NO_LEADER => Refusal::NoMajority,
             COMMITS_NOTHING => Refusal::NotCommitted,
             _ => Refusal::Stale,
@@ -97,6 +103,7 @@ impl Refusal {
             self,
             Refusal::Follower
                 | Refusal::HandingOver
+                | Refusal::Joining
                 | Refusal::NoMajority
                 | Refusal::NotCommitted
                 | Refusal::Stale

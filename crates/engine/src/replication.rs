@@ -12,6 +12,8 @@ use crate::Responder;
 
 /// The error for clients of a leader whose log no majority of its group takes.
 pub const COMMITS_NOTHING: &str = "CLUSTERDOWN The group commits nothing: the leader is reached, but no majority of the members takes its log. Try again.";
+/// The error of reads and writes on a server that no group has accepted yet.
+pub const NOT_JOINED: &str = "CLUSTERDOWN This server is not in its group yet: it asks to be added, and its log says what keeps it out.";
 /// The error of writes on a member of a group without a leader, and of reads, unless `stale-reads` permits
 /// them.
 pub const NO_LEADER: &str =
@@ -162,6 +164,8 @@ pub enum WriteRefusal {
     Witness,
     /// The group has removed this server.
     Removed,
+    /// This server asks to join a group, which has not accepted it yet.
+    Joining,
     /// This server is a member of a group, and knows no leader or does not hear its leader.
     NoLeader,
     /// This server leads its group, and no majority takes its log.
@@ -175,12 +179,13 @@ pub enum WriteRefusal {
 
 impl WriteRefusal {
     /// All reasons, in the order of their discriminants.
-    pub const ALL: [WriteRefusal; 9] = [
+    pub const ALL: [WriteRefusal; 10] = [
         WriteRefusal::Replica,
         WriteRefusal::Deposed,
         WriteRefusal::HandingOver,
         WriteRefusal::Witness,
         WriteRefusal::Removed,
+        WriteRefusal::Joining,
         WriteRefusal::NoLeader,
         WriteRefusal::NotCommitted,
         WriteRefusal::SettingsOwed,
@@ -203,6 +208,7 @@ impl WriteRefusal {
             WriteRefusal::Removed => {
                 "CLUSTERDOWN This server was removed from its group. Ask a member of the group."
             }
+            WriteRefusal::Joining => NOT_JOINED,
             WriteRefusal::NoLeader => NO_LEADER,
             WriteRefusal::NotCommitted => COMMITS_NOTHING,
             WriteRefusal::SettingsOwed => {

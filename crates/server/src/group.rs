@@ -50,7 +50,7 @@ use env::Entropy;
 use keyspace::Keyspace;
 use membership::{Known, Listed, Reports, Roster, Started, Votes, references};
 use parking_lot::Mutex;
-use settings::Key;
+use settings::{Key, Settings};
 use storage::{CursorRead, Log, LogCursor};
 
 pub(crate) use self::handle::GroupHandle;
@@ -133,6 +133,29 @@ pub(crate) enum Prepared {
     },
 }
 
+/// The host name or address under which other members reach this server. `redis` has the addresses of its
+/// first door for the Redis protocol, encrypted or not.
+///
+/// # Errors
+/// `InvalidInput`, with a reason that names the setting: there is no such door, or no such address.
+pub(crate) fn own_host(settings: &Settings, redis: &[SocketAddr]) -> io::Result<String> {
+    let refused = |reason: &str| io::Error::new(io::ErrorKind::InvalidInput, reason);
+    let Some(door) = redis.first() else {
+        return Err(refused("a member of a group needs port or tls-port: the others connect to it"));
+    };
+    let given = settings.text(Key::GroupHost);
+    if !given.is_empty() {
+        return Ok(given.into());
+    }
+    let ip = door.ip().to_canonical();
+    if ip.is_unspecified() {
+        return Err(refused(
+            "bind names no address under which the members of the group reach this server: set group-host",
+        ));
+    }
+    Ok(ip.to_string())
+}
+
 impl Group {
     pub(crate) fn new(
         node: Arc<Node>,
@@ -183,16 +206,13 @@ impl Group {
             );
             return Ok(Prepared::Nothing);
         }
-        if redis.is_empty() {
-            let reason = "a member of a group needs port or tls-port: the others connect to it";
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, reason));
-        }
+        let host = own_host(&self.config.current(), redis)?;
         if !state.has_joined() {
             self.check_joiner(&state, log)?;
         }
         let own = Listed {
             id: state.member_id.clone(),
-            host: self.own_host(redis)?,
+            host,
             port: redis.first().map_or(0, SocketAddr::port),
             http_port,
             is_voter: false,
@@ -315,22 +335,6 @@ impl Group {
         let thread = thread::Builder::new().name(name.into()).spawn(move || run(&group))?;
         self.threads.lock().push(thread);
         Ok(())
-    }
-
-    /// The host name or address under which other members reach this server.
-    fn own_host(&self, redis: &[SocketAddr]) -> io::Result<String> {
-        let given = self.config.current().text(Key::GroupHost).to_string();
-        if !given.is_empty() {
-            return Ok(given);
-        }
-        let ip = redis.first().map(|address| address.ip().to_canonical());
-        match ip.filter(|ip| !ip.is_unspecified()) {
-            Some(ip) => Ok(ip.to_string()),
-            None => {
-                let text = "bind names no address under which the members of the group reach this server: set group-host";
-                Err(io::Error::new(io::ErrorKind::InvalidInput, text))
-            }
-        }
     }
 
     /// The thread "group": reports durable batches, the passing of time, and the roster to the votes.

@@ -55,6 +55,8 @@ pub(crate) enum ReadOnly {
     Witness,
     /// The group has removed this server, which takes no writes and no reads.
     Removed,
+    /// The server asks to join a group, which has not accepted it yet.
+    Joining,
     /// The server belongs to a group, and a majority of the members is not reachable or has not elected a
     /// leader yet. Or the server leads its group, and no majority takes its log.
     NoMajority,
@@ -75,7 +77,7 @@ pub(crate) enum ReadOnly {
 
 impl ReadOnly {
     /// All reasons, for metrics.
-    pub(crate) const ALL: [ReadOnly; 16] = [
+    pub(crate) const ALL: [ReadOnly; 17] = [
         ReadOnly::Replica,
         ReadOnly::ShowsNothing,
         ReadOnly::Ring,
@@ -85,6 +87,7 @@ impl ReadOnly {
         ReadOnly::SettingsOwed,
         ReadOnly::Witness,
         ReadOnly::Removed,
+        ReadOnly::Joining,
         ReadOnly::NoMajority,
         ReadOnly::TooFewReplicas,
         ReadOnly::TooFewAcks,
@@ -106,8 +109,9 @@ impl ReadOnly {
             Admission::Go | Admission::Wait => {}
         }
         let refusal = server.refuses_writes();
-        // A witness and a removed server report what they are, whatever the state of their group.
+        // A server without a vote in its group reports that, whatever the state of the group.
         match refusal {
+            Some(WriteRefusal::Joining) => return Some(ReadOnly::Joining),
             Some(WriteRefusal::Witness) => return Some(ReadOnly::Witness),
             Some(WriteRefusal::Removed) => return Some(ReadOnly::Removed),
             _ if server.lacks_majority() => return Some(ReadOnly::NoMajority),
@@ -122,6 +126,7 @@ impl ReadOnly {
             Some(WriteRefusal::HandingOver) => ReadOnly::HandingOver,
             Some(WriteRefusal::Witness) => ReadOnly::Witness,
             Some(WriteRefusal::Removed) => ReadOnly::Removed,
+            Some(WriteRefusal::Joining) => ReadOnly::Joining,
             Some(WriteRefusal::NoLeader | WriteRefusal::NotCommitted) => ReadOnly::NoMajority,
             Some(WriteRefusal::SettingsOwed) => ReadOnly::SettingsOwed,
             Some(WriteRefusal::TooFewReplicas) => ReadOnly::TooFewReplicas,
@@ -140,6 +145,7 @@ impl ReadOnly {
             ReadOnly::SettingsOwed => "settings_owed",
             ReadOnly::Witness => "witness",
             ReadOnly::Removed => "removed",
+            ReadOnly::Joining => "joining",
             ReadOnly::NoMajority => "no_majority",
             ReadOnly::TooFewReplicas => "too_few_replicas",
             ReadOnly::TooFewAcks => "too_few_acks",
@@ -174,6 +180,9 @@ impl ReadOnly {
             ReadOnly::SettingsOwed => "The settings that were given at the start are being written to the log.".into(),
             ReadOnly::Witness => "This server is a witness of its group and has no data.".into(),
             ReadOnly::Removed => "This server was removed from its group. Ask a member of the group.".into(),
+            ReadOnly::Joining => {
+                "This server is not in its group yet: it asks to be added, and its log says what keeps it out.".into()
+            }
             ReadOnly::NoMajority => {
                 "A majority of the group's members must be reachable, and take the log of its leader.".into()
             }
@@ -233,8 +242,9 @@ mod tests {
 
     impl Availability for State {
         fn is_read_only(&self) -> bool {
-            use WriteRefusal::{Deposed, HandingOver, NoLeader, Removed, Replica, Witness};
-            matches!(self.refusal, Some(Replica | Deposed | HandingOver | Witness | Removed | NoLeader))
+            use WriteRefusal::{Deposed, HandingOver, Joining, NoLeader, Removed, Replica, Witness};
+            let refusals = [Replica, Deposed, HandingOver, Witness, Removed, Joining, NoLeader];
+            self.refusal.is_some_and(|refusal| refusals.contains(&refusal))
         }
 
         fn refuses_writes(&self) -> Option<WriteRefusal> {

@@ -654,6 +654,13 @@ fn membership(
     match GroupState::load(&RealDisk, dir, wanted, entropy)? {
         Membership::None if !standing.is_member() => Ok(None),
         Membership::Of(member) => {
+            if member.founded && !wanted.join.is_empty() && member.voters.len() <= 1 {
+                tracing::warn!(
+                    target: "group", join = wanted.join,
+                    "join has no effect: this directory founded a group '{}' of its own. To join the other one, start the server on \
+                     an empty directory", member.name
+                );
+            }
             if member.has_joined() && !standing.is_member() {
                 standing.set_member(true);
                 standing.store(&RealDisk, dir)?;

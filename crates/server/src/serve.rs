@@ -32,6 +32,7 @@ use env::{Clock, DirLock, Disk, Entropy, HeldDisk, RealClock, RealDisk, RealEntr
 use parking_lot::Mutex;
 use recovery::{
     data_directory::{Foreign, refuse_foreign, refuse_lost_settings},
+    group_state::NO_GROUP,
     recover::{Mode, RecoverError},
     unfinished::{Unfinished, refuse_unfinished},
 };
@@ -40,8 +41,8 @@ use settings::{Key, Lasting, OPTIONS, Settings, unknown_variables};
 use tokio::sync::Notify;
 
 use crate::{
-    config::possible_clients, encryption::Encryption, http::issuers, listen, logging, stop::Stop,
-    traces::Traces, unix_door::UnixDoor,
+    config::possible_clients, encryption::Encryption, group::own_host, http::issuers, listen, logging,
+    stop::Stop, traces::Traces, unix_door::UnixDoor,
 };
 use incarnation::Next;
 
@@ -232,6 +233,11 @@ impl Process {
         let http = if http_tls_port == 0 { listen_on(http_port)? } else { listen_if_set(http_port)? };
         let (redis_tls, http_tls) = (listen_if_set(tls_port)?, listen_if_set(http_tls_port)?);
         let sentinel = listen_if_set(sentinel_port)?;
+        if !matches!(settings.text(Key::Group), "" | NO_GROUP) {
+            // Refused before the directory founds a group: the corrected start may be meant to join another.
+            let doors = told_first(settings, &addresses(&redis)?, &addresses(&redis_tls)?);
+            own_host(settings, &doors).map_err(ServeError::of_settings)?;
+        }
         let unix = UnixDoor::open(settings).map_err(ServeError::of_settings)?;
         warn_of_open_door(settings, &redis, &redis_tls);
         let run_id = (0..3).map(|_| format!("{:016x}", RealEntropy.random_u64())).collect::<String>();
@@ -258,6 +264,20 @@ impl Process {
             traces: Arc::new(traces),
             hangups,
         })
+    }
+}
+
+fn addresses(listeners: &[std::net::TcpListener]) -> std::io::Result<Vec<SocketAddr>> {
+    listeners.iter().map(std::net::TcpListener::local_addr).collect()
+}
+
+/// The addresses of plain and encrypted doors, in the order in which they are preferred: this server tells
+/// others only the first.
+fn told_first(settings: &Settings, plain: &[SocketAddr], encrypted: &[SocketAddr]) -> Vec<SocketAddr> {
+    if settings.switch(Key::TlsReplication) {
+        [encrypted, plain].concat()
+    } else {
+        [plain, encrypted].concat()
     }
 }
 

@@ -26,8 +26,9 @@ use std::{
 };
 
 use engine::replication::{Address, Failover};
+use lsn::Lsn;
 use replication::{
-    Ends, GaveUp, Handover, HandoverStep, STALL_MS, Unanswered,
+    Ends, GaveUp, Handover, HandoverStep, Role, STALL_MS, Unanswered,
     join::{Claim, Decision},
 };
 use storage::Log;
@@ -130,34 +131,50 @@ pub(super) fn begin(node: &Arc<Node>, failover: Failover) -> Result<(), String> 
     // earlier call may still prove that it has not led.
     *node.unanswered.lock() = None;
     let thread = std::thread::Builder::new().name("failover".into());
-    let running = node.clone();
+    let (running, of_thread) = (node.clone(), handover.clone());
     let started = thread.spawn(move || {
-        let ended = run(&running, &log, &handover, (&target, &claim), &failover);
+        let ended = run(&running, &log, &of_thread, (&target, &claim), &failover);
         if let Err(reason) = ended {
             tracing::warn!(target: "replication", reason, replica = %target, "the hand-over has failed");
         }
-        *running.handover.lock() = None;
+        take(&running, &of_thread);
     });
     started.map(drop).map_err(|error| {
-        node.change_role_here(|role| role.give_up_hand_over());
-        *node.handover.lock() = None;
+        node.change_role_here(|role| give_up(node, &handover, role));
         format!("ERR cannot start a thread: {error}")
     })
 }
 
-/// Aborts the handover in progress.
+/// Aborts the handover in progress: writes resume before the call returns, unless the role of this server is
+/// being saved; then they resume soon after.
 pub(super) fn abort(node: &Node) -> Result<(), String> {
-    match &*node.handover.lock() {
-        Some(handover) if handover.abort() => Ok(()),
-        Some(_) => Err(TOO_LATE_TO_ABORT.into()),
-        None => Err("ERR No failover in progress.".into()),
+    let Some(handover) = node.handover.lock().clone() else {
+        return Err("ERR No failover in progress.".into());
+    };
+    if !handover.abort() {
+        return Err(TOO_LATE_TO_ABORT.into());
     }
+    node.try_change_role_here(|role| give_up(node, &handover, role));
+    Ok(())
+}
+
+/// Ends a handover before the replica was told to lead: this server leads on. Does nothing if the handover
+/// has ended already; another one may be in progress by now.
+fn give_up(node: &Node, handover: &Arc<Running>, role: &mut Role<Address>) {
+    if take(node, handover) {
+        role.give_up_hand_over();
+    }
+}
+
+/// Notes that this handover is not in progress any more. Returns whether it was.
+fn take(node: &Node, handover: &Arc<Running>) -> bool {
+    node.handover.lock().take_if(|current| Arc::ptr_eq(current, handover)).is_some()
 }
 
 fn run(
     node: &Node,
     log: &Log,
-    handover: &Running,
+    handover: &Arc<Running>,
     (target, claim): (&Address, &Claim),
     failover: &Failover,
 ) -> Result<(), String> {
@@ -182,7 +199,7 @@ fn run(
     let mut replica = match led {
         Ok(replica) => replica,
         Err(reason) => {
-            node.change_role_here(|role| role.give_up_hand_over());
+            node.change_role_here(|role| give_up(node, handover, role));
             return Err(reason);
         }
     };
@@ -193,7 +210,7 @@ fn run(
         (yields, yields)
     });
     if !yielded.as_ref().is_ok_and(|yields| *yields) {
-        node.change_role_here(|role| role.give_up_hand_over());
+        node.change_role_here(|role| give_up(node, handover, role));
         return Err(yielded.err().unwrap_or_else(|| GaveUp::Fenced.to_string()));
     }
     // The call is noted before the replica is told to lead, because the replica may restart before the
@@ -288,10 +305,28 @@ fn wait_for(
         let ends = Ends { appended: log.appended_lsn(), committed: node.commit_lsn() };
         let acked = replica.map(|replica| replica.acked);
         match machine.step(node.now_ms(), ends, acked, gave_up(node, handover)) {
-            HandoverStep::Promote => return Ok(()),
+            HandoverStep::Promote => {
+                warn_of_loss(ends.appended, acked.map(|acked| acked.flushed), target);
+                return Ok(());
+            }
             HandoverStep::GiveUp(reason) => return Err(reason.to_string()),
             HandoverStep::Wait => std::thread::sleep(LOOK_PERIOD),
         }
+    }
+}
+
+/// Logs a warning if a replica is about to be told to lead by force without a part of the log.
+fn warn_of_loss(end: Lsn, flushed: Option<Lsn>, replica: &Address) {
+    match flushed {
+        Some(flushed) if flushed >= end => {}
+        Some(flushed) => tracing::warn!(
+            target: "replication", %replica, lost_bytes = end.get() - flushed.get(),
+            "FORCE: the replica is told to lead without the end of the log, and acknowledged writes there are lost"
+        ),
+        None => tracing::warn!(
+            target: "replication", %replica,
+            "FORCE: the replica is told to lead though it is not connected; acknowledged writes that it lacks are lost"
+        ),
     }
 }
 

@@ -6,8 +6,8 @@ use engine::{
     Responder,
     replication::{
         Address, Availability, COMMITS_NOTHING, FAR_BEHIND, Failover, LinkState, MASTER_DOWN, NO_LEADER,
-        NOT_KNOWN_COMMITTED, READ_DEPOSED, READ_REMOVED, READ_WITNESS, Replication, RoleView, Wanted,
-        WriteRefusal,
+        NOT_JOINED, NOT_KNOWN_COMMITTED, READ_DEPOSED, READ_REMOVED, READ_WITNESS, Replication, RoleView,
+        Wanted, WriteRefusal,
     },
 };
 use lsn::Lsn;
@@ -48,6 +48,7 @@ impl Availability for ReplicationHandle {
             Some(match self.0.is_removed() {
                 true => WriteRefusal::Removed,
                 false if self.0.is_witness() => WriteRefusal::Witness,
+                false if self.0.is_joining() => WriteRefusal::Joining,
                 false if self.0.lacks_leader() => WriteRefusal::NoLeader,
                 false if self.0.is_handing_over.load(SeqCst) => WriteRefusal::HandingOver,
                 false if self.0.is_deposed.load(SeqCst) => WriteRefusal::Deposed,
@@ -90,6 +91,7 @@ impl Availability for ReplicationHandle {
             None if self.0.is_deposed.load(SeqCst) => READ_DEPOSED,
             None => MASTER_DOWN,
             Some(_) if self.0.is_removed() => READ_REMOVED,
+            Some(_) if self.0.is_joining() => NOT_JOINED,
             Some(_) if is_stale => NOT_KNOWN_COMMITTED,
             Some(_) if lacks_leader => NO_LEADER,
             Some(_) => FAR_BEHIND,

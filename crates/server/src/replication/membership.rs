@@ -53,6 +53,11 @@ impl Node {
         self.votes.as_ref().is_some_and(|votes| !knows_leader(votes) || votes.may_be_replaced())
     }
 
+    /// Whether this server asks to join a group, and no group has accepted it yet.
+    pub(crate) fn is_joining(&self) -> bool {
+        self.votes.as_ref().is_some_and(|votes| !votes.state().has_joined())
+    }
+
     /// Whether this server leads its group, and another member may have been elected because the disk here
     /// does not answer. It can step down only once the disk answers.
     #[inline]

@@ -22,7 +22,7 @@ use settings::{Key, Settings};
 use storage::{Cut, Log, cut_log, cut_log_alone};
 use tokio::{net::TcpListener, sync::Notify};
 
-use super::{Process, ServeError, failure, loading, reopening};
+use super::{Process, ServeError, addresses, failure, loading, reopening, told_first};
 use crate::{
     banner::Banner,
     documents::Saver,
@@ -74,14 +74,8 @@ pub(super) async fn run(process: &Process, next: Next) -> Result<Option<Next>, S
     let parts = new_parts(settings, process, node.clone(), clock);
     let (redis_addresses, tls_addresses) = (addresses(&process.redis)?, addresses(&process.redis_tls)?);
     let (http_addresses, https_addresses) = (addresses(&process.http)?, addresses(&process.http_tls)?);
-    let is_encrypted = parts.config.current().switch(Key::TlsReplication);
-    // This server tells others only the first address of each list.
-    let in_order = |plain: &[SocketAddr], encrypted: &[SocketAddr]| match is_encrypted {
-        true => [encrypted, plain].concat(),
-        false => [plain, encrypted].concat(),
-    };
-    let http_port = in_order(&http_addresses, &https_addresses)[0].port();
-    let all_addresses = in_order(&redis_addresses, &tls_addresses);
+    let http_port = told_first(&parts.config.current(), &http_addresses, &https_addresses)[0].port();
+    let all_addresses = told_first(&parts.config.current(), &redis_addresses, &tls_addresses);
     node.set_addresses(&all_addresses, http_port)?;
     let _ =
         redis_addresses.first().or(all_addresses.first()).map(|it| parts.startup.redis_port.set(it.port()));
@@ -273,10 +267,6 @@ fn prepare(dir: &Path, node: &Node, diverged_at: Option<Lsn>) -> Result<(), Serv
 fn documents_reach(dir: &Path) -> Result<Lsn, StoreError> {
     let nobody: Listener = Arc::new(|_| {});
     Ok(recovery::opening::open(Arc::new(RealDisk), dir, Arc::new(RealEntropy), None, nobody)?.reached())
-}
-
-fn addresses(listeners: &[std::net::TcpListener]) -> std::io::Result<Vec<SocketAddr>> {
-    listeners.iter().map(std::net::TcpListener::local_addr).collect()
 }
 
 fn new_parts(settings: Settings, process: &Process, node: Arc<Node>, clock: Arc<dyn Clock>) -> Arc<Parts> {
