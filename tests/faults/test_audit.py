@@ -98,6 +98,19 @@ def test_actions_of_administrators_are_in_the_audit(audited):
     assert SECRET not in audited.log()
 
 
+def test_who_follows_an_audit_that_is_off_is_told(new_server):
+    server = new_server().start()
+    command = [sheaf_binary(), "tail", "--audit", "--port", str(server.port)]
+    process = subprocess.Popen(command, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        assert process.stderr is not None and "CONFIG SET audit yes begins it" in process.stderr.readline()
+        assert call(server, "CONFIG", "SET", "audit", "yes") == b"OK"
+        assert process.stdout is not None and "config|set" in process.stdout.readline()
+    finally:
+        process.kill()
+        process.communicate()
+
+
 def test_the_audit_survives_and_tells_of_the_end(audited):
     assert call(audited, "CONFIG", "SET", "maxmemory", "2gb") == b"OK"
     with tail(audited) as entry_of:

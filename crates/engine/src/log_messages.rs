@@ -72,12 +72,14 @@ pub struct LogMessages {
     lost_before: Option<Lsn>,
     /// The most recently used cursors, the latest at the end.
     cursors: Vec<LogCursor>,
+    /// The error that was logged last. The readers of a damaged place all meet the same error.
+    logged_error: String,
 }
 
 impl LogMessages {
     /// Reads the messages of this log, with no loss known and no cursor open.
     pub fn new(log: &Log) -> LogMessages {
-        LogMessages { log: log.clone(), lost_before: None, cursors: Vec::new() }
+        LogMessages { log: log.clone(), lost_before: None, cursors: Vec::new(), logged_error: String::new() }
     }
 
     /// Tells readers that all messages before this position were lost.
@@ -261,7 +263,7 @@ impl LogSource for LogMessages {
         }
         self.cursors.push(cursor);
         read.unwrap_or_else(|error| {
-            tracing::error!(target: "server", %error, lsn = from.get(), "cannot read messages of durable channels");
+            self.report(&error, from);
             self.cursors.clear();
             self.gap_up_to(self.log.readable_behind(from))
         })
@@ -269,6 +271,18 @@ impl LogSource for LogMessages {
 }
 
 impl LogMessages {
+    /// Logs an error, unless it was logged last.
+    fn report(&mut self, error: &Error, from: Lsn) {
+        let text = error.to_string();
+        if text != self.logged_error {
+            tracing::error!(
+                target: "server", error = text, lsn = from.get(),
+                "cannot read messages of durable channels: their readers are told (xlost, LOST)"
+            );
+            self.logged_error = text;
+        }
+    }
+
     fn read_record(
         &self,
         record: &Record<'_>,

@@ -11,6 +11,7 @@ mod generate;
 mod group;
 mod health;
 mod import;
+mod login;
 mod redis_server;
 mod serve;
 mod tail;
@@ -27,13 +28,7 @@ use lsn::Lsn;
 use recovery::{recover::Mode, unix_time};
 use settings::{Key, Lasting, OPTIONS, Settings};
 
-use tools::{
-    backup::Source,
-    export::Format,
-    log::Selection,
-    migration::{self, address::Address},
-    tail::Options,
-};
+use tools::{backup::Source, export::Format, log::Selection, migration, tail::Options};
 pub use usage::UsageError;
 
 /// The requested task, with its arguments.
@@ -214,21 +209,6 @@ pub fn parse(arguments: impl IntoIterator<Item = impl Into<OsString>>) -> Result
         Some((_, serve)) => Ok(serve::task(serve)?),
         None => Ok(serve::task(&matches)?),
     }
-}
-
-/// The flag for a server that is reached by a Unix socket, named as in redis-cli.
-fn socket() -> Arg {
-    Arg::new("socket")
-        .short('s')
-        .long("socket")
-        .value_name("PATH")
-        .help("Unix socket of the server (unixsocket), instead of its host and port")
-}
-
-/// The server at the Unix socket that was given, if any.
-fn at_socket(matches: &ArgMatches) -> Option<Address> {
-    let host = matches.get_one::<String>("socket")?.clone();
-    Some(Address { host, port: 0, user: None, password: None, tls: None })
 }
 
 /// The running server that will be copied.

@@ -28,7 +28,9 @@ pub(crate) fn advice(text: &str) -> &'static str {
     let (code, rest) = text.split_once(' ').unwrap_or((text, ""));
     match code {
         "NOAUTH" => "Give the password with --password-file FILE",
-        "WRONGPASS" => "The first line of the password file is not its password (requirepass)",
+        "WRONGPASS" => {
+            "The password in the first line of the password file, or the user (--user), is another one"
+        }
         "ERR" if rest.starts_with("unknown command") => "It is no Sheaf server, or an earlier version",
         _ => "",
     }

@@ -27,15 +27,14 @@ use std::{
     time::Duration,
 };
 
-pub use engine::audit::AUDIT_CHANNEL;
-use tls::ClientFiles;
-
 use self::{connection::Connection, event::Event, screen::Screen};
 use crate::{
     client::{advice, with_advice},
     interruption::interruption,
+    migration::address::Address,
     outage::Outage,
 };
+pub use engine::audit::AUDIT_CHANNEL;
 
 /// The period of rate updates and connection checks.
 const TICK_PERIOD: Duration = Duration::from_secs(1);
@@ -52,14 +51,10 @@ pub struct Options {
     pub are_patterns: bool,
     /// If given, the channels are durable and are followed from this position.
     pub from: Option<String>,
-    /// The host of the server, or the path of its Unix socket.
-    pub host: String,
-    /// The server's port of the Redis protocol.
-    pub port: u16,
-    /// The file with the password of the server.
+    /// The server.
+    pub address: Address,
+    /// The file with the password of the user.
     pub password_file: Option<PathBuf>,
-    /// The certificates, if the connection is encrypted.
-    pub tls: Option<ClientFiles>,
 }
 
 /// Why following ended.
@@ -183,10 +178,10 @@ impl Tail<'_> {
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
             while let Some(value) = connection.next_value()? {
-                if let Some(channel) = self.hear(Event::of(&value), &mut unconfirmed)? {
-                    self.note_gap(&channel);
-                    subscribe_from(&mut connection, &channel, OLDEST).await?;
-                    unconfirmed.push_back(channel);
+                if let Some(gap) = self.hear(Event::of(&value), &mut unconfirmed)? {
+                    self.note_gap(&gap);
+                    subscribe_from(&mut connection, &gap.channel, &gap.goes_on_at).await?;
+                    unconfirmed.push_back(gap.channel);
                 }
             }
             self.screen.flush().await?;
@@ -200,13 +195,12 @@ impl Tail<'_> {
         }
     }
 
-    /// Handles a received event. Returns the durable channel whose position is no longer in the log, if the
-    /// event says so.
+    /// Handles a received event. Returns the gap in a durable channel that the event reports, if it does.
     fn hear(
         &mut self,
         event: Result<Event<'_>, TailError>,
         unconfirmed: &mut VecDeque<Vec<u8>>,
-    ) -> Result<Option<Vec<u8>>, TailError> {
+    ) -> Result<Option<Gap>, TailError> {
         match event {
             Ok(Event::Message(message)) => {
                 self.screen.add(&message);
@@ -219,11 +213,17 @@ impl Tail<'_> {
                 self.passed(channel, position);
                 self.confirmed(unconfirmed);
             }
-            Ok(Event::Lost { channel }) => return Ok(Some(channel.to_vec())),
-            Ok(Event::Other) => {}
+            Ok(Event::Lost { channel, position }) => {
+                return Ok(Some(Gap { channel: channel.into(), goes_on_at: position.into() }));
+            }
+            Ok(Event::AuditOff) if !self.was_connected => self.screen.note(
+                "the audit is off at this server: CONFIG SET audit yes begins it. Entries that were kept before are shown",
+            ),
+            Ok(Event::AuditOff | Event::Other) => {}
             // On the first connection the position was chosen by the user: the error ends the command.
             Err(TailError::Refused(text)) if text.starts_with("LOST ") && self.was_connected => {
-                return unconfirmed.pop_front().ok_or(TailError::Refused(text)).map(Some);
+                let channel = unconfirmed.pop_front().ok_or(TailError::Refused(text))?;
+                return Ok(Some(Gap { channel, goes_on_at: OLDEST.into() }));
             }
             Err(error) => return Err(error),
         }
@@ -233,11 +233,15 @@ impl Tail<'_> {
     async fn subscribe(&self, connection: &mut Connection) -> Result<(), TailError> {
         let mut hello: Vec<&[u8]> = vec![b"HELLO", b"3"];
         if let Some(password) = &self.password {
-            hello.extend([b"AUTH".as_slice(), b"default", password.as_bytes()]);
+            let user = self.options.address.user.as_deref().unwrap_or("default");
+            hello.extend([b"AUTH", user.as_bytes(), password.as_bytes()]);
         }
         hello.extend([b"SETNAME".as_slice(), b"sheaf-tail"]);
         connection.send(&hello).await?;
         let names = self.options.names.iter().map(|name| name.as_bytes());
+        if names.clone().any(|name| name == AUDIT_CHANNEL) {
+            connection.send(&[b"CONFIG", b"GET", b"audit"]).await?;
+        }
         let Some(from) = &self.options.from else {
             let verb: &[u8] = if self.options.are_patterns { b"PSUBSCRIBE" } else { b"SUBSCRIBE" };
             return connection.send(&[verb].into_iter().chain(names).collect::<Vec<_>>()).await;
@@ -277,13 +281,25 @@ impl Tail<'_> {
         self.screen.tick();
     }
 
-    /// Reports a gap in a durable channel.
-    fn note_gap(&self, channel: &[u8]) {
-        let mut text = String::from("the next message after ");
-        event::escape(channel, &mut text);
-        text.push_str(" is no longer kept; going on with the oldest message that is");
+    fn note_gap(&self, gap: &Gap) {
+        let mut text = String::from("the next messages of ");
+        event::escape(&gap.channel, &mut text);
+        text.push_str(" are lost: the log does not keep them any more, or is damaged there; going on");
+        if gap.goes_on_at == OLDEST {
+            text.push_str(" with the oldest message");
+        } else {
+            text.push_str(" after position ");
+            event::escape(&gap.goes_on_at, &mut text);
+        }
         self.screen.note(&text);
     }
+}
+
+/// A gap in a durable channel.
+struct Gap {
+    channel: Vec<u8>,
+    /// The position after which the channel goes on.
+    goes_on_at: Vec<u8>,
 }
 
 async fn subscribe_from(connection: &mut Connection, channel: &[u8], from: &[u8]) -> Result<(), TailError> {

@@ -181,11 +181,40 @@ def test_a_lost_connection_leaves_no_gap_in_durable_channels(durable):
         # Another log, which does not have the position.
         other = durable(port=port).start()
         assert "sheaf: lost the connection" in tail.process.stderr.readline()
-        gap = "sheaf: the next message after log:{} is no longer kept; going on with the oldest message that is\n"
+        gap = (
+            "sheaf: the next messages of log:{} are lost: the log does not keep them any more, or is damaged there; "
+            "going on with the oldest message\n"
+        )
         assert [tail.process.stderr.readline() for _ in range(2)] == [gap.format("a"), gap.format("quiet")]
         with other.connect() as publisher:
             publisher.call("PUBLISH", "log:a", "anew")
         assert positions(tail.lines(1))[1] == ["log:a anew"]
+
+
+@pytest.mark.sheaf_only
+def test_messages_behind_a_damaged_record_are_shown_once(durable):
+    server = durable().start()
+    with server.connect() as publisher:
+        for number in range(30):
+            publisher.call("PUBLISH", "log:a", f"message-{number:02}")
+        assert publisher.call("SAVE") == b"OK"
+        publisher.call("PUBLISH", "log:a", "last")
+    server.stop()
+    segment = min(server.directory.glob("log-*.seg"))
+    content = segment.read_bytes()
+    segment.write_bytes(content.replace(b"message-10", b"damaged!!!"))
+    server.start()
+    with following("log:a", "--from", "-", port=server.port) as tail:
+        _, shown = positions(tail.lines(30))
+        expected = [f"log:a message-{number:02}" for number in range(30) if number != 10]
+        assert shown == [*expected, "log:a last"]
+        assert "the next messages of log:a are lost" in tail.process.stderr.readline()
+        with server.connect() as publisher:
+            publisher.call("PUBLISH", "log:a", "more")
+        assert positions(tail.lines(1))[1] == ["log:a more"]
+    with following("log:a", "--from", "-", port=server.port) as tail:
+        assert len(tail.lines(31)) == 31
+    assert server.log().count("cannot read messages of durable channels") == 1, "one line, however many readers"
 
 
 @pytest.mark.sheaf_only
@@ -240,6 +269,22 @@ def test_a_terminal_shows_how_many_there_are(server, tail):
     assert following.process.wait(PATIENCE_S) == 0
     assert os.read(terminal, 4096).endswith(b"\r\x1b[K"), "the line is gone"
     os.close(terminal)
+
+
+@pytest.mark.sheaf_only
+def test_another_user_than_default_can_follow(server, tmp_path):
+    password = tmp_path / "password"
+    password.write_text("s3cret")
+    with server.connect() as admin:
+        assert admin.call("ACL", "SETUSER", "reader", "on", ">s3cret", "&*", "+subscribe", "+ping") == b"OK"
+        following = Tail("c", "--user", "reader", "--password-file", str(password), port=server.port)
+        wait_until("the subscription", lambda: admin.call("PUBLISH", "c", "x") == 1)
+        assert following.lines(1) == ["c x"]
+        assert " user=reader " in next(line for line in admin.call("CLIENT", "LIST").decode().splitlines() if "sheaf-tail" in line)
+    following.process.send_signal(signal.SIGINT)
+    assert following.end() == (0, "")
+    status, errors = Tail("c", "--user", "nobody", "--password-file", str(password), port=server.port).end()
+    assert status == 1 and "or the user (--user), is another one" in errors, errors
 
 
 @pytest.mark.sheaf_only

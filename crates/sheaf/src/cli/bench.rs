@@ -5,12 +5,14 @@ use std::path::PathBuf;
 use clap::{Arg, ArgAction, ArgGroup, ArgMatches, Command};
 use tools::{bench::Options, migration::address::Address};
 
-use super::{at_socket, path, socket, tls};
+use super::{
+    login::{self, at_socket, socket},
+    path, tls,
+};
 
 pub(super) fn command() -> Command {
     let address = |text: &str| text.parse::<Address>().map_err(|error| error.to_string());
     let url = Arg::new("url").long("url").value_name("HOST:PORT").value_parser(address);
-    let password_file = Arg::new("password-file").long("password-file").value_name("FILE").requires("server");
     let beside_keys =
         Arg::new("beside-keys").long("beside-keys").action(ArgAction::SetTrue).requires("server");
     let dir = Arg::new("dir").long("dir").value_name("DIR").default_value(".").hide_default_value(true);
@@ -19,7 +21,7 @@ pub(super) fn command() -> Command {
         .about("Measure what a server does on this machine, in a minute")
         .arg(socket().conflicts_with("url").conflicts_with("dir").conflicts_with("tls"))
         .arg(url.help("Measure this running server, by keys that are removed afterwards"))
-        .arg(password_file.help("File whose first line is the password of the server (requirepass)"))
+        .args(login::flags().map(|flag| flag.requires("server")))
         .arg(beside_keys.help("Measure it even if it holds keys, which stay as they are"))
         .arg(
             dir.conflicts_with("url")
@@ -44,9 +46,10 @@ pub(super) fn command() -> Command {
 }
 
 pub(super) fn options(matches: &ArgMatches) -> Options {
+    let address = at_socket(matches)
+        .or_else(|| matches.get_one::<Address>("url").map(|address| tls::with_files(address, matches)));
     Options {
-        address: at_socket(matches)
-            .or_else(|| matches.get_one::<Address>("url").map(|address| tls::with_files(address, matches))),
+        address: address.map(|address| login::with_user(address, "user", matches)),
         password_file: path(matches, "password-file"),
         beside_keys: matches.get_flag("beside-keys"),
         dir: path(matches, "dir").unwrap_or_else(|| PathBuf::from(".")),

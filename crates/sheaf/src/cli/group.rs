@@ -5,11 +5,13 @@ use std::path::PathBuf;
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use tools::{group::Options, migration::address::Address};
 
-use super::{at_socket, socket, tls};
+use super::{
+    login::{self, at_socket, socket},
+    tls,
+};
 
 pub(super) fn command() -> Command {
     let address = |text: &str| text.parse::<Address>().map_err(|error| error.to_string());
-    let password_file = Arg::new("password-file").long("password-file").value_name("FILE");
     Command::new("group")
         .about("Show the members of a group of servers that fails over by itself")
         .arg(
@@ -25,7 +27,7 @@ pub(super) fn command() -> Command {
                 .action(ArgAction::SetTrue)
                 .help("Show the table again every second, until Ctrl-C"),
         )
-        .arg(password_file.help("File whose first line is the password of the server (requirepass)"))
+        .args(login::flags())
         .arg(socket().conflicts_with("address").conflicts_with("tls"))
         .args(tls::flags("Reach it over TLS"))
         .after_help(
@@ -40,11 +42,12 @@ pub(super) fn command() -> Command {
 }
 
 pub(super) fn options(matches: &ArgMatches) -> Options {
+    let address = at_socket(matches).unwrap_or_else(|| {
+        let address = matches.get_one::<Address>("address").expect("it is given if no socket is");
+        tls::with_files(address, matches)
+    });
     Options {
-        address: at_socket(matches).unwrap_or_else(|| {
-            let address = matches.get_one::<Address>("address").expect("it is given if no socket is");
-            tls::with_files(address, matches)
-        }),
+        address: login::with_user(address, "user", matches),
         watch: matches.get_flag("watch"),
         password_file: matches.get_one::<String>("password-file").map(PathBuf::from),
     }
@@ -63,9 +66,18 @@ mod tests {
         assert_eq!(found, Options { address: address.clone(), watch: false, password_file: None });
         let found = parsed(&["group", "db1:7001", "--watch", "--password-file", "f"]).unwrap();
         assert_eq!(found, Options { address, watch: true, password_file: Some("f".into()) });
-        let found = parsed(&["group", "-s", "/run/s"]).unwrap();
-        assert_eq!(found.address.host, "/run/s");
-        for refused in [&["group"][..], &["group", "db1:x"], &["group", "db1:0"], &["group", "a:1", "b:1"]] {
+        for (path, host) in [("/run/s", "/run/s"), ("s.sock", "./s.sock")] {
+            assert_eq!(parsed(&["group", "-s", path]).unwrap().address.host, host);
+        }
+        let found = parsed(&["group", "db1:7001", "--user", "u", "--password-file", "f"]).unwrap();
+        assert_eq!((found.address.user, found.password_file), (Some("u".into()), Some("f".into())));
+        for refused in [
+            &["group"][..],
+            &["group", "db1:7001", "--user", "u"],
+            &["group", "db1:x"],
+            &["group", "db1:0"],
+            &["group", "a:1", "b:1"],
+        ] {
             assert!(parsed(refused).is_err(), "{refused:?}");
         }
     }

@@ -8,7 +8,7 @@ use tools::{
     migration::{Destination, IntoServer, Options, address::Address},
 };
 
-use super::{Task, data_dir, tls};
+use super::{Task, data_dir, login, tls};
 
 pub(super) fn command() -> Command {
     let flag = |name: &'static str, help: &'static str| {
@@ -31,11 +31,7 @@ pub(super) fn command() -> Command {
                 .value_parser(address)
                 .help("The server to copy: redis://[[USER]:PASSWORD@]HOST[:PORT], or rediss:// over TLS"),
         )
-        .arg(
-            named("from-password-file", "FILE")
-                .requires("from")
-                .help("File whose first line is the password of the source"),
-        )
+        .args(login::named(["from-user", "from-password-file"]).map(|flag| flag.requires("from")))
         .arg(
             named("into", "HOST:PORT")
                 .requires("from")
@@ -43,11 +39,7 @@ pub(super) fn command() -> Command {
                 .conflicts_with_all(["replace-existing", "keep-existing"])
                 .help("A running Sheaf server (over TLS: rediss://HOST:PORT): copy into it, then follow the source until Ctrl-C"),
         )
-        .arg(
-            named("password-file", "FILE")
-                .requires("into")
-                .help("File whose first line is the password of the Sheaf server"),
-        )
+        .args(login::flags().map(|flag| flag.requires("into")))
         .arg(
             flag(
                 "flush",
@@ -68,8 +60,17 @@ pub(super) fn command() -> Command {
 }
 
 /// Arguments that apply only to an import from a running server.
-const OF_A_SERVER: [&str; 7] =
-    ["from", "from-password-file", "into", "password-file", "flush", "skip-unsupported", "spool"];
+const OF_A_SERVER: [&str; 9] = [
+    "from",
+    "from-user",
+    "from-password-file",
+    "into",
+    "user",
+    "password-file",
+    "flush",
+    "skip-unsupported",
+    "spool",
+];
 
 const AFTER_HELP: &str = "\
 From a file, into the directory of a stopped server. The file (Redis RDB versions 1 to 12, Valkey 80) is read twice: it is \
@@ -115,14 +116,14 @@ pub(super) fn task(matches: &ArgMatches) -> Task {
     let destination = match target {
         None => Destination::Directory { dir, existing },
         Some(target) => Destination::Server(IntoServer {
-            target,
+            target: login::with_user(target, "user", matches),
             password_file: path("password-file"),
             flushes: matches.get_flag("flush"),
             skips_unsupported: matches.get_flag("skip-unsupported"),
         }),
     };
     Task::Migrate(Options {
-        source,
+        source: login::with_user(source, "from-user", matches),
         source_password_file: path("from-password-file"),
         destination,
         spool_dir: path("spool").unwrap_or_else(std::env::temp_dir),
@@ -168,6 +169,16 @@ mod tests {
             spool_dir: "s".into(),
         };
         assert_eq!(options, expected);
+        let arguments = [
+            &["import", "--from", "db1", "--from-user", "a", "--from-password-file", "f"][..],
+            &["--into", "db2", "--user", "b", "--password-file", "g"],
+        ]
+        .concat();
+        let Ok(Task::Migrate(options)) = parsed(&arguments) else { panic!("not a migration") };
+        let Destination::Server(IntoServer { target, .. }) = options.destination else {
+            panic!("a directory")
+        };
+        assert_eq!((options.source.user.as_deref(), target.user.as_deref()), (Some("a"), Some("b")));
         let arguments = ["import", "--from", "redis://db1", "--dir", "d", "--keep-existing"];
         let Ok(Task::Migrate(options)) = parsed(&arguments) else { panic!("not a migration") };
         let expected = Destination::Directory { dir: "d".into(), existing: Existing::Kept };

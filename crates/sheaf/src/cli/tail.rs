@@ -4,13 +4,18 @@ use std::path::PathBuf;
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use settings::{Key, OPTIONS};
-use tools::tail::{AUDIT_CHANNEL, Options};
+use tools::{
+    migration::address::Address,
+    tail::{AUDIT_CHANNEL, Options},
+};
 
-use super::{socket, tls};
+use super::{
+    login::{self, at_socket, socket},
+    tls,
+};
 
 pub(super) fn command() -> Command {
     let port = Arg::new("port").long("port").value_name("PORT").env("SHEAF_PORT").hide_env(true);
-    let password_file = Arg::new("password-file").long("password-file").value_name("FILE");
     Command::new("tail")
         .about("Follow channels of a running server, one line per message")
         .arg(Arg::new("names").value_name("CHANNEL").required_unless_present("audit").num_args(1..).help("The channels"))
@@ -41,7 +46,7 @@ pub(super) fn command() -> Command {
                 .default_value(OPTIONS[Key::Port as usize].default)
                 .help("Port of the server"),
         )
-        .arg(password_file.help("File whose first line is the password of the server (requirepass)"))
+        .args(login::flags())
         .arg(socket().conflicts_with("host").conflicts_with("tls"))
         .args(tls::flags("Connect over TLS"))
         .after_help(
@@ -56,14 +61,19 @@ pub(super) fn command() -> Command {
 pub(super) fn options(matches: &ArgMatches) -> Options {
     let text = |name: &str| matches.get_one::<String>(name).cloned();
     let audit = matches.get_flag("audit").then(|| String::from_utf8_lossy(AUDIT_CHANNEL).into_owned());
+    let at_host = || Address {
+        host: text("host").unwrap_or_default(),
+        port: matches.get_one::<u16>("port").copied().unwrap_or_default(),
+        user: None,
+        password: None,
+        tls: tls::files(matches),
+    };
     Options {
         from: text("from").or(audit.is_some().then(|| "-".into())),
         names: matches.get_many::<String>("names").into_iter().flatten().cloned().chain(audit).collect(),
         are_patterns: matches.get_flag("pattern"),
-        host: text("socket").or(text("host")).unwrap_or_default(),
-        port: matches.get_one::<u16>("port").copied().unwrap_or_default(),
+        address: login::with_user(at_socket(matches).unwrap_or_else(at_host), "user", matches),
         password_file: text("password-file").map(PathBuf::from),
-        tls: tls::files(matches),
     }
 }
 
@@ -80,26 +90,23 @@ mod tests {
             names: vec!["a".into(), "b".into()],
             are_patterns: false,
             from: None,
-            host: "127.0.0.1".into(),
-            port: 6379,
+            address: "127.0.0.1:6379".parse().unwrap(),
             password_file: None,
-            tls: None,
         };
         assert_eq!(found, expected);
+        let login = ["--user", "u", "--password-file", "f"];
         let found =
-            parsed(&["tail", "--pattern", "a*", "--host", "db1", "--port", "7", "--password-file", "f"]);
+            parsed(&[&["tail", "--pattern", "a*", "--host", "db1", "--port", "7"], &login[..]].concat());
         let expected = Options {
             names: vec!["a*".into()],
             are_patterns: true,
             from: None,
-            host: "db1".into(),
-            port: 7,
+            address: "redis://u:@db1:7".parse().unwrap(),
             password_file: Some("f".into()),
-            tls: None,
         };
         assert_eq!(found.unwrap(), expected);
         let found = parsed(&["tail", "a", "-s", "/run/s"]).unwrap();
-        assert_eq!(found.host, "/run/s");
+        assert_eq!(found.address.host, "/run/s");
         assert!(parsed(&["tail", "a", "-s", "/run/s", "--host", "h"]).is_err());
         for from in ["-", "$", "7:42"] {
             let found = parsed(&["tail", "a", "--from", from]).unwrap();

@@ -3,7 +3,7 @@
 use wire::{DecodeLimits, Value};
 
 use super::{Options, TailError};
-use crate::client::{Client, is_path};
+use crate::{client::Client, migration::address::Address};
 
 /// Limits of a value, larger than any message of a server with its frame.
 const LIMITS: DecodeLimits = DecodeLimits { bytes_max: 1 << 30, ..DecodeLimits::DEFAULT };
@@ -20,8 +20,8 @@ pub(super) struct Connection {
 
 impl Connection {
     pub(super) async fn open(options: &Options) -> Result<Connection, TailError> {
-        let Options { host, port, tls, .. } = options;
-        let address = if is_path(host) { host.clone() } else { format!("{host}:{port}") };
+        let Address { host, port, tls, .. } = &options.address;
+        let address = options.address.to_string();
         let connected = Client::connect(host, *port, tls.as_ref(), LIMITS).await;
         let client =
             connected.map_err(|reason| TailError::Unreachable { address: address.clone(), reason })?;

@@ -6,6 +6,9 @@ use wire::Value;
 
 use super::TailError;
 
+/// The part of an error by which the server refuses to show a setting.
+const NO_SETTINGS: &[u8] = b"the 'config|get' command";
+
 /// The meaning of a received value.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Event<'v> {
@@ -17,10 +20,14 @@ pub(super) enum Event<'v> {
         channel: &'v [u8],
         position: &'v [u8],
     },
-    /// A subscription to a durable channel has ended: its next messages are no longer in the log.
+    /// A subscription to a durable channel has ended: its next messages are no longer in the log, or cannot
+    /// be read. The channel goes on at the position.
     Lost {
         channel: &'v [u8],
+        position: &'v [u8],
     },
+    /// The reply of the server whose setting `audit` is off.
+    AuditOff,
     /// An event that is not shown, such as the reply to HELLO or PING.
     Other,
 }
@@ -37,6 +44,19 @@ impl Event<'_> {
     /// Classifies a received value; an error reply is an error.
     pub(super) fn of(value: &Value) -> Result<Event<'_>, TailError> {
         let parts = match value {
+            Value::Map(pairs) => {
+                let is_off = |(name, value): &(Value, Value)| {
+                    text(name) == Some(b"audit") && text(value) == Some(b"no")
+                };
+                return Ok(if pairs.iter().any(is_off) { Event::AuditOff } else { Event::Other });
+            }
+            // Users that may read the audit, but no settings, read it as it is.
+            Value::Error(text)
+                if text.starts_with(b"NOPERM ")
+                    && text.windows(NO_SETTINGS.len()).any(|part| part == NO_SETTINGS) =>
+            {
+                return Ok(Event::Other);
+            }
             Value::Error(text) => return Err(TailError::Refused(String::from_utf8_lossy(text).into_owned())),
             Value::Push(parts) => parts,
             _ => return Ok(Event::Other),
@@ -51,7 +71,7 @@ impl Event<'_> {
             }
             [b"subscribe" | b"psubscribe", _] => Event::Subscribed,
             [b"xsubscribe", channel, position] => Event::Placed { channel, position },
-            [b"xlost", channel, ..] => Event::Lost { channel },
+            [b"xlost", channel, position] => Event::Lost { channel, position },
             _ => Event::Other,
         })
     }
@@ -125,7 +145,10 @@ mod tests {
                 ">4\r\n$10\r\nxsubscribe\r\n$2\r\nch\r\n$4\r\n7:42\r\n:1\r\n",
                 Event::Placed { channel, position },
             ),
-            (">4\r\n$5\r\nxlost\r\n$2\r\nch\r\n$4\r\n7:42\r\n:0\r\n", Event::Lost { channel }),
+            (">4\r\n$5\r\nxlost\r\n$2\r\nch\r\n$4\r\n7:42\r\n:0\r\n", Event::Lost { channel, position }),
+            ("%1\r\n$5\r\naudit\r\n$2\r\nno\r\n", Event::AuditOff),
+            ("%1\r\n$5\r\naudit\r\n$3\r\nyes\r\n", Event::Other),
+            ("-NOPERM User u has no permissions to run the 'config|get' command\r\n", Event::Other),
             (">2\r\n$10\r\ninvalidate\r\n*1\r\n$1\r\nk\r\n", Event::Other),
             ("*3\r\n$7\r\nmessage\r\n$2\r\nch\r\n$2\r\nhi\r\n", Event::Other),
             (">0\r\n", Event::Other),
