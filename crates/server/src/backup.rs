@@ -6,7 +6,7 @@
 //! Invariants
 //! - The copying client may choose the name of its session and keep it: a session replaces an earlier one of
 //!   the same name.
-//! - A session pins a bounded number of bytes, and ends when its client stops asking.
+//! - A session ends when the log has grown by a bounded number of bytes, or when its client stops asking.
 
 mod file_body;
 pub(crate) mod routes;

@@ -41,7 +41,8 @@ pub(crate) struct Config {
     hot: HotSettings,
     observers: RwLock<Vec<Observer>>,
     /// The files of settings, shared by all incarnations within the process. A change of the files holds this
-    /// lock, for as long as the disk takes to answer. So no thread that serves other clients waits for it.
+    /// lock for as long as the disk takes to answer. Therefore a thread that serves other clients must not
+    /// wait for it.
     files: Arc<Mutex<Lasting>>,
     /// The configuration file, if there is one.
     config_file: Option<PathBuf>,

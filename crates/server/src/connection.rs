@@ -9,8 +9,9 @@
 //!   writable after it refused bytes), from the worker (for example because the log has moved, or a blocked
 //!   command is answered), or from a timer (DEBUG SLEEP, a login that waits, the deadline of a blocked or
 //!   held command).
-//! - While the conversation is interrupted the socket is not read, so the client feels back-pressure. A
-//!   client that does not read its replies then gets more room, and is disconnected later (`unread`).
+//! - While the conversation is interrupted the socket is not read, so the client feels back-pressure. If it
+//!   does not read its replies while its commands wait, it gets more room within limits, and is disconnected
+//!   in the end (`unread`).
 //! - Blocked commands, which may wait for ever, and commands that CLIENT PAUSE holds are exceptions. A
 //!   bounded amount of input is read behind them, to detect that the client has closed the connection. A
 //!   client that sends more behind a blocked command is disconnected after a while (`backlog`).

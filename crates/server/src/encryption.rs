@@ -42,7 +42,7 @@ const EXPIRES_SOON_S: i64 = 7 * 24 * 3600;
 pub(crate) struct EncryptionFigures {
     /// Handshakes that succeeded.
     pub(crate) handshakes: AtomicU64,
-    /// Handshakes that failed or took too long.
+    /// Handshakes that failed, took too long or gave way to others.
     pub(crate) failed: AtomicU64,
     /// Handshakes in progress.
     pub(crate) unfinished: AtomicU64,

@@ -536,8 +536,8 @@ impl Group {
     }
 
     /// Takes part in votes until a leader is known, for one election timeout at most. The vote of this server
-    /// may be needed, and for that time after a restart the server gives no vote. Returns false if the server
-    /// stops meanwhile.
+    /// may be needed, and after a restart the server usually gives none for that time. Returns false if the
+    /// server stops meanwhile.
     fn await_leader(
         &self,
         leaderships: &mpsc::Receiver<Option<Leadership>>,

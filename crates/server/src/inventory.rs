@@ -4,8 +4,8 @@
 //! they are always current.
 //!
 //! Invariants
-//! - Uncommitted data are not shown: figures are either committed, or come with the position that the reply
-//!   must wait for.
+//! - Once the server has recovered, uncommitted data are not shown: figures are either committed, or come
+//!   with the position that the reply must wait for.
 //! - INFO is answered even if nothing is committed, because a disk hangs or replicas are missing. After
 //!   [`STALLED_MS`] it shows the newest figures known to be committed.
 

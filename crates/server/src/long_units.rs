@@ -6,8 +6,8 @@
 //! Invariants
 //! - A unit that was accepted is answered exactly once, by a message to the worker of its client; the thread
 //!   keeps nothing of the unit.
-//! - A connection has at most one unit here, so `maxclients` bounds the queue. If scripts occupy all threads,
-//!   a unit that has waited for longer than `busy-reply-threshold` is answered BUSY.
+//! - A connection has at most one unit here, so `maxclients` bounds the queue. While all threads are busy and
+//!   a script runs, a unit that has waited for longer than `busy-reply-threshold` is answered BUSY.
 
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
@@ -116,8 +116,8 @@ impl LongUnits {
         }
     }
 
-    /// Removes the units that have waited longer than `busy-reply-threshold` because scripts occupy all
-    /// threads.
+    /// While all threads are busy and a script runs, removes the units that have waited longer than
+    /// `busy-reply-threshold`.
     pub(crate) fn take_overdue(&self, scripts: &Scripts) -> Vec<Job> {
         let mut state = self.state.lock();
         let busy_after_us = scripts.settings.busy_after_ms() * 1000;

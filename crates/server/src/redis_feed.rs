@@ -48,8 +48,8 @@ use crate::{
     snapshots::Snapshots,
 };
 
-/// A replica that takes no bytes for this long is disconnected. A replica that has its file and sends nothing
-/// for this long is disconnected, too. The value is the default of Redis' `repl-timeout`.
+/// A replica that takes no bytes for this long is disconnected. So is a replica that sends nothing for this
+/// long, if it has its file or needs none. The value is the default of Redis' `repl-timeout`.
 const SILENCE: Duration = Duration::from_secs(60);
 /// The period at which, while a file is prepared, the replica gets a newline as a sign of life and is checked
 /// for whether it may stay.

@@ -127,7 +127,7 @@ pub(crate) struct Node {
     /// Tracks the writes in progress of the files that hold the role and the membership of this server.
     writes: Arc<InFlight>,
     /// `replication.json`: the part of the role that must survive a restart. The lock is held while the role
-    /// changes and the file is written, so no request of a client waits for it.
+    /// changes and the file is written. Therefore a thread that serves clients must not wait for it.
     standing: Mutex<ReplicationState>,
     /// The role in force; locked for a moment only.
     role: RwLock<Arc<Role<Address>>>,

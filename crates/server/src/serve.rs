@@ -11,9 +11,9 @@
 //! change another incarnation begins, on the same ports, with the present settings. Clients reconnect.
 //!
 //! Invariants
-//! - Only three things outlive an incarnation: the settings, the position at which the log must be cut, and
-//!   the fields of `Process` (among them the lock, the ports, and the certificates).
-//! - If an incarnation is to follow, the present one ends only when the disk has room for the restart.
+//! - An incarnation gets from the one before only the settings and the position at which the log must be cut.
+//!   All incarnations share the fields of `Process`: among them the lock, the ports, and the certificates.
+//! - If an incarnation is to follow, the present one does not end while the disk has no room for the restart.
 
 mod failure;
 mod incarnation;
@@ -295,7 +295,7 @@ fn fit_clients(settings: &Settings) {
     }
 }
 
-/// Warns if other machines can reach the server without a password.
+/// Warns if the server listens beyond this machine and has no password.
 fn warn_of_open_door(
     settings: &Settings,
     redis: &[std::net::TcpListener],

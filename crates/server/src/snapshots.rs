@@ -13,8 +13,8 @@
 //! - A witness, whose memory has no data, takes no snapshot.
 //! - At most one snapshot is taken at a time. A failure is logged, and the server goes on. While growth of
 //!   the log or time calls for a snapshot, the server tries again later.
-//! - Whoever waits for a snapshot gets an answer, even if a script holds keys for ever: an error after
-//!   [`STANDSTILL_US`]. The snapshot itself waits on.
+//! - Whoever waits for the result of a request gets an answer, even if a script holds keys for ever: an error
+//!   after [`STANDSTILL_US`]. The snapshot itself waits on. So does a backup, which waits for its files.
 //! - A request that comes during a snapshot is either refused, or served by one more snapshot afterwards. The
 //!   snapshot in progress would not do: it may lack records written meanwhile.
 

@@ -2,7 +2,8 @@
 //! permissions of its file say which users may open it.
 //!
 //! Invariants
-//! - The socket of a running server is never taken away. A socket that a killed server has left is replaced.
+//! - The socket of a server that listens is not taken away. A socket that a killed server has left is
+//!   replaced.
 //! - No client can connect before the file has its mode.
 //! - No file but a socket is removed at the start. At the end, only the socket made here is removed.
 

@@ -78,7 +78,7 @@ pub(crate) struct Worker {
     connections: RefCell<HashMap<u64, Rc<Connection>>>,
     /// Publishers whose next command waits for slow subscribers, or for room in a mailbox.
     held_back: HeldBack,
-    /// Connections whose clients do not read their replies.
+    /// Connections that are checked because their clients have to read replies.
     unread: RefCell<Vec<Rc<Connection>>>,
     log: OnceCell<LogThreads>,
     reaper: Reaper,

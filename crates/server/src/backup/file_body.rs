@@ -1,9 +1,9 @@
 //! A reply body that is a range of a file, read piece by piece on blocking threads, one piece ahead.
 //!
-//! Commands have priority: all bodies together use no more CPU time than a snapshot may
+//! Commands have priority: the CPU time of all bodies together has the limit of a snapshot
 //! (`snapshot-cpu-percent`). Most of that time is used by the thread that serves the connection, because it
 //! sends the pieces. Therefore all CPU time of that thread between two pieces is counted, including its work
-//! for other connections.
+//! for other connections. The reads on the blocking threads are not counted.
 
 use std::{
     future::Future,
@@ -23,7 +23,7 @@ use tokio::{sync::OwnedSemaphorePermit, task::JoinHandle};
 
 use super::{Backups, session::Session};
 
-/// A body is read in pieces of this size, of which at most two are in memory.
+/// A body is read in pieces of this size.
 const PIECE_BYTES: u64 = 1 << 20;
 
 /// A body that sends a range of a file and keeps its session and its transfer permit.

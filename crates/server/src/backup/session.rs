@@ -1,12 +1,12 @@
 //! Backup sessions: the files that a running server keeps for a backup, and the limits on keeping them.
 //!
 //! Invariants
-//! - A session that has ended sends nothing more, not even from an open file, because the file's bytes may
-//!   have been reused for another file. A reader therefore checks *after* each read whether the session has
-//!   ended.
-//! - There are at most [`SESSIONS_MAX`] sessions. Each ends after [`IDLE_US`] without a request or a piece
-//!   sent, when the log after it has grown by `backup-retention-bytes`, or when the disk has no room for the
-//!   log.
+//! - No bytes that were read after the end of a session are sent, not even from an open file, because the
+//!   file's bytes may have been reused for another file. A reader therefore checks *after* each read whether
+//!   the session has ended.
+//! - There are at most [`SESSIONS_MAX`] sessions. Each ends at the latest after [`IDLE_US`] without a request
+//!   or a piece sent, when the log after it has grown by `backup-retention-bytes`, or when the disk has no
+//!   room for the log.
 //! - A session from which nothing was copied does not block others: after [`GIVE_WAY_US`] it gives way to
 //!   another one. It also keeps little log: it ends when the log has grown by a [share](UNUSED_LOG_SHARE) of
 //!   `backup-retention-bytes`.
@@ -36,7 +36,7 @@ use backup::{Offer, OfferedFile, chain_digits};
 
 /// The maximum number of sessions: each keeps an old snapshot and its log.
 pub(crate) const SESSIONS_MAX: usize = 4;
-/// The maximum number of concurrent transfers of a session. Each holds up to two pieces of a file in memory.
+/// The maximum number of concurrent transfers of a session. Each holds a few pieces of a file in memory.
 pub(crate) const TRANSFERS_MAX: usize = 4;
 /// A session ends after this time without a request or a piece sent.
 const IDLE_US: u64 = 60_000_000;

@@ -8,9 +8,10 @@
 //! ```
 //!
 //! Invariants
-//! - The value in the log is in force on every server that has the data. The one exception is a value given
-//!   at the start of a leader, or in its file when the file is read again: it overrides the log's value until
-//!   it is recorded itself. A line of the server's log reports the record.
+//! - The value in the log is in force on every server that has applied its record, with two exceptions. A
+//!   value given at the start of a leader, or in its file when the file is read again, overrides the log's
+//!   value until it is recorded itself; a line of the server's log reports the record. A value that this
+//!   version does not understand is not in force; a line reports that, too.
 //! - Given values are recorded before any later write. So every server that acknowledges a later write has
 //!   the given values in its log as well. While they cannot be recorded, the leader takes no writes.
 //! - A given value is recorded once; see [`OwedSettings`].

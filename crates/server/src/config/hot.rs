@@ -101,7 +101,7 @@ impl HotSettings {
         self.output_limits.read().of(kind)
     }
 
-    /// Seconds without commands after which a client is disconnected; 0 for never.
+    /// The seconds of the setting `timeout`; 0: no client is disconnected because it sends no commands.
     pub(crate) fn idle_timeout_seconds(&self) -> u64 {
         self.idle_timeout_seconds.load(Relaxed)
     }

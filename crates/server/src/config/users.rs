@@ -5,8 +5,8 @@
 //! ACL SAVE                              -> file
 //! ```
 //!
-//! Users belong to the data. So the file is read at a start only if the data has no users: a restart never
-//! undoes changes of clients.
+//! Users belong to the data. So the file is read at a start only if the data has no users. A restart undoes
+//! no changes of clients, unless clients have deleted all users of the data.
 
 use std::{fs, path::Path, sync::Arc};
 

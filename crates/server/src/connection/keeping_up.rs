@@ -15,11 +15,12 @@
 //! The bytes that the socket takes are no measure of progress: a full socket takes nothing until a third of
 //! its buffer is free, which takes seconds with a slow reader. Acknowledgements come in lumps, too, but in
 //! smaller ones, a sixteenth of the peer's buffer: 93 KiB by default, 0.7 s apart at 128 KiB/s. Patience
-//! outlasts two of these gaps, and [`RATE_BYTES_PER_S_MIN`] is half of 128 KiB/s. So a subscriber that reads
-//! 128 KiB/s is always waited for.
+//! outlasts two of these gaps, and [`RATE_BYTES_PER_S_MIN`] is half of 128 KiB/s. So a subscriber with
+//! buffers of the default size that reads 128 KiB/s stays worth waiting for.
 //!
 //! A subscriber that never reads, or stops reading, thus delays publishers for two seconds at most. After a
-//! wait in vain for a new subscriber, other new subscribers of its worker delay nobody for [`DISTRUST_US`].
+//! wait in vain for a new subscriber, further new subscribers of its worker get no patience for
+//! [`DISTRUST_US`].
 //! The unsent bytes of a subscriber that is not waited for grow to the limits of [`backlog`](super::backlog),
 //! where it is disconnected. Those limits are far above the ones here.
 

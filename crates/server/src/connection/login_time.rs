@@ -1,8 +1,7 @@
 //! Disconnects clients that have to log in and do not. Each of them takes a place among the clients, and
 //! memory for its requests.
 //!
-//! Only time in which the client could log in counts. While the server loads its data, no time counts,
-//! because no users are known.
+//! While the server loads its data, no time counts, because no users are known.
 //!
 //! Before the first failed login, waits of a login do not count: the wait for its turn among the logins of
 //! its address, for the check of a password, and for the end of a pause. After a failure these waits count.

@@ -5,8 +5,8 @@
 //!
 //! Invariants
 //! - The thread rests between two steps, so that it takes at most [`CPU_PERCENT`] of the processors' time. It
-//!   does not rest while a client waits for a requested compaction, or while the compaction catches up with
-//!   writers.
+//!   does not rest while a requested compaction runs or waits for its turn, or while the compaction catches
+//!   up with writers.
 //! - An interrupted compaction changes nothing.
 
 use std::{
@@ -141,8 +141,8 @@ impl Compactor {
             let per_second = CPU_PERCENT * 10_000 * env::process::cores_available() as u64;
             let pause_us = pace.pause_us(used_cpu_us, per_second, self.clock.monotonic_us());
             let mut state = self.state.lock();
-            // No pause while a client waits for a requested compaction, or while the compaction catches up
-            // with writers.
+            // No pause while a requested compaction runs or waits for its turn, or while the compaction
+            // catches up with writers.
             let is_urgent = !state.asked.is_empty() || compaction.is_catching_up();
             if pause_us > 0 && !self.stopping.load(Relaxed) && !is_urgent {
                 self.wake.wait_for(&mut state, Duration::from_micros(pause_us));

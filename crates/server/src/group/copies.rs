@@ -4,8 +4,9 @@
 //! - A backup holds only changes that a majority has. A backup of the leader holds all changes that were
 //!   acknowledged before it began. A backup of a follower, like a read from it, may lack acknowledged changes
 //!   that have not reached the follower yet.
-//! - A leader that has committed nothing yet refuses backups. It does not refuse a server that copies
-//!   everything to become its follower: without that follower there might be no majority to commit anything.
+//! - A leader that has committed nothing yet refuses backups. As long as a majority answers it, it does not
+//!   refuse a server that copies everything to become its follower: without that follower there might be no
+//!   majority to commit anything.
 
 use std::time::Duration;
 

@@ -68,8 +68,8 @@ const GRACE_MS: u64 = 3_000;
 /// The longest word of GROUP PEER that is shown: longer than any id.
 const WORD_BYTES_MAX: usize = 64;
 
-/// The maximum number of servers whose last message is remembered: those that a roster can list, and as many
-/// strangers that may join.
+/// The maximum number of servers whose last message is remembered. A roster can list far fewer; the rest is
+/// for strangers that may join.
 const HEARD_MAX: usize = 4 * MEMBERS_MAX;
 
 /// Why a connection or a message of a member is refused, or why a message changes nothing.

@@ -54,7 +54,8 @@ impl Group {
         slot.set_last_lsn(last);
     }
 
-    /// Forgets the log that no member needs, once the roster is saved. Does nothing on other members.
+    /// Once the roster is saved, forgets the log that no member needs, or, on a full disk, the log that is
+    /// committed. Does nothing on other members.
     pub(super) fn keep_log_alone(&self, votes: &Votes) {
         let Some(log) = self.log.get().filter(|_| votes.is_witness()) else { return };
         let roster = {

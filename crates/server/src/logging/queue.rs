@@ -7,7 +7,7 @@
 //!
 //! Invariants
 //! - No thread but "log-lines" waits for the file. The queue has at most [`QUEUED_BYTES_MAX`]; further lines
-//!   are dropped, and a line says how many once there is room.
+//!   are dropped, and a line says how many once all lines in the queue are written.
 //! - Lines are written in the order in which they were queued. When another file is opened, all lines that
 //!   are not written yet go to that file.
 //! - The queue is emptied ([`LineQueue::flush`]), as long as the file takes lines, before the process ends in

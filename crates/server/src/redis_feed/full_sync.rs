@@ -6,7 +6,8 @@
 //!
 //! Invariants
 //! - The snapshot and the log after it are pinned until the stream begins. A replica for which more log than
-//!   `replica-retention-bytes` would be pinned is disconnected (`sending`).
+//!   `replica-retention-bytes` would be pinned is disconnected (`sending`), but not for less than
+//!   [`PINNED_LOG_BYTES_MIN`].
 
 use std::{
     io,

@@ -1,9 +1,9 @@
 //! Sends bytes to a replica, and limits the time without progress and the log that is pinned meanwhile.
 //!
 //! Invariants
-//! - During a wait, it is checked at least once in [`PREPARING_PERIOD`](super::PREPARING_PERIOD) whether the
-//!   replica may stay. So the log pinned for its file exceeds the limit by no more than the writes of one
-//!   period.
+//! - During a wait for the replica, or for a snapshot, it is checked about once in
+//!   [`PREPARING_PERIOD`](super::PREPARING_PERIOD) whether the replica may stay. So the log pinned for its
+//!   file exceeds the limit only a little.
 
 use std::{
     io::{self, Write},
@@ -39,8 +39,8 @@ impl Serving<'_> {
         Ok(())
     }
 
-    /// Writes as many bytes as the replica takes next. Waits until the replica takes a byte, or until it may
-    /// not stay.
+    /// Writes as many bytes as the replica takes next. Waits until the replica takes a byte. Fails if it
+    /// takes none for [`SILENCE`], or if it may not stay.
     pub(super) fn write_some(&self, bytes: &[u8]) -> Result<usize, String> {
         let began_ms = self.node.now_ms();
         loop {
@@ -59,8 +59,8 @@ impl Serving<'_> {
         }
     }
 
-    /// Fails once the replica may not stay: its connection is closed, it is silent although it has its file,
-    /// or too much log is pinned for its file.
+    /// Fails once the replica may not stay: its connection is closed, it is silent although it has its file
+    /// or needs none, or too much log is pinned for its file.
     pub(super) fn check(&self) -> Result<(), String> {
         if self.replica.is_closed.load(SeqCst) {
             return Err("the connection was closed".into());

@@ -140,8 +140,8 @@ impl Node {
         log.set_acked(self.leader.commit(log.shippable_lsn(), count));
     }
 
-    /// As [`Node::count_acks`], for a leader that begins. It writes a batch, and nothing is committed until
-    /// replicas have that batch.
+    /// As [`Node::count_acks`], for a leader that begins. With `ack-replicas` it writes a batch, and nothing
+    /// is committed until replicas have that batch.
     pub(super) fn begin_to_count_acks(&self, log: &Log) {
         let acking = self.acking.lock();
         if self.votes.is_none() && self.options.read().ack_replicas > 0 {

@@ -58,7 +58,8 @@ pub(super) struct Running {
     state: AtomicU8,
 }
 
-/// The first state. The state changes at most once: either an abort succeeds, or the replica is told to lead.
+/// The first state. The state changes at most once: either an abort succeeds, or the server goes on to tell
+/// the replica to lead.
 const WAITING: u8 = 0;
 const IN_PROGRESS: u8 = 1;
 const ABORTED: u8 = 2;
@@ -69,7 +70,8 @@ impl Running {
         if self.state.load(SeqCst) == IN_PROGRESS { "failover-in-progress" } else { "waiting-for-sync" }
     }
 
-    /// Aborts the handover. Returns false if it is too late: the replica may have been told to lead.
+    /// Aborts the handover. Returns false if it is too late: the replica may have been told to lead, or is
+    /// about to be.
     fn abort(&self) -> bool {
         self.end_wait(ABORTED)
     }

@@ -11,7 +11,7 @@
 //!
 //! Invariants
 //! - The copy is installed only if it is complete, and only when a server starts on the directory.
-//! - An interrupted installation is resumed by the next start before anything else is read.
+//! - An interrupted installation is resumed by the next start as a replica, before the data is read.
 //! - Stopping never waits for the leader: the connection of the copy is broken.
 //! - An installation keeps files that are not data, such as the lock, `replication.json`, `group.json`,
 //!   `settings.toml` and files that were set aside (`diverged-*.bin`).

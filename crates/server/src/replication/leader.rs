@@ -234,7 +234,7 @@ impl Leader {
         self.disconnect();
     }
 
-    /// Pins as much of the log as replicas need. Called once a second.
+    /// Pins as much of the log as replicas need. Called once a second, and when a replica joins.
     pub(super) fn keep_log(&self, log: &Log, now_ms: u64) {
         let mut pin = self.pin.lock();
         let from = self.leading.lock().keep_from(log.shippable_lsn(), now_ms);

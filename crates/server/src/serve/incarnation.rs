@@ -454,8 +454,8 @@ async fn every_second(parts: &Parts, log: &Log) {
             let _ = tokio::task::spawn_blocking(look).await;
         }
         tell_overdue(parts);
-        // A follower may have applied changes that its full disk does not take. Replies that show such
-        // changes wait for the disk. While reads are refused, these replies become errors, too.
+        // A reply on a follower may wait for its gate for long, for example because the disk is full. While
+        // reads are refused, such a reply becomes an error, too.
         if let Some(refusal) = parts.replication.refuses_reads().filter(|_| parts.node.following().is_some())
         {
             tell_workers(parts, || WorkerOrder::RefuseHeld(refusal));

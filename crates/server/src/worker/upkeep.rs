@@ -91,7 +91,7 @@ impl Worker {
         self.parts.inventory.figures();
     }
 
-    /// Makes the worker check the connection regularly until its client reads again.
+    /// Makes the worker check the connection regularly, as long as its commands wait or its limit is raised.
     pub(crate) fn watch_unread(&self, connection: &Rc<Connection>) {
         self.unread.borrow_mut().push(connection.clone());
     }

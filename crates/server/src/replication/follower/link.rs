@@ -37,7 +37,7 @@ const READ_TIMEOUT: Duration = Duration::from_millis(ACK_BUSY_MS);
 
 /// How an attempt to follow ended.
 enum LinkEnd {
-    /// There is no leader to follow until a command names one or wakes the link.
+    /// There is no leader to follow at the moment; the link waits until it is woken.
     Idle,
     /// The attempt failed for this reason; try again.
     Retry(String),
