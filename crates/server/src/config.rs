@@ -113,7 +113,6 @@ impl Config {
         self.settings.read()
     }
 
-    /// The copies for hot paths.
     pub(crate) fn hot(&self) -> &HotSettings {
         &self.hot
     }

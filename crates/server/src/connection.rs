@@ -225,7 +225,6 @@ impl Connection {
         }
     }
 
-    /// Wakes the task.
     fn wake(&self) {
         if let Some(waker) = &*self.waker.borrow() {
             waker.wake_by_ref();
@@ -493,7 +492,8 @@ impl Connection {
         }
     }
 
-    /// Sends the replies whose gates are committed, now that the log is committed up to `committed`.
+    /// Sends the replies whose gates are committed, now that the log is committed up to `committed`. If the
+    /// socket has refused bytes, the task sends them later.
     pub(crate) fn release(&self, committed: Lsn) {
         self.conversation.borrow_mut().outbox.release(committed);
         if !self.refused.get() {

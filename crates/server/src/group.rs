@@ -134,7 +134,7 @@ pub(crate) enum Prepared {
 }
 
 /// The host name or address under which other members reach this server. `redis` has the addresses of its
-/// first door for the Redis protocol, encrypted or not.
+/// doors for the Redis protocol, the preferred one first.
 ///
 /// # Errors
 /// `InvalidInput`, with a reason that names the setting: there is no such door, or no such address.

@@ -1,7 +1,8 @@
 //! The queue of orders to a worker, which any thread can send to.
 //!
 //! The queue is unbounded, but the number of its orders is limited:
-//! - connections, kills, reviews, long units, answers and ends of pauses by `maxclients` (a client waits for
+//! - new connections by the limit of open files;
+//! - kills, reviews, long units, answers and ends of pauses by the number of connections (a client waits for
 //!   one answer);
 //! - pushes by [`engine::clients::PUSHED_BYTES_MAX`] for each client;
 //! - feeds by the window of each reader of durable channels;

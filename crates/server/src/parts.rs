@@ -281,7 +281,7 @@ impl Parts {
         self.counters.login_timeouts.load(Relaxed) + self.traffic.login_timeouts() + turned_away
     }
 
-    /// Resets the counters of INFO.
+    /// Resets the counters that CONFIG RESETSTAT resets; some counters of INFO are not among them.
     pub(crate) fn reset_counters(&self) {
         self.data.stats.reset();
         self.config.users().counts.reset();

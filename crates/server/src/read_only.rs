@@ -109,7 +109,8 @@ impl ReadOnly {
             Admission::Go | Admission::Wait => {}
         }
         let refusal = server.refuses_writes();
-        // A server without a vote in its group reports that, whatever the state of the group.
+        // A witness, a removed server, and one that has not joined yet report what they are, whatever the
+        // state of their group.
         match refusal {
             Some(WriteRefusal::Joining) => return Some(ReadOnly::Joining),
             Some(WriteRefusal::Witness) => return Some(ReadOnly::Witness),

@@ -11,8 +11,8 @@
 //!
 //! Invariants
 //! - Only committed changes are sent.
-//! - A slow replica takes no memory but the buffer of its socket and one piece of the log. When the log that
-//!   it needs is no longer kept, it is disconnected, and gets a full sync when it returns.
+//! - A slow replica takes little memory: the buffer of its socket, and a part of its file or of the log.
+//!   When the log that it needs is no longer kept, it is disconnected, and gets a full sync when it returns.
 //! - A connection gets threads only once it has a place. There are few places, so many replicas that ask for
 //!   a file and vanish cost little.
 

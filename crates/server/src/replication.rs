@@ -191,7 +191,8 @@ pub(crate) struct Node {
     is_reserving: AtomicBool,
     /// The clients that wait for keys.
     interests: OnceLock<Arc<Interests>>,
-    /// The FAILOVER in progress, until its thread has ended. Locked for a moment only, after `standing`.
+    /// The FAILOVER in progress; none once it has ended or was given up. Locked for a moment only, after
+    /// `standing`.
     handover: Mutex<Option<Arc<Running>>>,
     /// The replica that was told to lead and has not answered.
     unanswered: Mutex<Option<Unanswered>>,

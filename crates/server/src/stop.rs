@@ -25,7 +25,6 @@ impl Default for Stop {
 }
 
 impl Stop {
-    /// Requests the stop.
     pub(crate) fn request(&self) {
         self.requested.send_replace(true);
     }
@@ -36,7 +35,6 @@ impl Stop {
         let _ = self.requested.subscribe().wait_for(|is_requested| *is_requested).await;
     }
 
-    /// Whether the stop was requested.
     pub(crate) fn is_requested(&self) -> bool {
         *self.requested.borrow()
     }

@@ -61,7 +61,6 @@ impl UnixDoor {
         Ok(Some(UnixDoor { listener, path: path.into(), inode }))
     }
 
-    /// The path of the socket.
     pub(crate) fn path(&self) -> &str {
         &self.path
     }

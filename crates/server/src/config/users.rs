@@ -46,7 +46,6 @@ pub(super) fn user_settings(settings: &Settings) -> UserSettings {
 }
 
 impl Config {
-    /// The users.
     pub(crate) fn users(&self) -> &Arc<Users> {
         &self.users
     }

@@ -1,8 +1,8 @@
 //! The connections from other members, and how many there may be.
 //!
 //! Without a password, everybody who reaches the port can send GROUP PEER. So a member that the roster lists
-//! has places of its own. All other senders share a few places; each of them is a new member of which this
-//! server has not heard yet, or a stranger.
+//! has places of its own. All other senders share a few places: new members of which this server has not
+//! heard yet, removed members, and strangers.
 //!
 //! Invariants
 //! - A member has at most [`OF_MEMBER_MAX`] connections. All senders that the roster does not list have
