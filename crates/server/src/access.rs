@@ -162,7 +162,7 @@ impl Access {
         self.config.users().note_refused_token(address, self.clock.unix_ms());
     }
 
-    /// Notes a request that only administrators make.
+    /// Notes a request over HTTP in the audit, if the audit is on.
     pub(crate) fn note_request(
         &self,
         client: SocketAddr,

@@ -10,7 +10,7 @@
 //! - A thread has at most [`UNFINISHED_MAX`] handshakes at a time. It has fewer if few places for clients are
 //!   left, because each handshake occupies the descriptor of a future client.
 //! - At this limit, new clients wait in the backlog of the listener. A handshake that has gone on for
-//!   [`PATIENCE`] is ended for a new one, so that silent peers keep nobody out.
+//!   [`PATIENCE`] is ended for a new one, so that silent peers keep nobody out for long.
 //! - A handshake takes at most [`HANDSHAKE_TIMEOUT`].
 
 use std::{

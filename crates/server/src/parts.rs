@@ -1,8 +1,8 @@
 //! The parts of a server, and how they are wired.
 //!
-//! Each part gets the parts that it depends on when it is made, so this module shows all dependencies.
-//! Background jobs hold only the parts that they use. Workers, INFO and metrics use almost all parts, and
-//! hold [`Parts`].
+//! A part gets the parts that it depends on when it is made, so this module shows the dependencies. What
+//! exists only after recovery, such as the log, is passed in by `serve`. Background jobs hold only the parts
+//! that they use. Workers, INFO and metrics use almost all parts, and hold [`Parts`].
 //!
 //! Invariants
 //! - No part holds [`Parts`], and no two parts hold each other, so that the memory of an incarnation is freed

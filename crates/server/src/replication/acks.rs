@@ -109,7 +109,7 @@ impl Node {
     }
 
     /// Re-evaluates commit and waits after replicas have connected, disconnected or acknowledged. On a
-    /// replica, only its leader advances the commit position.
+    /// replica, the commit position comes from its leader, or from the votes of the group.
     pub(crate) fn acked(&self) {
         let acking = self.acking.lock();
         if let Some(log) = self.log()

@@ -23,9 +23,9 @@ impl Node {
     /// Promotes this server: it stops following, if it follows, and takes writes.
     ///
     /// # Errors
-    /// If this server cannot lead. If it followed before, it then follows again, unless its epoch has begun:
-    /// in that case it follows nobody, and the caller can try again. If an earlier change of the role waits
-    /// for the disk, nothing is changed.
+    /// If this server cannot lead. If it followed before, it then follows again, unless its threads have
+    /// failed or its epoch has begun. Once its epoch has begun, it follows nobody, and the caller can try
+    /// again. If an earlier change of the role waits for the disk, nothing is changed.
     pub(super) fn promote(self: &Arc<Self>) -> Result<Led, String> {
         let turn = Duration::from_millis(TURN_MS);
         let _one_at_a_time = self.promotion.try_lock_for(turn).ok_or(NOT_ITS_TURN)?;

@@ -47,7 +47,7 @@ impl HeldBack {
 }
 
 impl Worker {
-    /// Holds the connection's next command back, until the reason no longer holds.
+    /// Holds the connection's next command back, until the reason no longer holds or its time is over.
     pub(crate) fn hold_back(&self, connection: &Rc<Connection>, reason: Backpressure) {
         let until_us = if reason.is_of_subscribers() { self.now_us() + HELD_BACK_US_MAX } else { u64::MAX };
         let mut waiting = self.held_back.waiting.borrow_mut();

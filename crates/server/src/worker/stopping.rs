@@ -13,8 +13,8 @@ const CLOSE_GRACE: Duration = Duration::from_millis(200);
 const RESTART_GRACE: Duration = Duration::from_secs(2);
 
 impl Worker {
-    /// Ends all connections after the log has failed. Waiting clients get the error that the outcome of their
-    /// commands is unknown.
+    /// Ends all connections after the log has failed. Clients whose replies wait for the log get the error
+    /// that the outcome of their commands is unknown.
     pub(super) fn fail_all(&self) {
         self.tick.borrow_mut().clear();
         self.held_back.clear();

@@ -118,8 +118,8 @@ impl Worker {
         }
     }
 
-    /// Disconnects the subscribers that are furthest behind until their unsent bytes together are at most
-    /// [`UNSENT_BYTES_MAX`].
+    /// Disconnects the subscribers that are furthest behind, until the unsent bytes of all subscribers of
+    /// this worker are at most [`UNSENT_BYTES_MAX`].
     pub(super) fn enforce_common_limit(&self) {
         let is_too_much = || {
             let block_bytes = self.executor.borrow_mut().channels().block_bytes();
