@@ -41,7 +41,7 @@ use super::{
 /// The interval at which the progress of the replica is checked.
 const LOOK_PERIOD: Duration = Duration::from_millis(5);
 
-/// The timeout of a FAILOVER that gives none. Writes are refused for that time at most.
+/// The timeout of a FAILOVER that gives none. Writes are refused while the FAILOVER lasts.
 const TIMEOUT_MS: u64 = 60_000;
 
 /// The longest time for which a FAILOVER waits for commands that were running when writes ended, because a

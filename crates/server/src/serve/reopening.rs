@@ -2,8 +2,9 @@
 //! room the process would end, and nobody might start it again. A server that replicates has a reserve
 //! ([`env::reserve`]) for the restart, which is released first.
 //!
-//! During the wait, a member takes no part in its group, and refuses its clients. A member that has led also
-//! closes their connections again and again. A stop in order ends the wait.
+//! During the wait, a member takes no part in its group and refuses writes, and reads unless `stale-reads` is
+//! on. A member that has led also closes the connections of its clients again and again. A stop in order ends
+//! the wait.
 
 use std::{sync::Arc, time::Duration};
 
