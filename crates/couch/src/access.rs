@@ -24,6 +24,7 @@ use std::{
 use base64::{Engine, prelude::BASE64_STANDARD};
 use engine::users::{CHECKS_PER_LOGIN_MAX, PAUSE_MS};
 use http::{HeaderMap, header};
+use lsn::Lsn;
 use settings::Key;
 use tokio::task::JoinHandle;
 
@@ -85,7 +86,7 @@ pub(super) async fn admit_to(
     match credentials(headers)?.filter(|_| thread.host().access.has_admins()) {
         Some((name, password)) => {
             admit(thread, peer, headers)?;
-            let account = log_in(thread.host(), peer, (&name, &password), Some(resource)).await?;
+            let account = judge(thread.host(), peer, (&name, &password), Some(resource)).await?;
             Ok(User::known(&name, account, Shown::Password))
         }
         None => admit_admin(thread, peer, headers).await,
@@ -131,10 +132,21 @@ pub(super) async fn identify(
         return Ok(user);
     }
     if let Some((name, password)) = credentials(headers)? {
-        let account = log_in(thread.host(), peer, (&name, &password), None).await?;
+        let account = log_in(thread, peer, (&name, &password)).await?;
         return Ok(User::known(&name, account, Shown::Password));
     }
-    Ok(thread.front.sessions.user(thread.host(), headers).unwrap_or_else(|| User::anonymous(false)))
+    match thread.front.sessions.user(thread.host(), headers) {
+        Some((user, lsn)) => until_committed(thread, lsn).await.map(|()| user),
+        None => Ok(User::anonymous(false)),
+    }
+}
+
+/// Waits until the record of a user is committed: before, the user and its rights could still be lost. Does
+/// not wait while this server shows no data, because nothing can be read by these rights then.
+async fn until_committed(thread: &HttpThread, lsn: Lsn) -> Result<(), Failure> {
+    let shows_data =
+        thread.require_documents().is_ok() && Refusal::of_reads(&*thread.host().replication).is_none();
+    if lsn == Lsn::ZERO || !shows_data { Ok(()) } else { thread.committed(lsn).await }
 }
 
 /// The user whom another server has authenticated, if this server trusts one: the issuer of tokens, or a
@@ -161,13 +173,26 @@ fn bearer_token(headers: &HeaderMap) -> Option<&str> {
     scheme.eq_ignore_ascii_case("bearer").then_some(token.trim())
 }
 
+/// The user with this name and password, once its record is committed.
+///
+/// # Errors
+/// As [`judge`] and [`HttpThread::committed`].
+pub(super) async fn log_in(
+    thread: &HttpThread,
+    peer: &SocketAddr,
+    login: (&str, &[u8]),
+) -> Result<Account, Failure> {
+    let account = judge(thread.host(), peer, login, None).await?;
+    until_committed(thread, account.lsn).await.map(|()| account)
+}
+
 /// The user with this name and password. If a resource is given, the user must have the right to this
 /// resource. A password that takes long to check is checked on a thread that serves no clients.
 ///
 /// # Errors
 /// If no user with the right has this name and password; if too many logins of the address wait, or this
 /// login has waited too long; or if the server loads its data.
-pub(super) async fn log_in(
+async fn judge(
     host: &Host,
     peer: &SocketAddr,
     (name, password): (&str, &[u8]),
@@ -343,7 +368,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_login_waits_for_its_turn_but_not_for_ever() {
-        let account = Account { roles: Vec::new(), is_admin: true, login_digest: [1; 32] };
+        let account = Account { roles: Vec::new(), is_admin: true, login_digest: [1; 32], lsn: Lsn::ZERO };
         let mut answers = vec![LogIn::Accepted(account.clone()), LogIn::NotYet { pause_ms: 1 }];
         assert_eq!(judged(|| answers.pop().expect("no further question")).await, Ok(account));
         let mut asked = 0;

@@ -30,6 +30,7 @@ use std::{
 use base64::{Engine, prelude::BASE64_URL_SAFE_NO_PAD};
 use hmac::{Hmac, KeyInit, Mac};
 use http::{HeaderMap, header};
+use lsn::Lsn;
 use parking_lot::Mutex;
 use settings::Key;
 use sha2::Sha256;
@@ -243,18 +244,29 @@ impl Sessions {
     }
 
     /// The user of a valid session cookie.
-    pub(super) fn user(&self, host: &Host, headers: &HeaderMap) -> Option<User> {
+    ///
+    /// Also returns the position of its record in the log: see [`Account::lsn`].
+    pub(super) fn user(&self, host: &Host, headers: &HeaderMap) -> Option<(User, Lsn)> {
         let (Token { name, session, begun_s }, account) = self.token_of(host, headers)?;
         let renew = now_s(host).saturating_sub(begun_s) >= timeout_s(host) / RENEWED_AT;
-        Some(User::known(&name, account, Shown::Cookie { session, begun_s, renew }))
+        let lsn = account.lsn;
+        Some((User::known(&name, account, Shown::Cookie { session, begun_s, renew }), lsn))
+    }
+
+    /// When a session of this user begins that logs in now, in seconds: later than all its sessions that were
+    /// ended together, perhaps in this very second.
+    pub(super) fn begins_s(&self, host: &Host, name: &str) -> u64 {
+        let logged_out = self.logged_out.lock();
+        let ended_s = logged_out.of_users.get(name).map_or(0, |of_user| of_user.all_until_s);
+        now_s(host).max(ended_s.saturating_add(1))
     }
 
     /// Sets a new cookie if the cookie of the user is to be renewed, or the user has just logged in.
     pub(super) fn renew(&self, host: &Host, user: &User, reply: &mut Reply) {
-        if let (Shown::Cookie { session, renew: true, .. }, Some(name)) = (&user.shown, &user.name)
+        if let (Shown::Cookie { session, begun_s, renew: true }, Some(name)) = (&user.shown, &user.name)
             && let Some(account) = host.access.account(name)
         {
-            let token = Token { name: name.clone(), session: *session, begun_s: now_s(host) };
+            let token = Token { name: name.clone(), session: *session, begun_s: now_s(host).max(*begun_s) };
             // A concurrent logout may have ended the session.
             if !self.logged_out.lock().has(name, *session, token.begun_s) {
                 set_cookie(host, reply, &token.sign(&self.key(host), &account));
@@ -330,7 +342,7 @@ mod tests {
     const TIMEOUT_S: u64 = 600;
 
     fn account(passwords: u8) -> Account {
-        Account { roles: Vec::new(), is_admin: false, login_digest: [passwords; 32] }
+        Account { roles: Vec::new(), is_admin: false, login_digest: [passwords; 32], lsn: Lsn::ZERO }
     }
 
     fn said() -> Token {

@@ -14,6 +14,7 @@ use env::{Clock, Entropy};
 use http::Request;
 use hyper::body::Incoming;
 use keyspace::Keyspace;
+use lsn::Lsn;
 use parking_lot::RwLockReadGuard;
 use settings::{Key, NotStored, Settings};
 use storage::Log;
@@ -144,6 +145,9 @@ pub struct Account {
     pub is_admin: bool,
     /// A digest that changes with its passwords, and differs between users who have had this name.
     pub login_digest: [u8; 32],
+    /// The position of the user's record in the log, or behind it. Replies to the user wait until it is
+    /// committed. Zero for a user of the settings.
+    pub lsn: Lsn,
 }
 
 /// Work for a thread that serves no clients.

@@ -82,7 +82,7 @@ async fn log_in(call: &mut Call) -> Result<Reply, Failure> {
         (one_name(name, username)?, password.unwrap_or_default())
     };
     let thread = call.thread.clone();
-    let account = match access::log_in(thread.host(), &call.peer, (&name, password.as_bytes()), None).await {
+    let account = match access::log_in(&thread, &call.peer, (&name, password.as_bytes())).await {
         Ok(account) => account,
         Err(failure @ Failure::Unauthorized(_)) => {
             let mut reply = reply::failed(failure);
@@ -96,7 +96,8 @@ async fn log_in(call: &mut Call) -> Result<Reply, Failure> {
     thread.front.sessions.prepare(&thread).await;
     let body = json!({ "ok": true, "name": name, "roles": account.roles });
     let session = thread.host().random_u64();
-    let shown = Shown::Cookie { session, begun_s: thread.host().unix_ms() / 1000, renew: true };
+    let shown =
+        Shown::Cookie { session, begun_s: thread.front.sessions.begins_s(thread.host(), &name), renew: true };
     call.user = User::known(&name, account, shown);
     let mut reply = reply::value(StatusCode::OK, &body);
     go_on_at(call, "next", &mut reply)?;

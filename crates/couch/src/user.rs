@@ -93,7 +93,7 @@ impl User {
 
     /// A user that has shown who it is.
     pub(super) fn known(name: &str, account: Account, shown: Shown) -> User {
-        let Account { roles, is_admin, login_digest } = account;
+        let Account { roles, is_admin, login_digest, lsn: _ } = account;
         User { name: Some(name.into()), roles, is_admin, shown, login_digest: Some(login_digest) }
     }
 

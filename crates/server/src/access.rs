@@ -22,6 +22,7 @@ use engine::{
     users::{Principal, Verdict},
 };
 use env::Clock;
+use lsn::Lsn;
 use recovery::progress::LoadProgress;
 use settings::{Key, RESERVED_PLACES};
 use subtle::ConstantTimeEq;
@@ -274,7 +275,7 @@ const ADMIN_ROLE: &str = "_admin";
 
 fn admin_of_settings(password: &str) -> Account {
     let login_digest = *PasswordHash::of(password.as_bytes()).bytes();
-    Account { roles: vec![ADMIN_ROLE.into()], is_admin: true, login_digest }
+    Account { roles: vec![ADMIN_ROLE.into()], is_admin: true, login_digest, lsn: Lsn::ZERO }
 }
 
 fn account_of(user: &Principal) -> Account {
@@ -283,7 +284,7 @@ fn account_of(user: &Principal) -> Account {
     if user.is_admin {
         roles.insert(0, ADMIN_ROLE.into());
     }
-    Account { roles, is_admin: user.is_admin, login_digest: user.user.login_digest() }
+    Account { roles, is_admin: user.is_admin, login_digest: user.user.login_digest(), lsn: user.lsn }
 }
 
 /// Compares two passwords. For passwords of equal length, this takes the same time wherever they differ.

@@ -105,7 +105,12 @@ impl Accounts for Rest {
     }
 
     fn account(&self, name: &str) -> Option<Account> {
-        let admin = || Account { roles: vec!["_admin".into()], is_admin: true, login_digest: [0; 32] };
+        let admin = || Account {
+            roles: vec!["_admin".into()],
+            is_admin: true,
+            login_digest: [0; 32],
+            lsn: Lsn::ZERO,
+        };
         (name == ADMIN.0).then(admin)
     }
 
