@@ -16,9 +16,7 @@
 //!   COPY with REPLACE and SET with a past time report them where the unit sees no new or expired key);
 //!   `evicted`, which eviction reports; and `keymiss`, which [`Unit::read`], [`Unit::inspect`] and
 //!   [`Unit::touch`] note.
-//!   But a command that replaces a key by removing it first (RENAME, COPY REPLACE, RESTORE REPLACE) reports
-//!   `new` by itself, as Redis does.
-//! - A command that fails reports no event, because it has changed nothing.
+//! - A command that fails reports no change, because it has made none.
 
 use keyspace::{Applied, DbId, KeyOp, Keyspace};
 use pubsub::Local;
@@ -270,7 +268,7 @@ impl Context<'_, '_> {
     /// As [`Context::handle`], for a part of a command.
     ///
     /// # Panics
-    /// If `run` fails after it has changed something.
+    /// If `run` fails after it has changed something, with another error than [`CommandError::Replied`].
     #[inline]
     pub fn attempt(
         &mut self,

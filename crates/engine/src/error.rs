@@ -20,7 +20,7 @@ pub enum LockContended {
 pub const UNCONFIRMED: &str =
     "ERR a forced recovery must be confirmed first: CONFIG SET force-recovery confirmed";
 
-/// An error reply. The connection stays open.
+/// An error reply. The error itself does not close the connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CommandError {
     /// The first argument names no command.

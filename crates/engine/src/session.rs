@@ -108,7 +108,8 @@ pub struct Session {
     pub is_import_source: bool,
     /// Whether a client of a cluster accepts reads from a replica (READONLY).
     pub reads_replica: bool,
-    /// The command by which the client is shown every command (MONITOR): the client may not use keys itself.
+    /// The command that has made the client a monitor (MONITOR), which may not use keys itself; `None` for
+    /// other clients.
     pub monitoring: Option<CommandId>,
     /// The state of CLIENT TRACKING. Boxed: most clients do not track.
     pub tracking: Option<Box<ClientTracking>>,

@@ -209,7 +209,7 @@ impl<'k> Unit<'k> {
         self.known.hash(key).unwrap_or_else(|| self.keyspace.hash(key))
     }
 
-    /// A number that differs from call to call, for random choices.
+    /// A random number, for the choices of a command. Each call draws another one.
     pub fn seed(&mut self) -> u64 {
         self.clock.random = Prng::new(self.clock.random.into()).next_u64() as u32;
         self.clock.random.into()

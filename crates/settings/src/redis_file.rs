@@ -136,7 +136,7 @@ fn refused(name: &str, reason: &str) -> ConfigError {
     ConfigError::Syntax { reason: format!("'{name}': {reason}") }
 }
 
-/// Whether Redis refuses more than one word of this directive. The value of other directives is a list of
+/// Whether more than one word is refused for this directive. The value of other known directives is a list of
 /// words, quoted together or not.
 fn takes_one_word(name: &str) -> bool {
     const LISTS: [&str; 10] = [

@@ -18,7 +18,8 @@ pub trait LogView {
     /// the log has room by now, or will have none.
     fn wait_for_room(&self) -> bool;
 
-    /// Whether replies wait for the disk, and the log has records that no thread is about to write.
+    /// Whether replies to writes have to wait for the disk, and the log has records that no thread is about
+    /// to write.
     fn needs_flush(&self) -> bool;
 }
 
