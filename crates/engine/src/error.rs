@@ -27,7 +27,7 @@ pub enum CommandError {
     UnknownCommand {
         /// The name as it was sent.
         name: Vec<u8>,
-        /// The arguments that followed, as far as Redis shows them.
+        /// The first of the arguments that followed.
         args: Vec<Vec<u8>>,
     },
     /// A container command has no such subcommand.

@@ -1,9 +1,9 @@
 //! Active expiry: removes keys, and fields of hashes, whose time is over, with one record per slot.
 //!
-//! An expired key is invisible at once, whether or not it has been removed; active expiry only frees its
-//! memory. While a client imports another server's data (CLIENT IMPORT-SOURCE), that client still sees
-//! expired keys and nothing is removed: the other server decides which keys have expired. While clients are
-//! paused (CLIENT PAUSE), nothing is removed either.
+//! An expired key is invisible at once, whether or not it has been removed; active expiry frees its memory
+//! and reports the event. While a client imports another server's data (CLIENT IMPORT-SOURCE), that client
+//! still sees expired keys and nothing is removed: the other server decides which keys have expired. While
+//! clients are paused (CLIENT PAUSE), nothing is removed either.
 
 use keyspace::SlotId;
 use storage::Admission;

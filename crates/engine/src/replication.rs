@@ -265,7 +265,7 @@ pub struct Failover {
     pub to: Option<Address>,
     /// Whether the replica is promoted after the timeout although it may not have the whole log.
     pub force: bool,
-    /// How long writes may be held back; `None`: unlimited.
+    /// How long writes may be held back; `None`: as long as this server decides.
     pub timeout_ms: Option<u64>,
 }
 
@@ -397,7 +397,7 @@ pub trait Replication: Availability {
     /// the whole error text.
     ///
     /// # Errors
-    /// If the arguments are not positions, or the log cannot be read.
+    /// If the arguments are not positions, or the log is not open yet or cannot be read.
     fn newest_common(&self, marks: &[&[u8]]) -> Result<Option<Lsn>, String>;
 }
 

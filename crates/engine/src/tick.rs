@@ -228,8 +228,8 @@ impl<C> Tick<C> {
         self.step = Step::GatherWrites;
     }
 
-    /// Takes the connections that are parked at positions up to `up_to`: replicas have not acknowledged these
-    /// positions in time.
+    /// Takes the connections that are parked at positions up to `up_to`, because their replies have become
+    /// errors.
     pub fn take_overdue(&mut self, up_to: Lsn) -> Vec<C> {
         let (overdue, parked) = self.parked.drain(..).partition(|(gate, _)| *gate <= up_to);
         self.parked = parked;

@@ -18,7 +18,6 @@ pub struct InertSetting {
     pub name: &'static str,
     /// Another name, mostly an older one; empty for none.
     pub alias: &'static str,
-    /// The accepted values.
     kind: InertKind,
     /// The default value, as CONFIG GET shows it.
     pub default: &'static str,
@@ -26,7 +25,6 @@ pub struct InertSetting {
     pub mutable: bool,
 }
 
-/// A kind of accepted values.
 #[derive(Debug, Clone, Copy)]
 enum InertKind {
     /// `yes` or `no`, in any case.

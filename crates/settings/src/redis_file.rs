@@ -278,7 +278,6 @@ fn directives(path: &Path) -> Result<Vec<Directive>, ConfigError> {
     Ok(found.directives)
 }
 
-/// The directives and the number of files read so far.
 struct Found {
     directives: Vec<Directive>,
     files: usize,
@@ -327,7 +326,7 @@ impl Found {
     }
 }
 
-/// Whether `include` names several files.
+/// Whether the path of an `include` is a pattern.
 fn is_pattern(path: &str) -> bool {
     path.contains(['*', '?', '['])
 }
