@@ -1,4 +1,5 @@
-//! Leases: keys that a connection holds until it releases them, their deadline passes, or it closes.
+//! Leases: keys that a connection holds until it releases them, their deadline passes, something else changes
+//! them, or the connection closes.
 //!
 //! ```text
 //! LEASE:    lock slot  -> free or own? -> put -> watch -> record -> unlock     token: position + reign

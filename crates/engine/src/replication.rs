@@ -265,7 +265,7 @@ pub struct Failover {
     pub to: Option<Address>,
     /// Whether the replica is promoted after the timeout although it may not have the whole log.
     pub force: bool,
-    /// How long writes may be held back; `None`: as long as this server decides.
+    /// How long writes may be held back; `None`: for a time of the server's choice.
     pub timeout_ms: Option<u64>,
 }
 

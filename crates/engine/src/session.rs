@@ -144,9 +144,9 @@ pub struct Session {
     pub claim: Option<PeerClaim>,
     /// The client's description of itself as a replica (REPLCONF). Boxed: most clients are no replicas.
     pub redis_replica: Option<Box<RedisReplica>>,
-    /// Set for good by the client's first command that shows or changes data and passes the checks: from then
-    /// on all its replies wait for the lease of a group's leader. The replies of a client without such a
-    /// command leave at once: a follower needs them to join, an operator to look.
+    /// Set for good by the client's first command that may show or change data and passes the checks: from
+    /// then on all its replies wait for the lease of a group's leader. The replies of a client without such a
+    /// command do not wait for the lease: a follower needs them to join, an operator to look.
     pub shows_data: Cell<bool>,
     /// Whether the client runs no more commands: the connection is closed once the replies are sent.
     pub closing: bool,
