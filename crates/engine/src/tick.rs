@@ -22,8 +22,8 @@
 //! - One wake-up is requested from the log: for the reply or notice that is first in its queue. An element
 //!   with a smaller gate later in the queue waits for the first element.
 //! - After a tick has ended, the replies and notices that are left will be looked at again: a wake-up is
-//!   requested at the smaller gate of the two first ones or before, or the next end is due (asserted in
-//!   release builds too).
+//!   requested at the smaller gate of the first reply and the first notice, or before, or the next end is due
+//!   (asserted in release builds too).
 //! - A resumed command that has to wait for room again is not resumed in the same pass over the waiting
 //!   commands.
 

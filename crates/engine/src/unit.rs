@@ -480,7 +480,8 @@ impl<'k> Unit<'k> {
             },
             Scope::Global => {
                 self.flushes_all |= matches!(effect, Effect::Global(GlobalOp::FlushAll));
-                // This also forgets the keys that were read by clients which no longer track.
+                // This is done even if nobody tracks now: the table may hold keys that were read by clients
+                // which no longer track.
                 self.interests.tracking().forget_all();
                 match &mut self.locked {
                     Locked::Many(slots) => slots.apply(effect, clock, self.freed),
