@@ -70,7 +70,7 @@ pub enum CommandError {
     SameObject,
     /// A database number outside the range.
     DbOutOfRange,
-    /// The first, the second or either argument of SWAPDB is not a database.
+    /// The `first` or the `second` argument of SWAPDB is not a number.
     InvalidDbIndex(&'static str),
     /// A cursor that SCAN and related commands do not take.
     InvalidCursor,
