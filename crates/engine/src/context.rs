@@ -67,7 +67,7 @@ pub(crate) struct Surroundings<'a, 'k> {
     pub keyspace: &'k Keyspace,
     /// The process around the executor.
     pub host: &'a Host,
-    /// The durability that the server is set to; a client may wish for less.
+    /// The durability that replies wait for on this server; a client may wish for less.
     pub durability: Durability,
     /// Longest string a command may build, in bytes.
     pub bulk_bytes_max: usize,
@@ -92,7 +92,7 @@ pub struct Context<'a, 'k> {
     pub reply: ReplyWriter<'a>,
     /// The parts of the reply that are written after the slots are unlocked; empty if `in_transaction`.
     pub deferred_reply: DeferredReply,
-    /// The durability that the server is set to; a client may wish for less.
+    /// The durability that replies wait for on this server; a client may wish for less.
     pub durability: Durability,
     /// Longest string a command may build, in bytes.
     pub bulk_bytes_max: usize,
