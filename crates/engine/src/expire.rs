@@ -10,7 +10,7 @@ use storage::Admission;
 
 use crate::{Executor, Host, observe::LatencyEvent};
 
-/// The maximum number of keys, and about the maximum number of fields, removed under one slot's lock.
+/// About the maximum number of keys, and of fields, removed under one slot's lock.
 const KEYS_PER_SLOT_MAX: usize = 64;
 
 impl Executor {

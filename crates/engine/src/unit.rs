@@ -491,8 +491,8 @@ impl<'k> Unit<'k> {
         }
     }
 
-    /// Removes at most `max` expired keys of the locked slot, and at most about `max` expired fields of
-    /// hashes. Returns the number of keys removed for their own deadline.
+    /// Removes about `max` expired keys of the locked slot at most, and about `max` expired fields of hashes.
+    /// Returns the number of keys removed for their own deadline.
     pub(crate) fn remove_due(&mut self, max: usize) -> usize {
         let (mut due, mut due_fields) = (Vec::new(), Vec::new());
         match &mut self.locked {
