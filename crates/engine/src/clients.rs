@@ -1,7 +1,7 @@
 //! The clients: the connections of the Redis protocol, as any worker may see them.
 //!
 //! This module has one [`Client`] per connection with the fields that CLIENT LIST shows and CLIENT KILL
-//! selects by. A connection that another Sheaf server has taken over, as its replica does, is no client.
+//! selects by. A connection that a Sheaf replica or a member of the group has taken over is no client.
 //! A `Client` is neither the session (a worker's own) nor the connection (its socket and buffers). Nothing
 //! here decides about permissions.
 //!
