@@ -16,7 +16,8 @@
 //! - A wait ends once, for one reason: served, refused, timed out, woken (CLIENT UNBLOCK, demotion) or
 //!   disconnected. The caller that wins [`Waiter::end`] acts on it; the others do nothing. If a client
 //!   disconnects after it was served, its element stays popped: the reply was on its way, as in Redis.
-//! - The waiters of a key are served in the order in which they began to wait.
+//! - The waiters of a key are served in the order in which they began to wait. Waiters for which the key is
+//!   not in the wanted state are skipped.
 //! - A waiter is admitted again when it is served, as a new call would be ([`crate::admission`]).
 //! - No client of a replica waits for an element that it would take: a demotion ends all waits.
 

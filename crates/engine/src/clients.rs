@@ -1,16 +1,16 @@
-//! The clients: all connections of the server, as any worker may see them.
+//! The clients: the connections of the Redis protocol, as any worker may see them.
 //!
 //! This module has one [`Client`] per connection with the fields that CLIENT LIST shows and CLIENT KILL
-//! selects by.
+//! selects by. A connection that a Sheaf replica or a member of the group has taken over is no client.
 //! A `Client` is neither the session (a worker's own) nor the connection (its socket and buffers). Nothing
 //! here decides about permissions.
 //!
 //! Invariants
 //! - Ids start at 1 and grow with every connection.
 //! - Fields that change with every command are relaxed stores: no lock, no shared counter, no
-//!   read-modify-write. Each of these fields has one writer at a time: the worker of the connection, or the
-//!   thread of its long unit. If the client is a Redis replica, the writer is the thread that reads from it
-//!   or the thread that writes to it. Readers see slightly stale values.
+//!   read-modify-write. Each of these fields has one writer at a time: the worker of the connection, the
+//!   thread of its long unit, or the thread that ends its wait. If the client is a Redis replica, the writer
+//!   is the thread that reads from it or the thread that writes to it. Readers see slightly stale values.
 //! - Killing ends a wait for a key at once, but closes nothing itself: the worker closes the connection when
 //!   the signal reaches it.
 
@@ -144,8 +144,8 @@ pub struct Client {
     created_ms: u64,
     signaller: Signaller,
     last_active_ms: AtomicU64,
-    /// Commands that have run, also within scripts and transactions. A command that blocks counts when its
-    /// wait ends.
+    /// Commands that have run, also within scripts and transactions. A command that waits for a key counts
+    /// when its wait ends.
     commands: AtomicU64,
     last_command: AtomicU16,
     db: AtomicU8,
@@ -177,7 +177,7 @@ pub struct Client {
     pushed_bytes: AtomicU64,
     labels: Mutex<Labels>,
     user: Mutex<Arc<[u8]>>,
-    /// The wait of this client for a key; empty or dead while the client does not wait for one.
+    /// The wait of this client for a key; empty, dead or ended while the client does not wait for one.
     waiter: Mutex<Weak<Waiter>>,
     /// Whether the client waits for a position of the log (WAIT, WAITAOF, WAITLSN).
     awaits_position: AtomicBool,
@@ -461,7 +461,7 @@ impl Client {
         self.no_touch.store(no_touch, Relaxed);
     }
 
-    /// Notes whether the client is shown every command (MONITOR).
+    /// Notes whether the client is a monitor (MONITOR).
     pub fn set_monitoring(&self, monitoring: bool) {
         self.monitoring.store(monitoring, Relaxed);
     }

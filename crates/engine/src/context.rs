@@ -16,9 +16,7 @@
 //!   COPY with REPLACE and SET with a past time report them where the unit sees no new or expired key);
 //!   `evicted`, which eviction reports; and `keymiss`, which [`Unit::read`], [`Unit::inspect`] and
 //!   [`Unit::touch`] note.
-//!   But a command that replaces a key by removing it first (RENAME, COPY REPLACE, RESTORE REPLACE) reports
-//!   `new` by itself, as Redis does.
-//! - A command that fails reports no event, because it has changed nothing.
+//! - A command that fails reports no change, because it has made none.
 
 use keyspace::{Applied, DbId, KeyOp, Keyspace};
 use pubsub::Local;
@@ -69,7 +67,7 @@ pub(crate) struct Surroundings<'a, 'k> {
     pub keyspace: &'k Keyspace,
     /// The process around the executor.
     pub host: &'a Host,
-    /// The durability that the server is set to; a client may wish for less.
+    /// The durability that replies wait for on this server; a client may wish for less.
     pub durability: Durability,
     /// Longest string a command may build, in bytes.
     pub bulk_bytes_max: usize,
@@ -94,7 +92,7 @@ pub struct Context<'a, 'k> {
     pub reply: ReplyWriter<'a>,
     /// The parts of the reply that are written after the slots are unlocked; empty if `in_transaction`.
     pub deferred_reply: DeferredReply,
-    /// The durability that the server is set to; a client may wish for less.
+    /// The durability that replies wait for on this server; a client may wish for less.
     pub durability: Durability,
     /// Longest string a command may build, in bytes.
     pub bulk_bytes_max: usize,
@@ -270,7 +268,7 @@ impl Context<'_, '_> {
     /// As [`Context::handle`], for a part of a command.
     ///
     /// # Panics
-    /// If `run` fails after it has changed something.
+    /// If `run` fails after it has changed something, with another error than [`CommandError::Replied`].
     #[inline]
     pub fn attempt(
         &mut self,

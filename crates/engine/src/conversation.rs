@@ -201,8 +201,8 @@ impl Conversation {
 
     /// Applies an event of the thread of durable channels with `notify`, and appends the message that
     /// `notify` writes. A refusal is not appended for a client that gets no replies. Does nothing if the
-    /// client is closing or is not this reader. Returns `true` if a blocked command is answered; `false` for
-    /// the loss of a subscription, and if nothing was done.
+    /// client is closing or is not this reader. Returns `true` if the wait of a blocked command is over;
+    /// `false` for the loss of a subscription, and if nothing was done.
     pub fn notify(&mut self, event: &ReaderEvent, notify: impl FnOnce(&mut Session, &mut Vec<u8>)) -> bool {
         let is_reader = self.session.reader.as_ref().is_some_and(|it| it.id == event.reader());
         if !is_reader || self.session.closing {

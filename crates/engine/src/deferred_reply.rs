@@ -1,9 +1,9 @@
 //! Parts of a reply that are written after the slots of its command are unlocked.
 //!
 //! This module keeps the places of the parts in the reply, and their values. The values are shared with the
-//! keyspace, so writing a reply of many megabytes does not hold the lock of the slot. Parts of a larger reply
-//! are not deferred. In a transaction, in a script, under IDEMP and for a client that was waiting, everything
-//! is written at once ([`Context::in_transaction`](crate::Context::in_transaction)).
+//! keyspace, so writing a reply of many megabytes does not hold the lock of the slot. In a transaction, in a
+//! script, under IDEMP and for a client that was waiting, everything is written at once
+//! ([`Context::in_transaction`](crate::Context::in_transaction)).
 //!
 //! Invariants
 //! - A deferred part was read under the locks of its command, and does not change any more.
@@ -46,7 +46,7 @@ impl DeferredReply {
     #[cold]
     pub fn write(self, reply: &mut ReplyWriter<'_>) {
         let Some(&(first, _)) = self.parts.first() else { return };
-        // The bytes after the first place are keys and headers only, so this copies little.
+        // The bytes after the first place are keys, headers and short ranges, so this copies little.
         let behind = reply.since(first).to_vec();
         reply.truncate(first);
         let mut done = 0;

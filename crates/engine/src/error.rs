@@ -20,14 +20,14 @@ pub enum LockContended {
 pub const UNCONFIRMED: &str =
     "ERR a forced recovery must be confirmed first: CONFIG SET force-recovery confirmed";
 
-/// An error reply. The connection stays open.
+/// An error reply. The error itself does not close the connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CommandError {
     /// The first argument names no command.
     UnknownCommand {
         /// The name as it was sent.
         name: Vec<u8>,
-        /// The arguments that followed, as far as Redis shows them.
+        /// The first of the arguments that followed.
         args: Vec<Vec<u8>>,
     },
     /// A container command has no such subcommand.
@@ -70,7 +70,7 @@ pub enum CommandError {
     SameObject,
     /// A database number outside the range.
     DbOutOfRange,
-    /// The first, the second or either argument of SWAPDB is not a database.
+    /// The `first` or the `second` argument of SWAPDB is not a number.
     InvalidDbIndex(&'static str),
     /// A cursor that SCAN and related commands do not take.
     InvalidCursor,

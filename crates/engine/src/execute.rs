@@ -56,7 +56,7 @@ pub enum Outcome {
     Long,
     /// The log cannot take the command now, a long unit holds one of its slots, clients are paused, or this
     /// client has to wait. Nothing happened; execute the command again after [`Session::pause_ms`] or, if
-    /// that is 0, after the next movement of the log.
+    /// that is 0, after the next movement of the log. A client that a pause holds may go on earlier.
     Wait,
 }
 
@@ -96,7 +96,8 @@ pub struct Executor {
 }
 
 impl Executor {
-    /// An executor for one worker, without a log: only commands that are allowed while loading can run.
+    /// An executor for one worker, without a log. Before its first round, it runs only commands that are
+    /// allowed while loading.
     /// `seed` determines the random choices of the executor. Workers on the same keyspace share `interests`.
     pub fn new(
         table: &'static CommandTable,
@@ -282,7 +283,7 @@ impl Executor {
     }
 
     /// The reason for the publisher of a round, or of a long unit, to wait for subscribers, if any. The
-    /// messages among the notices are checked as if they were published now.
+    /// notices are checked as if they were published now.
     pub fn backpressure_of(&mut self, notices: &[Notice]) -> Option<Backpressure> {
         if !notices.is_empty() && self.channels.may_hold_back() {
             notices.iter().for_each(|notice| {

@@ -1,16 +1,16 @@
 //! Active expiry: removes keys, and fields of hashes, whose time is over, with one record per slot.
 //!
-//! An expired key is invisible at once, whether or not it has been removed; active expiry only frees its
-//! memory. While a client imports another server's data (CLIENT IMPORT-SOURCE), that client still sees
-//! expired keys and nothing is removed: the other server decides which keys have expired. While clients are
-//! paused (CLIENT PAUSE), nothing is removed either.
+//! An expired key is invisible at once, whether or not it has been removed; active expiry frees its memory
+//! and reports the event. While a client imports another server's data (CLIENT IMPORT-SOURCE), that client
+//! still sees expired keys and nothing is removed: the other server decides which keys have expired. While
+//! clients are paused (CLIENT PAUSE), nothing is removed either.
 
 use keyspace::SlotId;
 use storage::Admission;
 
 use crate::{Executor, Host, observe::LatencyEvent};
 
-/// The maximum number of keys, and about the maximum number of fields, removed under one slot's lock.
+/// About the maximum number of keys, and of fields, removed under one slot's lock.
 const KEYS_PER_SLOT_MAX: usize = 64;
 
 impl Executor {

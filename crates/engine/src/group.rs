@@ -157,9 +157,9 @@ pub trait Group: Send + Sync {
     fn remove(&self, id: &str, by_force: bool, responder: Responder);
 
     /// Hands the lead over to the member with this id, or to a voter of this server's choice. Gives up after
-    /// `timeout_ms`, if that is given, unless the election has begun. Answers `responder` with OK when that
-    /// member has everything and its election is about to begin, because no reply leaves this server after
-    /// the election has begun. Answers with an error if the transfer fails.
+    /// `timeout_ms`, or without it after a time of its own, unless the election has begun. Answers
+    /// `responder` with OK when that member has everything and its election is about to begin, because no
+    /// reply leaves this server after the election has begun. Answers with an error if the transfer fails.
     fn transfer(&self, to: Option<&str>, timeout_ms: Option<u64>, responder: Responder);
 }
 

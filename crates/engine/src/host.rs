@@ -127,7 +127,7 @@ pub type DocumentsCell = OnceLock<Arc<Documents>>;
 pub struct Host {
     /// The clocks. A command takes the time of day from its unit, not from here.
     pub clock: Arc<dyn Clock>,
-    /// The connections of the server.
+    /// The clients of the Redis protocol.
     pub clients: Arc<Clients>,
     /// The scripts that clients may call.
     pub scripts: Arc<Scripts>,

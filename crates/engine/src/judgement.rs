@@ -12,8 +12,7 @@
 //! is judged as the key `DATABASE/ID`.
 //!
 //! Invariants
-//! - A session without a user may do nothing. Every command looks the user of its session up before it is
-//!   judged, so this concerns only calls within a command whose user is gone.
+//! - A session whose user is gone has no rights: it may run only the commands that need no login.
 
 use access::{Call, ChannelUse, CommandId, Context as DenialContext, Denied, KeyAccess, KeyUse, Rights};
 use smallvec::SmallVec;

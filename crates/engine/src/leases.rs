@@ -1,4 +1,5 @@
-//! Leases: keys that a connection holds until it releases them, their deadline passes, or it closes.
+//! Leases: keys that a connection holds until it releases them, their deadline passes, something else changes
+//! them, or the connection closes.
 //!
 //! ```text
 //! LEASE:    lock slot  -> free or own? -> put -> watch -> record -> unlock     token: position + reign
@@ -15,8 +16,8 @@
 //!   key as WATCH does. Another client that renews the lease, sets the key, or removes it has taken the key
 //!   over.
 //! - The token is the position of the record that grants the lease plus the reign of the log
-//!   (`storage::Log::token`). So the token is greater than every token that this log has granted before, and
-//!   differs from a token that another leader grants at the same position.
+//!   (`storage::Log::token`). So the token is greater than the tokens that earlier records of this log grant,
+//!   and differs from a token that another leader grants at the same position.
 //! - The leases of a server that crashes, or loses the lead, end at their deadlines, also on the server that
 //!   leads next.
 
@@ -44,7 +45,7 @@ impl Leases {
     /// changed.
     ///
     /// # Errors
-    /// There are [`LEASES_MAX`] leases on unchanged keys.
+    /// There are [`LEASES_MAX`] leases on keys of which no change was reported.
     pub fn require_room(&mut self, db: DbId, key: &[u8]) -> Result<(), CommandError> {
         if self.held.len() < LEASES_MAX || self.held.contains_key(&(db, key.into())) {
             return Ok(());

@@ -12,11 +12,12 @@
 //! through [`Host`].
 //!
 //! Invariants
-//! - A handler that returns an error has changed nothing.
-//! - All keys that a command names are locked in ascending slot order, from before the command runs until its
-//!   log position is taken. So the order in memory is the order in the log.
-//! - Commands change keys, libraries and settings through [`Unit::apply`] only. All that a unit has changed
-//!   when it ends, documents included, is in its one log record.
+//! - A handler that returns an error has changed nothing, except with [`CommandError::Replied`].
+//! - The slots of the keys that a command names are locked from before the command runs until its log
+//!   position is taken. So the order in memory is the order in the log. Slots are locked in ascending order;
+//!   only a script may add others later ([`Unit::try_lock`]).
+//! - Commands change keys, libraries and the settings of the data through [`Unit::apply`] only. All that a
+//!   unit has changed when it ends, except for access stamps, is in its one log record, documents included.
 //! - Every reply carries a gate. With durability `strict` the gate is the newest position of anything that
 //!   the reply could show; see [`execute::gate`].
 

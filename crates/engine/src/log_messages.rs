@@ -8,7 +8,7 @@
 //!
 //! Invariants
 //! - An unreadable part is reported as a gap that ends at the next readable batch, from which a reader can
-//!   continue: damage costs only the messages in it.
+//!   continue.
 
 use std::borrow::Cow;
 
@@ -179,7 +179,7 @@ impl LogMessages {
     /// The position at which the log begins, with the epoch and the reign of the first batch.
     ///
     /// # Errors
-    /// As [`LogMessages::place`].
+    /// [`Refused::Unreadable`].
     pub fn oldest(&self) -> Result<Position, Refused> {
         let lsn = self.log.start_lsn();
         let first = self.log.batch_at(lsn.advance(1))?;

@@ -14,8 +14,8 @@
 //! - Gates of the segments ascend: a reply never leaves before an earlier one of its connection.
 //! - The bytes of [`Outbox::sendable`] have passed their gates; release builds too assert that the segments
 //!   ascend.
-//! - A block lies between two bytes of the buffer and needs no gate of its own: it leaves when the bytes
-//!   before it may.
+//! - A block lies before a byte of the buffer, or at its end. It needs no gate of its own: it leaves when the
+//!   bytes before it may.
 
 use std::collections::VecDeque;
 

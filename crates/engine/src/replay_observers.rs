@@ -12,7 +12,8 @@
 //! Invariants
 //! - A waiter is served before a later record is applied: an entry that the leader removes at once is read
 //!   all the same, as on the leader.
-//! - An invalidation waits at the same gate as a reply that shows the same keys.
+//! - An invalidation waits at the same gate as a reply that shows the same keys, under the server's
+//!   durability.
 
 use keyspace::{Effect, KeyOp, slot_of};
 use lsn::Lsn;

@@ -31,7 +31,8 @@ pub const READ_DEPOSED: &str = "MASTERDOWN This server has given up the lead: an
 pub const NOT_KNOWN_COMMITTED: &str = "MASTERDOWN This member of the group does not know yet which of its data is committed: a leader must \
                                        tell it. Ask another member, or again later.";
 
-/// The error of reads on a member of a group that no longer takes its leader's log, or takes it too slowly.
+/// The error of reads on a member of a group that for seconds has not applied all that the group has
+/// committed.
 pub const FAR_BEHIND: &str = "MASTERDOWN This member of the group has not caught up with its leader for more than 5 seconds, for a reason in its \
                               log. Ask another member, or again later.";
 
@@ -166,7 +167,8 @@ pub enum WriteRefusal {
     Removed,
     /// This server asks to join a group, which has not accepted it yet.
     Joining,
-    /// This server is a member of a group, and knows no leader or does not hear its leader.
+    /// This server is a member of a group, and knows no leader or does not hear its leader; or it leads, and
+    /// its group may have elected another leader.
     NoLeader,
     /// This server leads its group, and no majority takes its log.
     NotCommitted,
@@ -263,7 +265,7 @@ pub struct Failover {
     pub to: Option<Address>,
     /// Whether the replica is promoted after the timeout although it may not have the whole log.
     pub force: bool,
-    /// How long writes may be held back; `None`: unlimited.
+    /// How long writes may be held back; `None`: for a time of the server's choice.
     pub timeout_ms: Option<u64>,
 }
 
@@ -285,7 +287,8 @@ pub trait Availability: Send + Sync {
         self.is_stale().then_some(MASTER_DOWN)
     }
 
-    /// Whether fewer replicas are connected than a reply waits for, so that no write can be acknowledged.
+    /// Whether replies wait for replicas in vain: fewer are connected than a reply waits for, or they have
+    /// not acknowledged within `ack-timeout`.
     fn lacks_acks(&self) -> bool {
         false
     }
@@ -365,7 +368,7 @@ pub trait Replication: Availability {
     /// The whole error text, if there is no hand-over, or the replica may have been told to lead already.
     fn abort_failover(&self) -> Result<(), String>;
 
-    /// Closes the connections of all replicas, which will reconnect. Returns how many.
+    /// Closes the connections of all replicas that are Sheaf servers; they will reconnect. Returns how many.
     fn disconnect_replicas(&self) -> usize;
 
     /// The end of the durable log here.
@@ -394,7 +397,7 @@ pub trait Replication: Availability {
     /// the whole error text.
     ///
     /// # Errors
-    /// If the arguments are not positions, or the log cannot be read.
+    /// If the arguments are not positions, or the log is not open yet or cannot be read.
     fn newest_common(&self, marks: &[&[u8]]) -> Result<Option<Lsn>, String>;
 }
 

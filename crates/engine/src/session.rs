@@ -49,8 +49,8 @@ pub enum Place {
     Lost,
 }
 
-/// A server that takes over the connection on which it was a client: it sends no more commands from then on.
-/// The claims are boxed, because there is almost never one.
+/// A server that takes over the connection on which it was a client: what it sends from then on is for a
+/// protocol between servers. The claims are boxed, because there is almost never one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PeerClaim {
     /// A replica, with the arguments of REPLICATE.
@@ -108,7 +108,8 @@ pub struct Session {
     pub is_import_source: bool,
     /// Whether a client of a cluster accepts reads from a replica (READONLY).
     pub reads_replica: bool,
-    /// The command by which the client is shown every command (MONITOR): the client may not use keys itself.
+    /// The command that has made the client a monitor (MONITOR), which may not use keys itself; `None` for
+    /// other clients.
     pub monitoring: Option<CommandId>,
     /// The state of CLIENT TRACKING. Boxed: most clients do not track.
     pub tracking: Option<Box<ClientTracking>>,
@@ -143,9 +144,9 @@ pub struct Session {
     pub claim: Option<PeerClaim>,
     /// The client's description of itself as a replica (REPLCONF). Boxed: most clients are no replicas.
     pub redis_replica: Option<Box<RedisReplica>>,
-    /// Set for good by the client's first command that shows or changes data and passes the checks: from then
-    /// on all its replies wait for the lease of a group's leader. The replies of a client without such a
-    /// command leave at once: a follower needs them to join, an operator to look.
+    /// Set for good by the client's first command that may show or change data and passes the checks: from
+    /// then on all its replies wait for the lease of a group's leader. The replies of a client without such a
+    /// command do not wait for the lease: a follower needs them to join, an operator to look.
     pub shows_data: Cell<bool>,
     /// Whether the client runs no more commands: the connection is closed once the replies are sent.
     pub closing: bool,

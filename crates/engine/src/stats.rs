@@ -1,10 +1,10 @@
 //! Counters per command. Each thread that executes commands has counters of its own, and readers add them up.
 //!
 //! Invariants
-//! - A counter that is not under a lock has one writer and only grows. A reset (CONFIG RESETSTAT) changes no
-//!   counter: it notes the sums as of now, and readers subtract these sums. So every count is before a reset
-//!   or after it, and none is lost. The counts of one call, such as its number and its time, are made one
-//!   after the other: a reset may come in between.
+//! - A counter that is not under a lock has one writer and only grows. A reset (CONFIG RESETSTAT) does not
+//!   change such a counter: it notes the sums as of now, and readers subtract these sums. So every count is
+//!   before a reset or after it, and none is lost. The counts of one call, such as its number and its time,
+//!   are made one after the other: a reset may come in between.
 
 mod errors;
 mod histogram;

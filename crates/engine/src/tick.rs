@@ -21,8 +21,9 @@
 //! - Notices are released in the order in which they were held, and none before its gate.
 //! - One wake-up is requested from the log: for the reply or notice that is first in its queue. An element
 //!   with a smaller gate later in the queue waits for the first element.
-//! - After a tick has ended, a queue that is not empty will be looked at again: a wake-up is requested at the
-//!   gate of its first element or before, or the next end is due (asserted in release builds too).
+//! - After a tick has ended, the replies and notices that are left will be looked at again: a wake-up is
+//!   requested at the smaller gate of the first reply and the first notice, or before, or the next end is due
+//!   (asserted in release builds too).
 //! - A resumed command that has to wait for room again is not resumed in the same pass over the waiting
 //!   commands.
 
@@ -227,8 +228,8 @@ impl<C> Tick<C> {
         self.step = Step::GatherWrites;
     }
 
-    /// Takes the connections that are parked at positions up to `up_to`: replicas have not acknowledged these
-    /// positions in time.
+    /// Takes the connections that are parked at positions up to `up_to`, because their replies have become
+    /// errors.
     pub fn take_overdue(&mut self, up_to: Lsn) -> Vec<C> {
         let (overdue, parked) = self.parked.drain(..).partition(|(gate, _)| *gate <= up_to);
         self.parked = parked;
@@ -334,8 +335,9 @@ impl<C> Tick<C> {
     }
 
     /// Decides whether the sockets get another look before a batch is begun. While several connections wait,
-    /// the sockets get looks as long as each look brings further writes: a batch, and waking the thread that
-    /// writes it, costs more than many records. A single writer is never delayed.
+    /// the sockets get looks as long as each look brings further writes, at most [`WRITE_LOOKS_MAX`]: a
+    /// batch, and waking the thread that writes it, costs more than many records. A single writer is never
+    /// delayed.
     fn gather_writes(&mut self, log: &impl LogView) -> Step {
         let brings_more = self.looks == 0 || self.parked.len() > self.seen;
         if self.looks < WRITE_LOOKS_MAX && brings_more && log.needs_flush() {

@@ -120,7 +120,8 @@ impl Transaction {
         self.flags.has(flag)
     }
 
-    /// Whether one failing command undoes the whole transaction: true if it has a command on documents.
+    /// Whether the transaction has a command on documents: the first of these that fails undoes the whole
+    /// transaction.
     pub fn is_undone_on_failure(&self) -> bool {
         self.any(Flags::DOCUMENTS)
     }

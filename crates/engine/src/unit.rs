@@ -209,7 +209,7 @@ impl<'k> Unit<'k> {
         self.known.hash(key).unwrap_or_else(|| self.keyspace.hash(key))
     }
 
-    /// A number that differs from call to call, for random choices.
+    /// A random number, for the choices of a command. Each call draws another one.
     pub fn seed(&mut self) -> u64 {
         self.clock.random = Prng::new(self.clock.random.into()).next_u64() as u32;
         self.clock.random.into()
@@ -480,7 +480,8 @@ impl<'k> Unit<'k> {
             },
             Scope::Global => {
                 self.flushes_all |= matches!(effect, Effect::Global(GlobalOp::FlushAll));
-                // This also forgets the keys that were read by clients which no longer track.
+                // This is done even if nobody tracks now: the table may hold keys that were read by clients
+                // which no longer track.
                 self.interests.tracking().forget_all();
                 match &mut self.locked {
                     Locked::Many(slots) => slots.apply(effect, clock, self.freed),
@@ -490,8 +491,8 @@ impl<'k> Unit<'k> {
         }
     }
 
-    /// Removes at most `max` expired keys of the locked slot, and at most about `max` expired fields of
-    /// hashes. Returns the number of keys removed for their own deadline.
+    /// Removes about `max` expired keys of the locked slot at most, and about `max` expired fields of hashes.
+    /// Returns the number of keys removed for their own deadline.
     pub(crate) fn remove_due(&mut self, max: usize) -> usize {
         let (mut due, mut due_fields) = (Vec::new(), Vec::new());
         match &mut self.locked {

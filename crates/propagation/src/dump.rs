@@ -1,8 +1,8 @@
 //! Keys and functions for an RDB file.
 //!
 //! Invariants
-//! - Of the keys, only expired data is left out: keys, fields of hashes, and hashes of which all fields have
-//!   expired.
+//! - If keys are written, only expired data is left out: keys, fields of hashes, and hashes of which all
+//!   fields have expired.
 
 use std::io;
 

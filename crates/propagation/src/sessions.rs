@@ -5,7 +5,7 @@
 //!   has left, or else the oldest stream.
 //! - A stream has at most [`CHECKPOINTS_MAX`] checkpoints. A further checkpoint replaces the oldest one.
 //! - A replica needs a full sync if its stream is forgotten, or if the replica's offset is before the first
-//!   known checkpoint of the stream.
+//!   known checkpoint of the stream, or after the bytes that may have been sent.
 //! - One connection continues a stream. While it is open, there are two cases for a later connection. If the
 //!   replica of the later connection takes a new id, the connection gets a stream of its own, with the same
 //!   bytes so far. Otherwise the later connection takes the stream over, and the notes of the earlier
@@ -130,7 +130,7 @@ impl Sessions {
     }
 
     /// The position of the log from which a replica that has `has` bytes is served when it returns; `None` if
-    /// it would need a full sync.
+    /// it would need a full sync, or if the stream no longer belongs to this connection.
     pub fn needed(&mut self, ticket: Ticket, has: u64) -> Option<Lsn> {
         let checkpoints = &self.find(ticket)?.checkpoints;
         let later = checkpoints.partition_point(|checkpoint| checkpoint.offset <= has);

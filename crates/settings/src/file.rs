@@ -25,7 +25,6 @@ const NEW_FILE_MODE: u32 = 0o600;
 const SEAL_BEGIN: &str = "# checksum ";
 const SEAL_END: &str = ". To edit this file, remove this line: the server adds a new one when it starts.\n";
 
-/// A value in a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Line {
     pub(super) name: String,

@@ -16,9 +16,8 @@ use super::bytes::parse_bytes;
 pub struct InertSetting {
     /// The present name of the setting in Redis or Valkey.
     pub name: &'static str,
-    /// The older name; empty for none.
+    /// Another name, mostly an older one; empty for none.
     pub alias: &'static str,
-    /// The accepted values.
     kind: InertKind,
     /// The default value, as CONFIG GET shows it.
     pub default: &'static str,
@@ -26,7 +25,6 @@ pub struct InertSetting {
     pub mutable: bool,
 }
 
-/// A kind of accepted values.
 #[derive(Debug, Clone, Copy)]
 enum InertKind {
     /// `yes` or `no`, in any case.
@@ -43,7 +41,7 @@ enum InertKind {
     Choice(&'static [&'static str]),
     /// The value is a list of some of these words.
     Words(&'static [&'static str]),
-    /// Any text, which is kept unchanged.
+    /// One line of text, which is kept unchanged.
     Text,
     /// The name of a file or directory (the field says which), without `/`. Only `dbfilename` may be empty.
     NameOf(&'static str),
@@ -79,7 +77,7 @@ const fn fixed(name: &'static str, kind: InertKind, default: &'static str) -> In
     InertSetting { name, alias: "", kind, default, mutable: false }
 }
 
-/// A mutable setting with an older name.
+/// A mutable setting with another name.
 const fn renamed(
     name: &'static str,
     alias: &'static str,
@@ -252,7 +250,7 @@ pub static INERT: &[InertSetting] = &[
     mutable("cluster-preferred-endpoint-type", Choice(&["ip", "hostname", "unknown-endpoint"]), "ip"),
 ];
 
-/// The setting with this name or older name, ignoring case, and its position in [`INERT`].
+/// The setting with this name or other name, ignoring case, and its position in [`INERT`].
 pub fn inert_named(name: &str) -> Option<(usize, &'static InertSetting)> {
     let is_it = |it: &&InertSetting| {
         it.name.eq_ignore_ascii_case(name) || (!it.alias.is_empty() && it.alias.eq_ignore_ascii_case(name))

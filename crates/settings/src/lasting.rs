@@ -122,7 +122,8 @@ impl Lasting {
     }
 
     /// Takes flags of Redis that have no effect here, each as its name, a space and its value.
-    /// [`Lasting::report`] names the flags, and CONFIG GET shows their values.
+    /// [`Lasting::report`] names the flags. CONFIG GET shows the values of those that are in
+    /// [`INERT`](super::INERT).
     pub fn take_without_effect<'a>(&mut self, settings: &mut Settings, flags: impl Iterator<Item = &'a str>) {
         for (name, value) in flags.filter_map(|flag| flag.split_once(' ')) {
             // The values were checked before. The name may be one of which nothing is kept, such as `save`.

@@ -109,7 +109,8 @@ pub enum ConfigError {
         /// The damage, and the remedy.
         reason: String,
     },
-    /// A settings file is not UTF-8, is no flat table of TOML, or has a line that is no directive of Redis.
+    /// A settings file is not UTF-8, is no flat table of TOML, or has a directive that Redis would refuse; or
+    /// files of Redis include too many others.
     #[error("{reason}")]
     Syntax {
         /// A description of the error, without the text of the line.

@@ -136,7 +136,7 @@ fn refused(name: &str, reason: &str) -> ConfigError {
     ConfigError::Syntax { reason: format!("'{name}': {reason}") }
 }
 
-/// Whether Redis refuses more than one word of this directive. The value of other directives is a list of
+/// Whether more than one word is refused for this directive. The value of other known directives is a list of
 /// words, quoted together or not.
 fn takes_one_word(name: &str) -> bool {
     const LISTS: [&str; 10] = [
@@ -278,7 +278,6 @@ fn directives(path: &Path) -> Result<Vec<Directive>, ConfigError> {
     Ok(found.directives)
 }
 
-/// The directives and the number of files read so far.
 struct Found {
     directives: Vec<Directive>,
     files: usize,
@@ -327,7 +326,7 @@ impl Found {
     }
 }
 
-/// Whether `include` names several files.
+/// Whether the path of an `include` is a pattern.
 fn is_pattern(path: &str) -> bool {
     path.contains(['*', '?', '['])
 }

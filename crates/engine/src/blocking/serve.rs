@@ -207,8 +207,8 @@ impl<'k> Surroundings<'_, 'k> {
         let mut cx = Context {
             row: Some(waiter.row),
             in_transaction: true,
-            // The popped element is in memory already. As in a transaction, no change can wait for room in
-            // the log any more.
+            // Other changes of the unit may be in memory already. As in a transaction, no change can wait
+            // for room in the log any more.
             admitted_bytes: EVERYTHING_ADMITTED,
             ..Context::new(unit, *self, &mut session, reply)
         };
@@ -254,8 +254,8 @@ impl Executor {
         let mut later = std::mem::take(&mut self.later);
         while let Some(next) = later.pop_front() {
             if self.rules.read_only {
-                // No waiter is served while the server is read-only: its leader, or its next incarnation,
-                // decides about the data.
+                // No waiter is served here while the server is read-only: its leader, or its next
+                // incarnation, decides about the data.
                 later.push_front(next);
                 break;
             }

@@ -1,8 +1,8 @@
 //! The list of clients.
 //!
 //! This module finds clients by id or by filter, and keeps totals over all of them, disconnected ones
-//! included. The list is not on the path of a command: it is locked when clients connect and disconnect, and
-//! when commands and metrics about clients look at it.
+//! included. The list is not on the path of most commands: it is locked when clients connect and disconnect,
+//! when commands and metrics about clients look at it, when users change, and to redirect invalidations.
 
 use std::{
     collections::BTreeMap,
@@ -50,7 +50,7 @@ impl Clients {
         client
     }
 
-    /// The clients that watch every command.
+    /// The clients that are shown commands (MONITOR).
     pub fn monitors(&self) -> &Monitors {
         &self.monitors
     }

@@ -1,4 +1,4 @@
-//! MONITOR: the clients that watch every command, and the lines they get.
+//! MONITOR: the clients that are shown commands, and the lines they get.
 //!
 //! The lines of a round are gathered and published together, the lines of a long round in several parts. So a
 //! monitor may see the commands of several workers in another order than that in which they ran. A line shows
@@ -21,7 +21,7 @@ use super::Client;
 
 const UNSENT_BYTES_MAX: u64 = 64 << 20;
 
-/// The clients that watch every command.
+/// The clients that are shown commands.
 #[derive(Debug, Default)]
 pub struct Monitors {
     count: AtomicUsize,

@@ -32,8 +32,9 @@ pub enum Paused {
     /// Commands that may change data or publish messages wait, except the commands that do not wait with
     /// [`Paused::All`] either.
     Writes,
-    /// All commands wait, except the command that ends a pause, and commands between servers. A command that
-    /// begins a pause waits, too, so that it neither lengthens this pause nor makes the new one stricter.
+    /// All commands wait, except the command that ends a pause, and commands between servers, AUTH among
+    /// them. A command that begins a pause waits, too, so that it neither lengthens this pause nor makes the
+    /// new one stricter.
     All,
 }
 

@@ -1,9 +1,9 @@
 //! Signals from any thread to the worker of a connection: to close it, or to send bytes to its client.
 //!
-//! Signals serve CLIENT KILL, the end of a pause, changes of users, MONITOR, invalidations, and replies to
-//! clients that were blocked. Messages of channels go through the mailboxes of [`pubsub`] instead. The
-//! signals of different senders have no order. The bytes of one sender arrive in order, behind the replies of
-//! the current round of the client's worker.
+//! Signals serve CLIENT KILL and other reasons to close a connection, the end of a pause, changes of users,
+//! MONITOR, invalidations, and replies to clients that were blocked. Messages of channels go through the
+//! mailboxes of [`pubsub`] instead. The signals of different senders have no order. The bytes of one sender
+//! arrive in order, behind the replies of the current round of the client's worker.
 //!
 //! Invariants
 //! - Signalling never waits and never fails: a signal to a disconnected client is dropped.
@@ -60,7 +60,7 @@ impl Client {
     /// call signals.
     pub fn kill(&self) {
         if !self.killed.swap(true, Relaxed) {
-            // From now on no element is popped for this client, because the client would not get the element.
+            // No element is popped for the wait that ends here: the client would not get the element.
             if let Some(waiter) = self.waiter() {
                 waiter.end();
             }

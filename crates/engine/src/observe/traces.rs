@@ -4,10 +4,9 @@
 //! makes nor exports spans: a [`TraceSink`] makes spans of these facts.
 //!
 //! Invariants
-//! - While nothing is traced, tracing costs a command nothing: commands are chosen among those that are
-//!   timed.
-//! - A traced command has neither keys nor values nor passwords: only its name and the number of its
-//!   arguments.
+//! - Commands are chosen among those that are timed: tracing costs the others nothing.
+//! - A traced command has neither keys nor values nor passwords: of its arguments, only their number is
+//!   noted.
 
 use std::{
     fmt,

@@ -72,7 +72,8 @@ impl Flags {
     /// Empties a database or all of them, which cannot be undone.
     pub const FLUSHES: Flags = Flags(1 << 27);
 
-    /// Runs at once even while a script keeps the server busy.
+    /// In Redis, runs even while a script keeps the server busy. COMMAND INFO shows this property; the engine
+    /// does not look at it.
     pub const ALLOW_BUSY: Flags = Flags(1 << 24);
 
     /// Runs another command, which stands among its arguments: see [`wrapped`](crate::row::wrapped()).

@@ -36,8 +36,8 @@ impl KeyUsage {
     /// Reads and changes the value.
     pub const READ_UPDATE: KeyUsage =
         KeyUsage { names: &["RW", "access", "update"], access: KeyAccess::BOTH };
-    /// Reads the value, and may store a computed result with it, as PFCOUNT does: for rights, that is
-    /// reading.
+    /// Reads the value, and may store a computed result with it, as PFCOUNT of Redis does: for rights, that
+    /// is reading.
     pub const READ_CACHE: KeyUsage = KeyUsage { names: &["RW", "access"], access: KeyAccess::READ };
     /// Reads the value and removes something from it.
     pub const READ_DELETE: KeyUsage =

@@ -33,8 +33,8 @@ const LIBRARY_BYTES_MAX: usize = 1 << 20;
 /// The maximum bytes of all libraries: FLUSHALL, and each snapshot, writes them again.
 pub const LIBRARIES_BYTES_MAX: usize = 16 << 20;
 
-/// How long the code of one library may run while it is loaded: meanwhile no client can use libraries, or the
-/// keys of their slot.
+/// How long the code of one library may run while it is loaded. While FUNCTION LOAD runs it, no other client
+/// can change libraries, or use the keys of their slot.
 pub const LOADING_MS_MAX: u64 = 500;
 
 /// As [`LOADING_MS_MAX`], for all libraries of a payload (FUNCTION RESTORE), including compilation.

@@ -11,14 +11,16 @@ pub trait LogView {
     fn committed_lsn(&self) -> Lsn;
 
     /// Requests one wake-up of the worker when the log is committed up to `gate`; replaces the last request.
-    /// Returns `false` if the log is already committed up to `gate`: then no wake-up follows.
+    /// Returns `false` if the log is already committed up to `gate`: then the owner must not count on a
+    /// wake-up.
     fn wait_for(&self, gate: Lsn) -> bool;
 
     /// Requests one wake-up at the next progress of the log. Returns `false` if there is nothing to wait for:
     /// the log has room by now, or will have none.
     fn wait_for_room(&self) -> bool;
 
-    /// Whether replies wait for the disk, and the log has records that no thread is about to write.
+    /// Whether replies to writes have to wait for the disk, and the log has records that no thread is about
+    /// to write.
     fn needs_flush(&self) -> bool;
 }
 

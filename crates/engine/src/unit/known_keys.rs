@@ -45,7 +45,7 @@ impl KnownKeys {
         }
     }
 
-    /// Forgets all keys, because their addresses will be reused.
+    /// Forgets all keys, because their addresses may be reused.
     #[inline]
     pub(super) fn clear(&mut self) {
         self.first = None;

@@ -12,7 +12,7 @@
 //!   message is published, and no invalidation for a key that a client has read: the tracking of the key
 //!   continues. But a WATCH may count the key as changed, and an undone SWAPDB invalidates all keys.
 //! - Documents are undone with the outermost undo only: an inner one changes no documents.
-//! - FLUSHALL and FLUSHDB cannot be undone, nor can changes before them.
+//! - FLUSHALL and FLUSHDB cannot be undone, nor can the other changes since the undo began.
 
 mod streams;
 
@@ -62,7 +62,7 @@ const KEPT_BYTES_MAX: usize = 64 << 10;
 /// copied.
 const PUT_BACK_MAX: usize = 16;
 
-/// The maximum number of changed keys that are compared one by one: most scripts change no more.
+/// The maximum number of changed keys that are compared one by one; further keys are in a hash table.
 const FEW: usize = 8;
 
 #[derive(Debug, Default)]

@@ -1,8 +1,8 @@
 //! Walks over keys that a command does not name.
 //!
 //! Invariants
-//! - A walk locks one slot at a time, or finds all slots locked. A command that names no key but is not alone
-//!   in its unit (SCAN between MULTI and EXEC) has every slot locked: with some slots locked, the walk would
+//! - A walk locks one slot at a time, or finds all slots locked. A command that walks but is not alone in
+//!   its unit (SCAN between MULTI and EXEC) has every slot locked: with some slots locked, the walk would
 //!   deadlock with its own unit.
 //! - A walk waits for a long unit no longer than other commands do. After that the walk is given up, and is
 //!   retried from where it began.

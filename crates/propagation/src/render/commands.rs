@@ -13,7 +13,6 @@ pub(super) struct Commands {
 }
 
 impl Commands {
-    /// Adds a command of these words.
     pub(super) fn command(&mut self, words: &[&[u8]]) {
         self.count += 1;
         wire::request::encode(words, &mut self.bytes);
@@ -70,7 +69,6 @@ impl Commands {
         }
     }
 
-    /// Adds a script on one key.
     pub(super) fn script(&mut self, script: &str, key: &[u8], arguments: &[&[u8]]) {
         self.command(&[&[b"EVAL", script.as_bytes(), b"1", key], arguments].concat());
     }

@@ -7,7 +7,6 @@ use proptest::prelude::*;
 use super::*;
 use crate::Lasting;
 
-/// A directory of files for one test.
 struct Files(PathBuf);
 
 impl Files {
@@ -30,7 +29,6 @@ impl Drop for Files {
     }
 }
 
-/// The settings of a file with this text.
 fn settings_of(test: &str, text: &str) -> Result<(Settings, Vec<String>), String> {
     let files = Files::new(test);
     let path = files.with("redis.conf", text);

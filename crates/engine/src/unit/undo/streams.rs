@@ -150,7 +150,7 @@ mod tests {
         StreamId { ms: 1, seq }
     }
 
-    /// A stream with a group that has delivered ten entries, and one that has delivered all of them.
+    /// A stream with two groups: in one, the last ten entries are pending, in the other, all entries are.
     fn keyspace() -> Keyspace {
         let keyspace = Keyspace::new(Options { hash_seed: 1 });
         let mut slot = keyspace.lock(slot_of(KEY));
