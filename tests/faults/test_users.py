@@ -494,6 +494,53 @@ def test_an_unacknowledged_change_of_a_user_holds_up_only_that_user(new_server):
             assert default.call("ACL", "WHOAMI") == b"default"
 
 
+def test_an_unacknowledged_right_opens_no_document_over_http(new_server):
+    server = new_server(extra=("--ack-replicas", "1", "--ack-timeout", "1")).start()
+    replica = follower_of(new_server, server)
+    assert call(server, "CONFIG", "SET", "admin-password", "secret") == b"OK"
+    logins = [("admin", "secret"), ("carl", "c"), ("eve", PASSWORD)]
+    admin, carl, eve = (Couch(server.http_port, login) for login in logins)
+    not_replicated = (503, "not_replicated")
+    with admin, carl, eve, Couch(server.http_port) as browser:
+        for path in ("/_users", "/db"):
+            admin.ok("PUT", path)
+        user = {"name": "carl", "type": "user", "roles": [], "password": "c"}
+        rev = admin.ok("PUT", "/_users/org.couchdb.user:carl", user)["rev"]
+        admin.ok("PUT", "/db/_security", {"members": {"names": ["eve"], "roles": ["reader"]}})
+        admin.put("db", {"_id": "a"})
+        assert carl.get("/db/a").status == 403
+        begun = browser.send("POST", "/_session", {"name": "carl", "password": "c"})
+        cookie = begun.headers["Set-Cookie"].split(";")[0]
+        replica.kill()
+        assert error_of(call(server, "ACL", "SETUSER", "eve", *RULES)).startswith("NOREPLICAS")
+        for path in ("/db/a", "/_session", "/"):
+            assert eve.get(path).told()[:2] == not_replicated, path
+        login = {"name": "eve", "password": PASSWORD}
+        assert browser.send("POST", "/_session", login).told()[:2] == not_replicated
+        assert admin.ok("GET", "/db/a"), "an unchanged user is served"
+        changed = user | {"roles": ["reader"], "_rev": rev}
+        assert admin.send("PUT", "/_users/org.couchdb.user:carl", changed).told()[:2] == not_replicated
+        assert carl.get("/db/a").told()[:2] == not_replicated
+        assert browser.get("/db/a", Cookie=cookie).told()[:2] == not_replicated
+        assert call(server, "CONFIG", "SET", "ack-replicas", 0) == b"OK"
+        assert eve.ok("GET", "/db/a") and carl.ok("GET", "/db/a")
+
+
+def test_a_login_right_after_very_many_logouts_is_a_session(new_server):
+    server = new_server(extra=("--admin-password", "secret")).start()
+    login = {"name": "admin", "password": "secret"}
+    with Couch(server.http_port) as browser:
+
+        def cookie() -> str:
+            answer = browser.send("POST", "/_session", login)
+            return answer.headers["Set-Cookie"].split(";")[0]
+
+        for _ in range(1030):
+            browser.ok("DELETE", "/_session", Cookie=cookie())
+            # Also in the second in which all sessions of the user were ended.
+            assert browser.ok("GET", "/_session", Cookie=cookie())["userCtx"]["name"] == "admin"
+
+
 def test_a_replica_is_disconnected_when_its_user_loses_the_right(new_server):
     leader = new_server().start()
     rules = ("on", f">{PASSWORD}", "+replicate")
