@@ -533,7 +533,7 @@ mod tests {
         server.check(&[("auth open anything", "+OK"), ("acl whoami", "\"open\"")]);
     }
 
-    /// A server with the user `u`, who may do everything, with the password `pw` that takes long to check.
+    /// A server with the user `u`, whose password `pw` takes long to check.
     fn server_with_derived_password() -> TestServer {
         let mut server = TestServer::new();
         let derived = DerivedPassword::derive(b"pw", b"salt", 1).expect("within limits");

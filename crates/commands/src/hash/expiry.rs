@@ -82,7 +82,8 @@ fn live<'u>(cx: &'u Context<'_, '_>, key: &[u8], name: &[u8]) -> Result<Option<H
 /// time at which they are replayed. `bytes_after` is an upper bound of the bytes of the effects that follow.
 ///
 /// # Errors
-/// If the key holds another type. Also the errors of [`Context::require_room`]. Nothing has changed then.
+/// The errors of [`Context::require_room`]. Also, but not always, if the key holds another type: the caller
+/// checks the type, too. Nothing has changed then.
 pub(super) fn remove_expired<'a>(
     cx: &mut Context<'_, '_>,
     key: &[u8],
