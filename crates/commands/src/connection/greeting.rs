@@ -155,9 +155,9 @@ fn authenticate(
     let users = cx.host.users.current();
     let known = users.get(user);
     if !known.is_some_and(|principal| principal.may_be_server) {
-        // The reply waits until the record by which the user is known is committed, or, if it is unknown,
-        // the newest record of all users. The reply to a server does not wait: the commit may need its
-        // acknowledgement, and a server must log in before it can send one.
+        // The reply waits until the last change of the user is committed or, if the user is unknown, the last
+        // change of any user. The reply to a server does not wait: the commit may need its acknowledgement,
+        // and a server must log in before it can send one.
         cx.unit.note_seen(known.map_or(users.lsn, |principal| principal.lsn));
     }
     let nobody = User::initial(false);
