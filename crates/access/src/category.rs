@@ -42,7 +42,7 @@ pub enum Category {
     Dangerous,
     /// Commands about the connection itself.
     Connection,
-    /// Commands that make up transactions.
+    /// Commands that control transactions.
     Transaction,
     /// Commands on scripts and functions.
     Scripting,
