@@ -4,31 +4,31 @@
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Category {
-    /// Keys of any type, and databases.
+    /// Commands on keys of any type, and on databases.
     Keyspace,
     /// Commands that read values.
     Read,
     /// Commands that change values.
     Write,
-    /// Sets.
+    /// Commands on sets.
     Set,
-    /// Sorted sets.
+    /// Commands on sorted sets.
     SortedSet,
-    /// Lists.
+    /// Commands on lists.
     List,
-    /// Hashes.
+    /// Commands on hashes.
     Hash,
-    /// Strings.
+    /// Commands on strings.
     String,
-    /// Bitmaps.
+    /// Commands on bitmaps.
     Bitmap,
-    /// HyperLogLogs.
+    /// Commands on HyperLogLogs.
     Hyperloglog,
-    /// Geographic positions.
+    /// Commands on geographic positions.
     Geo,
-    /// Streams.
+    /// Commands on streams.
     Stream,
-    /// Channels.
+    /// Commands on channels.
     Pubsub,
     /// Commands for administrators.
     Admin,
@@ -42,11 +42,11 @@ pub enum Category {
     Dangerous,
     /// Commands about the connection itself.
     Connection,
-    /// Transactions.
+    /// Commands that control transactions.
     Transaction,
-    /// Scripts and functions.
+    /// Commands on scripts and functions.
     Scripting,
-    /// Documents; Redis has no such category.
+    /// Commands on documents; Redis has no such category.
     Documents,
 }
 

@@ -1,9 +1,9 @@
 //! The log of denials: refused calls and failed logins, for ACL LOG.
 //!
 //! The log is a short list in memory, newest first; it is neither durable nor shared by the members of a
-//! group. A denial is counted in an existing entry if this is one of the newest, has the same reason,
-//! context, object and user, and had a denial within the last minute. So a client in a loop does not push
-//! out all other entries.
+//! group. A denial is counted in an existing entry if that entry is one of the newest, has the same reason,
+//! context, object and user, and had a denial within the last minute. So a client that repeats one call does
+//! not push out all other entries.
 //!
 //! Invariants
 //! - After each denial, the log has at most as many entries as its limit; a limit of 0 turns it off.

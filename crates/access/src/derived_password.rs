@@ -110,17 +110,17 @@ impl DerivedPassword {
         pbkdf2::verify(self.prf.algorithm(), self.iterations, &self.salt, password, &self.key).is_ok()
     }
 
-    /// The hash function.
+    /// The hash function with which the key was derived.
     pub fn prf(&self) -> Prf {
         self.prf
     }
 
-    /// The number of iterations.
+    /// The iterations with which the key was derived.
     pub fn iterations(&self) -> u32 {
         self.iterations.get()
     }
 
-    /// The salt.
+    /// The salt with which the key was derived.
     pub fn salt(&self) -> &[u8] {
         &self.salt
     }

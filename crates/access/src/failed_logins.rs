@@ -8,15 +8,17 @@
 //! has no clock. It never locks a user out: after the wait the right password is accepted, however many
 //! guesses have failed.
 //!
-//! Attempts from an address pass through gates, which a wrong password shuts for a time. All users of the
-//! address share one gate. The exceptions are the last `USERS_MAX` users that have logged in from the address
-//! since its first failure: each of them has a gate of its own. So a program with the right password waits
-//! for one turn, and then no more, while other programs at its address guess passwords of other users.
+//! Attempts from an address pass through gates. After a number of failures that cost no wait, each wrong
+//! password shuts its gate for a time. All users of the address share one gate. The exceptions are the last
+//! `USERS_MAX` users that have logged in from the address since its first failure: each of them has a gate of
+//! its own. So a program with the right password waits for one turn, and then no more, while other programs
+//! at its address guess passwords of other users.
 //!
 //! Invariants
 //! - The attempts that wait at a gate take turns in the order in which they came, see [`LoginQueue`].
-//! - An attempt learns whether its password is right only while the gate is open, and a wrong password shuts
-//!   the gate. So an address with many connections guesses no faster than with one.
+//! - An attempt learns whether its password is right only while the gate is open, and after the first
+//!   failures, a wrong password shuts the gate. So an address with many connections then guesses no faster
+//!   than with one.
 //! - A right password does not undo a failure. So the owner of one user cannot guess the password of another
 //!   user without waiting, and logins of a user do not help those who guess its password.
 //! - At most [`ADDRESSES_MAX`] addresses are known. For a further one, the address with the fewest failures
@@ -75,7 +77,7 @@ impl Pace {
 }
 
 /// A gate, through which attempts of some users of an address pass one after another. A wrong password shuts
-/// it for a time.
+/// it for the time that its failures cost; see [`Pace`].
 #[derive(Debug, Default)]
 struct Gate {
     failures: u32,

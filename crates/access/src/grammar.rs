@@ -30,7 +30,7 @@ use crate::words::{is_word, words};
 /// The commands and the setting on which the meaning of rules depends.
 #[derive(Debug, Clone, Copy)]
 pub struct Grammar<'a> {
-    /// The commands.
+    /// The commands that rules can name.
     pub commands: &'a CommandList,
     /// Whether new and reset selectors permit all channels: the setting `acl-pubsub-default`.
     pub all_channels: bool,

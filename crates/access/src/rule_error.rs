@@ -1,7 +1,7 @@
 //! Why rules are refused, with the exact texts of Redis.
 //!
-//! No text shows a password: in a word that adds or removes a password (`>`, `<`), the password is replaced.
-//! Hashes are shown.
+//! No text shows the password of a rule that adds or removes one (`>`, `<`), also within a selector. Hashes
+//! are shown.
 
 use crate::words::up_to_null;
 
@@ -96,8 +96,8 @@ fn without_passwords(rule: &[u8]) -> Vec<u8> {
     if !rule.starts_with(b"(") {
         return rule.to_vec();
     }
-    // The rule is a selector with several words. Parentheses may stand before the first word and after the
-    // last one.
+    // The rule is a selector with one word or several. Parentheses may stand before the first word and after
+    // the last one.
     let words = rule.split(|byte| byte.is_ascii_whitespace()).map(|word| {
         let at = word.iter().position(|byte| *byte != b'(').unwrap_or(word.len());
         match word.split_at(at) {

@@ -7,11 +7,11 @@ use crate::words::push_spaced;
 /// One selector. Every user has a root selector, and any number of others.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Selector {
-    /// The commands.
+    /// The rules about the commands that are permitted.
     pub commands: CommandRules,
-    /// The keys.
+    /// The keys that these commands may use.
     pub keys: KeyPatterns,
-    /// The channels.
+    /// The channels that these commands may use.
     pub channels: ChannelPatterns,
 }
 

@@ -70,7 +70,8 @@ impl User {
 
     /// The user that a document of `_users` declares: `before`, if there is one, with the roles and the
     /// password of the document. If the document has a password, the user cannot log in without a password. A
-    /// user without `before` may run only commands about its own connection in the Redis protocol.
+    /// user without `before` may run only the commands of `@connection`, in the Redis protocol, that are
+    /// neither in `@admin` nor in `@dangerous`.
     pub fn of_document(
         before: Option<User>,
         roles: Vec<Box<[u8]>>,

@@ -102,7 +102,7 @@ mod tests {
             (r#"SET c "HYLL\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x80""#, "+OK"),
             ("PFADD c", ":0"),
             ("PFADD c 1", CORRUPTED),
-            // Only the first 100 registers exist; one of the elements hashes into them.
+            // Only the first 100 registers exist, and the elements hash to others.
             (r#"SET c "HYLL\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x80\x40\x63""#, "+OK"),
             ("PFADD c 1 2 3", CORRUPTED),
             ("PFCOUNT a", ":3"),

@@ -4,7 +4,7 @@
 //!
 //! Invariants
 //! - A command that replaces a value logs a Put, which also states the expiry.
-//! - No string grows beyond `bulk_bytes_max`.
+//! - APPEND and SETRANGE lengthen no string beyond `bulk_bytes_max`.
 
 mod compare;
 mod get;

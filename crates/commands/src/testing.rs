@@ -86,8 +86,8 @@ pub(crate) fn check_protocols(table: &[(&str, &str, &str)]) {
 /// The reply of a command on a key of another type.
 pub(crate) const WRONG_TYPE: &str = "-WRONGTYPE Operation against a key holding the wrong kind of value";
 
-/// A thread that runs a script on a server of its own. A test that fails kills the script, so that the thread
-/// ends with the test.
+/// A thread that runs a script on an executor of its own. A test that fails ends the script, so that the
+/// thread ends with the test.
 pub(crate) struct ScriptThread<T> {
     host: Host,
     thread: Option<JoinHandle<T>>,
@@ -589,7 +589,7 @@ pub(crate) struct TestHost {
     pushed: Arc<Mutex<Vec<Pushed>>>,
     /// Answers to blocked clients that tests have not taken yet.
     answers: Arc<Mutex<Vec<Pushed>>>,
-    /// The promises of clients that have requested a snapshot.
+    /// The promises of clients that have requested a snapshot, or confirmed a recovery.
     pub(crate) promises: Mutex<Vec<Responder>>,
     /// The requests to the thread of durable channels.
     pub(crate) channel_requests: Mutex<Vec<Request>>,

@@ -6,7 +6,7 @@ use mlua::{Error, FromLuaMulti, Function, IntoLuaMulti, Lua, MaybeSend, MultiVal
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ScriptError(pub Vec<u8>);
 
-/// A library function of this name. The errors of the function name the calling line, as those of Lua's own
+/// A library function of this name. Its errors tell the line that has called it, as those of Lua's own
 /// functions do.
 pub(crate) fn function<A: FromLuaMulti, R: IntoLuaMulti>(
     lua: &Lua,

@@ -173,8 +173,8 @@ fn too_large() -> ScriptError {
     ScriptError(b"ERR the reply of the script is too large".to_vec())
 }
 
-/// The elements of a table with at most [`SHORT_LIST_MAX`] elements and no other fields; `None` for other
-/// tables.
+/// The elements of a table with at most [`SHORT_LIST_MAX`] elements and no other fields. `None` for other
+/// tables, and if Lua does not visit the elements in their order.
 fn short_list(table: &Table) -> Option<SmallVec<[Value; SHORT_LIST_MAX]>> {
     let mut elements = SmallVec::new();
     let walked = table.for_each(|key: Value, value: Value| match key {

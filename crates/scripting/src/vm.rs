@@ -50,7 +50,8 @@ pub enum Ended {
     Failed {
         /// The text of the error reply for the client.
         problem: ScriptError,
-        /// Whether the host has counted the error already, because it is the error of a command.
+        /// Whether the host has counted the error already, because a command has replied it, or the host has
+        /// refused a command with it.
         is_counted: bool,
     },
     /// The script was stopped, for this reason.

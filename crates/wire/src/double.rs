@@ -3,7 +3,7 @@
 //! Integers up to 2^62 have all of their digits; numbers of moderate size have no exponent; the special
 //! values are `inf`, `-inf`, `nan`.
 
-/// Appends `value` in the format of replies: scores, distances, weights.
+/// Appends `value` in the format of replies, such as scores.
 pub fn format_double(value: f64, out: &mut Vec<u8>) {
     if let Some(special) = special_name(value) {
         return out.extend_from_slice(special);

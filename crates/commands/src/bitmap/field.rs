@@ -53,7 +53,8 @@ pub(super) fn bitfield(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), C
         Some(entry) => string(entry)?.len() as u64,
         None => 0,
     };
-    // Each write is an effect, and so is the growth of the string. Every effect contains the whole key.
+    // Each write takes one effect at most, and so does the growth of the string. Every effect contains the
+    // whole key.
     let writes = operations.iter().filter(|operation| operation.action != Action::Get).count();
     let patch = KeyOp::SetRange { offset: end, bytes: &[0; BYTES_MAX] }.on(db, key);
     cx.require_room((writes + 1) as u64 * patch.encoded_len() as u64)?;

@@ -1,4 +1,4 @@
-//! SUBSCRIBE, UNSUBSCRIBE and their like for patterns and shard channels.
+//! SUBSCRIBE and UNSUBSCRIBE, also those for patterns and for shard channels.
 
 use engine::{CommandError, Context, channel_reader::note_subscriptions};
 use pubsub::{Kind, SubscriberId, durable::Request};

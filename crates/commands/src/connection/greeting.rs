@@ -155,9 +155,9 @@ fn authenticate(
     let users = cx.host.users.current();
     let known = users.get(user);
     if !known.is_some_and(|principal| principal.may_be_server) {
-        // The reply waits until the record by which the user is known is committed, or, if it is unknown,
-        // the newest record of all users. The reply to a server does not wait: the commit may need its
-        // acknowledgement, and a server must log in before it can send one.
+        // The reply waits until the last change of the user is committed or, if the user is unknown, the last
+        // change of any user. The reply to a server does not wait: the commit may need its acknowledgement,
+        // and a server must log in before it can send one.
         cx.unit.note_seen(known.map_or(users.lsn, |principal| principal.lsn));
     }
     let nobody = User::initial(false);
@@ -533,7 +533,7 @@ mod tests {
         server.check(&[("auth open anything", "+OK"), ("acl whoami", "\"open\"")]);
     }
 
-    /// A server with the user `u`, who may do everything, with the password `pw` that takes long to check.
+    /// A server with the user `u`, whose password `pw` takes long to check.
     fn server_with_derived_password() -> TestServer {
         let mut server = TestServer::new();
         let derived = DerivedPassword::derive(b"pw", b"salt", 1).expect("within limits");

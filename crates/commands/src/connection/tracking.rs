@@ -3,8 +3,8 @@
 use engine::{ClientTracking, CommandError, Context, tracking::Mode};
 use wire::{Args, number::parse_i64};
 
-/// The maximum number of prefixes of a client. The empty prefix counts, too; a client that names no prefix
-/// has the empty one.
+/// The maximum number of prefixes of a client. The empty prefix counts, too: a call with BCAST that names no
+/// prefix adds it.
 const PREFIXES_MAX: usize = 1024;
 const TOO_MANY_PREFIXES: CommandError = CommandError::Text("ERR too many prefixes for one client");
 

@@ -4,8 +4,8 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use crate::testing::TestServer;
 
-/// A name that fits once, but not twice, into a record of 1 MiB. Up to this size, a transaction asks for no
-/// room.
+/// A name that fits once, but not twice, into a record of 1 MiB. A transaction asks for room only for more
+/// than 1 MiB.
 fn long_name() -> Vec<u8> {
     vec![b'n'; 600_000]
 }

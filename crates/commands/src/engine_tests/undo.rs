@@ -3,7 +3,7 @@ use proptest::prelude::*;
 
 use crate::testing::TestServer;
 
-/// Commands that change their keys by every kind of effect, on small and large values.
+/// Commands that change their keys by most kinds of effects, on small and large values.
 const LINES: &[&str] = &[
     "SET s v",
     "SET s v PX 5000",

@@ -54,8 +54,8 @@ pub(super) fn keys(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Comma
     Ok(())
 }
 
-/// The one slot of all matching keys; `None` if keys of several slots can match. A pattern determines the
-/// slot if it has no wildcards, or a complete hash tag before the first wildcard.
+/// The one slot of all matching keys, if the pattern has no special bytes, or a hash tag that is not empty
+/// before the first of them. `None` for other patterns: the keys that they match may be in several slots.
 fn only_slot(pattern: &[u8]) -> Option<SlotId> {
     let prefix = glob::literal_prefix(pattern);
     let open = prefix.iter().position(|byte| *byte == b'{');

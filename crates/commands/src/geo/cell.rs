@@ -40,7 +40,7 @@ impl Coordinates {
 
     /// The place of a score: the centre of its cell.
     pub(super) fn of_score(score: f64) -> Coordinates {
-        // Scores need not come from places: negative scores wrap, and scores beyond 64 bits become 0, as in
+        // Scores need not come from places: negative scores wrap, and scores from 2^64 on become 0, as in
         // Redis.
         const END: f64 = 18_446_744_073_709_551_616.0;
         let number = match score {

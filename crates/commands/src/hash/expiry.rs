@@ -82,7 +82,8 @@ fn live<'u>(cx: &'u Context<'_, '_>, key: &[u8], name: &[u8]) -> Result<Option<H
 /// time at which they are replayed. `bytes_after` is an upper bound of the bytes of the effects that follow.
 ///
 /// # Errors
-/// If the key holds another type. Also the errors of [`Context::require_room`]. Nothing has changed then.
+/// The errors of [`Context::require_room`]; nothing has changed then. A key of another type can be an error
+/// here, but the caller checks the type in any case.
 pub(super) fn remove_expired<'a>(
     cx: &mut Context<'_, '_>,
     key: &[u8],

@@ -79,7 +79,8 @@ enum Registers<D, S> {
 }
 
 impl<'a> SketchRef<'a> {
-    /// Interprets a string as a sketch; `None` if the header or the length does not match.
+    /// Interprets a string as a sketch. `None` if the string has no header of a sketch, or dense registers of
+    /// another length. Sparse registers are checked only when they are read.
     pub(super) fn new(bytes: &'a [u8]) -> Option<SketchRef<'a>> {
         let (header, rest) = bytes.split_first_chunk::<HEADER_BYTES>()?;
         let registers = match header[ENCODING] {

@@ -20,7 +20,7 @@ const VALUES_MAX: usize = 4;
 /// The maximum number of registers in a run of zeros that takes one byte.
 const SHORT_ZEROS_MAX: usize = 64;
 /// The maximum number of comparisons in search of runs to join. Each compares a run with the next run; the
-/// first compared run is the run before the change.
+/// first compared run is the run before the change, if there is one.
 const JOINS_MAX: usize = 5;
 
 /// The encoding of all registers at 0.
@@ -95,8 +95,8 @@ fn encode_values(value: u8, len: usize) -> u8 {
     0x80 | (value - 1) << 2 | (len - 1) as u8
 }
 
-/// Raises a register to at least `value`, unless runs cannot hold the value, or would take more than
-/// `bytes_max` bytes.
+/// Raises a register to at least `value`, unless runs cannot hold the value, or would grow beyond `bytes_max`
+/// bytes.
 ///
 /// # Errors
 /// The runs do not contain this register.

@@ -8,10 +8,9 @@
 //! | 16 | digest of the command |
 //! | the rest | the reply, as it was sent |
 //!
-//! The digest is XXH3 of all arguments, each after its length as 8 bytes, the name in lower case. Numbers
-//! are little endian.
-//!
-//! EVAL counts as EVALSHA with the SHA-1 of its script: clients send one for the other.
+//! The digest is XXH3 of all arguments, each after its length as 8 bytes. Numbers are little endian. The name
+//! of the command, and the SHA-1 of EVALSHA, are in lower case. EVAL counts as EVALSHA with the SHA-1 of its
+//! script: clients send one for the other.
 //!
 //! If the client that repeats the command speaks the other version of the protocol, types that its version
 //! does not have are translated: a map becomes an array. Nothing else is translated. For example, ZPOPMIN
@@ -79,7 +78,7 @@ impl<'v> Stored<'v> {
         [&MAGIC[..], &[VERSION, version], &digest.0, reply].concat()
     }
 
-    /// Reads a value; `None` if it has another form.
+    /// Reads a value; `None` if the part before the reply has another form. The reply is not checked.
     pub(super) fn parse(value: &'v [u8]) -> Option<Stored<'v>> {
         let rest = value.strip_prefix(MAGIC)?.strip_prefix(&[VERSION])?;
         let (version, rest) = rest.split_first()?;

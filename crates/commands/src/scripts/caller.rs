@@ -67,8 +67,7 @@ impl<'c, 'a, 'k> Caller<'c, 'a, 'k> {
     fn find(&mut self, args: Args<'_>) -> Result<ResolvedCommand, String> {
         let (found, checked) = match resolve_call(args) {
             Ok(found) => (Some(found), self.check(found, args).map(|()| found)),
-            // The subcommands of CLUSTER that Sheaf lacks change a cluster in Redis. Scripts may not call
-            // them.
+            // An unknown subcommand of CLUSTER counts as a command that scripts may not call.
             Err(CommandError::UnknownSubcommand { command: "cluster", .. }) => {
                 (None, Err(NOT_ALLOWED.into()))
             }

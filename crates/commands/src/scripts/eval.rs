@@ -247,7 +247,7 @@ pub(super) fn run_loaded(
         let reply = cx.reply.since(start).trim_ascii_end();
         cx.unit.stats().replied_error(reply.strip_prefix(b"-").unwrap_or(reply));
     }
-    // Changes made before the error stay.
+    // Without `script-rollback`, the changes made before the error stay.
     Err(CommandError::Replied)
 }
 

@@ -264,7 +264,7 @@ fn memory_and_the_log_are_asked_for_before() {
     assert_eq!(told(&mut server, "EVAL", "return redis.call('set', 'a', 2)"), oom);
     assert_eq!(told(&mut server, "EVAL", "return redis.call('get', 'a')"), "\"1\"");
     assert_eq!(told(&mut server, "EVAL", "#!lua flags=allow-oom\nreturn redis.call('set', 'a', 2)"), "+OK");
-    // A script that has written is not stopped in the middle.
+    // A script that has written may go on to write.
     let moves = "redis.call('del', 'a') return redis.call('set', 'b', 2)";
     assert_eq!(told(&mut server, "EVAL", moves), "+OK");
     assert_eq!(told(&mut server, "EVAL", "return redis.call('set', 'a', 1)"), oom);
@@ -292,7 +292,7 @@ fn a_script_beyond_its_limit_of_instructions_is_undone() {
     server.assert_replays();
 }
 
-/// Two workers of one server. One of them runs a script that ends only with the test.
+/// Two workers of one server. One of them runs a script until it is killed.
 struct Endless {
     script: crate::testing::ScriptThread<String>,
     server: TestServer,

@@ -64,7 +64,7 @@ struct Seen {
 }
 
 impl SentinelEvents {
-    /// The messages about everything that has changed since the last look.
+    /// Looks at the group, and returns the messages about changes that are due.
     pub fn look(&mut self, group: &GroupView) -> Vec<SentinelEvent> {
         let mut events = Vec::new();
         let switched = group.leader().and_then(|leader| self.switch(leader));

@@ -115,7 +115,7 @@ pub(super) fn replica(reply: &mut ReplyWriter<'_>, group: &GroupView, member: &M
     fields.put("master-link-status", if is_linked { "ok" } else { "err" });
     fields.put("master-host", leader.map_or("?", |leader| &leader.address.host));
     fields.put("master-port", leader.map_or(0, |leader| leader.address.port));
-    // 0 stands for a replica that is never promoted.
+    // As in Redis, 0 is the priority of a replica that is not promoted.
     fields.put("slave-priority", if member.kind == MemberKind::Voter { 100 } else { 0 });
     fields.put("slave-repl-offset", member.durable.unwrap_or(Lsn::ZERO));
     fields.put("replica-announced", 1);

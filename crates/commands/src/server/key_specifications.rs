@@ -6,7 +6,7 @@ use wire::ReplyWriter;
 
 use super::command::write_set;
 
-/// (first, last, step) of the first specification if it is a range, otherwise zeros.
+/// (first, last, step) of the keys at fixed positions; zeros if there are none.
 pub(super) fn positions(keys: Keys) -> [i64; 3] {
     let one = |index: u8| [index.into(), index.into(), 1];
     match keys {

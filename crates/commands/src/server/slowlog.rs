@@ -133,7 +133,6 @@ mod tests {
         ]);
     }
 
-    /// A command that comes after a slow one of the same round has its own date.
     #[test]
     fn the_date_is_that_of_the_end() {
         let mut server = TestServer::new();

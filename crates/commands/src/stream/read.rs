@@ -1,8 +1,8 @@
 //! XREAD, and the parts that it shares with XREADGROUP.
 //!
-//! XREAD and XREADGROUP read key by key ([`read_one`], `deliver::deliver_new`). A call reads from all of its
-//! keys at once. If no key has an entry and BLOCK is given, the client waits, and is served after a change
-//! that fills one of the keys (see `blocking`).
+//! XREAD and XREADGROUP read one key after the other ([`read_one`], `deliver::deliver_new`), and reply with
+//! the entries of all keys that have some. If no key has an entry and BLOCK is given, the client waits, and
+//! is served after a change that fills one of the keys (see `blocking`).
 
 use std::ops::Range;
 

@@ -1,8 +1,9 @@
 //! Sorted sets out of several: ZUNION, ZINTER, ZDIFF, their STORE forms, and ZINTERCARD.
 //!
 //! What it is: reading the arguments, and replying with the result or storing it. Sets are read as sorted
-//! sets whose scores are 1. What it is not: the computation of the result (see `members`). That needs no hash
-//! table: a union sorts its members twice, first by their bytes, to find equal ones, and then by score.
+//! sets whose scores are 1. What it is not: the computation of the result (see `members`). No hash table is
+//! needed to compute it: a union of several sorts its members twice, first by their bytes, to find equal
+//! ones, and then by score.
 
 mod members;
 mod options;

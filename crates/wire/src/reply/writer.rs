@@ -35,7 +35,7 @@ pub struct Deferred {
     position: usize,
 }
 
-/// Appends replies to a buffer, which it never clears or flushes.
+/// Appends replies to a buffer of the caller.
 #[derive(Debug)]
 pub struct ReplyWriter<'a> {
     out: &'a mut Vec<u8>,

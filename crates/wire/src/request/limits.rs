@@ -14,7 +14,8 @@ pub struct Limits {
     /// The maximum length of a line (an inline command, or the header of an array or bulk string), without
     /// its line end.
     pub inline_bytes_max: usize,
-    /// The maximum length of a request, including headers (`client-query-buffer-limit`).
+    /// The maximum length of an array of arguments, including headers (`client-query-buffer-limit`). Inline
+    /// commands have only the limit of their line.
     pub request_bytes_max: usize,
     /// Whether the client is authenticated. This determines only which error a request over the limits gets.
     pub authenticated: bool,

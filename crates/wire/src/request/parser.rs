@@ -1,8 +1,8 @@
 //! The incremental request parser: one small struct per connection.
 //!
-//! A pass over a buffer splits off all complete commands, and remembers its progress within the incomplete
-//! command at the end, relative to the first byte of that command. The next buffer must begin with that byte,
-//! but may be at another address.
+//! A pass over a buffer splits off the complete commands, up to a maximum number, and remembers its progress
+//! within an incomplete command after them, relative to the first byte of that command. The next buffer must
+//! begin with that byte, but may be at another address.
 
 use super::args::Span;
 use super::batch::RequestBatch;
