@@ -54,8 +54,8 @@ impl Blob {
         }
     }
 
-    /// The pointer to the bytes in the file of `era`. If that file does not have the bytes yet, stores them
-    /// with `put`.
+    /// The pointer to the bytes in the file of `era`. If the blob has noted none for that era, stores the
+    /// bytes with `put`.
     pub(crate) fn saved(
         &self,
         era: Era,

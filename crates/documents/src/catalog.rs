@@ -85,7 +85,7 @@ pub(crate) fn tree_name(db: DbId, generation: u32) -> String {
     format!("{db}-{generation}.tree")
 }
 
-/// Parses a name that [`tree_name`] made; `None` for other names.
+/// Parses a name that [`tree_name`] made.
 pub(crate) fn parse_tree_name(name: &str) -> Option<(DbId, u32)> {
     let (db, generation) = name.strip_suffix(".tree")?.split_once('-')?;
     Some((db.parse().ok()?, generation.parse().ok()?))

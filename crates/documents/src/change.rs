@@ -126,7 +126,7 @@ pub enum Operation {
         /// Its id, without the prefix.
         id: DocId,
     },
-    /// Removes leaves and all traces of them; removing the last leaf removes the document.
+    /// Removes leaves, with the ancestors that no other leaf has. Without leaves, the document is removed.
     Purge {
         /// The id of the document.
         id: DocId,

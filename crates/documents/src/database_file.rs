@@ -17,8 +17,8 @@ use crate::rows::{self, DOCUMENTS, FEED, LOCAL, TREES};
 use crate::state::State;
 use crate::unnamed::Unnamed;
 
-/// The size above which a leaf is split, in bytes. Updates change documents in random order, so even a large
-/// batch changes few documents of one leaf, and small leaves mean fewer written bytes per update.
+/// The size above which a leaf is split, in bytes. If updates come in random order, even a large batch
+/// changes few documents of one leaf, and small leaves mean fewer written bytes per update.
 const LEAF_BYTES: usize = 1 << 10;
 
 /// The environment of the files of all databases.

@@ -78,9 +78,9 @@ impl fmt::Display for DocRev {
 pub struct NewDocument {
     /// Its `_id`, if it has one.
     pub id: Option<DocId>,
-    /// Its `_rev`, or the newest revision of `_revisions` if the document has that member.
+    /// The newest revision of `revisions`; without `revisions`, its `_rev`.
     pub rev: Option<DocRev>,
-    /// Its `_revisions`.
+    /// Its `_revisions`, if they list any revision.
     pub revisions: Option<RevPath>,
     /// Its `_deleted`.
     pub deleted: bool,

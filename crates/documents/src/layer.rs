@@ -12,7 +12,7 @@
 //! Invariants
 //! - The sequences in `by_seq` are greater than `base_seq`, and those of the layers below are not, so feeds
 //!   are read one layer after the other.
-//! - `records` has each record that changed documents while this was the fresh layer.
+//! - `records` has each record that raised the update sequence while this was the fresh layer.
 //! - `hidden_seqs` are feed rows of the layers below that are no longer in the feed.
 
 use std::sync::Arc;

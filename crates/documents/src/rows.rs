@@ -96,7 +96,7 @@ fn decode_pointer(input: &mut Input<'_>) -> Option<Pointer> {
     Some(Pointer::decode(&input.array()?))
 }
 
-/// Encodes the row of a document. Blobs that are not stored yet get zeros in place of a pointer.
+/// Encodes the row of a document. Blobs in memory get zeros in place of a pointer.
 pub(crate) fn encode_document(info: &DocInfo) -> Vec<u8> {
     let sums = info.sums();
     let mut out = Vec::with_capacity(96);
@@ -147,7 +147,7 @@ impl Leaf for DocLeaf {
     }
 }
 
-/// Encodes the pointer of a blob, or as many zeros if it is not stored yet, so that the size of a row is
+/// Encodes the pointer of a blob, or as many zeros if its bytes are in memory, so that the size of a row is
 /// known before its blobs are stored.
 fn encode_blob(blob: &Blob, out: &mut Vec<u8>) {
     out.extend_from_slice(&blob.pointer().map_or([0; Pointer::ENCODED_BYTES], |pointer| pointer.encode()));

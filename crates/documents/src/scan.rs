@@ -21,7 +21,7 @@ use crate::rows::{self, DOCUMENTS, FEED};
 use crate::state::{State, decoded};
 use crate::store_error::StoreError;
 
-/// The maximum number of rows fetched at once.
+/// The maximum number of rows in a page.
 const PAGE_ROWS: usize = 128;
 
 /// The direction of a walk.

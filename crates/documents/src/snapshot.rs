@@ -79,7 +79,7 @@ impl Snapshot {
     }
 
     /// As [`Snapshot::last_lsn`], for a reply that shows only this document, or its absence: the end of the
-    /// last record that changed the document or the security object.
+    /// last record that changed the document or the security object, or a later position.
     pub fn document_lsn(&self, id: &str) -> Lsn {
         self.state.document_lsn(id)
     }

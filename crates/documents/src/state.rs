@@ -93,8 +93,9 @@ impl State {
     }
 
     /// The position that the log must have committed before a reply may show this document, or its absence:
-    /// the end of the last record that changed the document. For a purged document, the record may be a later
-    /// one. The security object decides who may read, so the record of its last change counts, too.
+    /// the end of the last record that changed the document, or a later position. It is later for a purged
+    /// document, and if no layer has the document: then it is the position of the last checkpoint. The
+    /// security object decides who may read, so the record of its last change counts, too.
     pub(crate) fn document_lsn(&self, id: &str) -> Lsn {
         let changed = match self.in_layers(id) {
             Some(Some(info)) => self.record_of(info.seq),

@@ -3,10 +3,10 @@
 //! Invariants
 //! - Every file in the catalog exists and has the checkpoint that the catalog vouches for; otherwise the
 //!   server does not start.
-//! - A file that is not in the catalog is not needed. Either its database was deleted, or all changes of the
-//!   database are in the log after `saved_lsn`, together with the file that the catalog names for the
-//!   database. (For a new database it names none: then the log alone has all changes.) An unneeded file is
-//!   removed when the files are opened, or by a checkpoint once no database uses it.
+//! - A file that is not in the catalog is not needed. Either its database does not exist any more, or all
+//!   changes of the database are in the log after `saved_lsn`, together with the file that the catalog names
+//!   for the database. (For a new database it names none: then the log alone has all changes.) An unneeded
+//!   file is removed when the files are opened, or by a checkpoint once no database uses it.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -80,7 +80,7 @@ impl Store {
 
     /// Writes the catalog if its databases have changed, its saved position has risen by
     /// [`CATALOG_LOG_BYTES`] (by anything, if everything is due), or the last attempt failed. Notes the files
-    /// that are no longer in it. Does nothing before [`Store::begin_catalog`] has written a catalog.
+    /// that are no longer in it. Does nothing before there is a catalog.
     pub(crate) fn write(
         &self,
         catalog: Catalog,

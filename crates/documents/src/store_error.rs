@@ -31,10 +31,10 @@ pub enum StoreError {
     /// An error of a tree file.
     #[error(transparent)]
     Tree(Arc<TreeError>),
-    /// A file has invalid contents.
+    /// A file has invalid contents, or a directory with databases has no catalog.
     #[error("{} is damaged: {what}", path.display())]
     Damaged {
-        /// The file.
+        /// The file or directory.
         path: PathBuf,
         /// A description of the damage.
         what: &'static str,

@@ -2,7 +2,7 @@
 //! it.
 //!
 //! Such files are removed while the server runs, unless they are in use and about to enter the catalog. The
-//! set is not stored: opening the directory removes all files that are not in the catalog.
+//! set is not stored: opening a directory with a catalog removes all database files that are not in it.
 
 use std::collections::BTreeSet;
 

@@ -1,5 +1,6 @@
-//! Rejects documents with a special meaning in CouchDB that this server does not implement: storing them
-//! would suggest that they take effect.
+//! Rejects some documents that CouchDB would act on and this server would not: design documents with
+//! `validate_doc_update`, jobs of the replicator, and documents of users. Storing them would suggest that
+//! they take effect.
 //!
 //! [`crate::Writer::edit`] calls this check, so it covers the edits of clients by every protocol. Edits of
 //! users' documents ([`crate::Writer::edit_user`]) are the exception: the caller checks the users' rules.
@@ -15,7 +16,7 @@ const USERS: &str = "Users are documents of _users that are changed over HTTP al
 const REPLICATIONS: &str = "This server runs no replications of its own: use a client that does (PouchDB), or a replicator of CouchDB with this server as source or target.";
 const VALIDATION: &str = "validate_doc_update is JavaScript and would not be run: check documents before they are sent, or in a proxy.";
 
-/// Rejects an edit of a client in the database `database` that would be stored but have no effect.
+/// Rejects an edit of a client in the database `database` if it is of one of these kinds.
 pub(crate) fn refuse(database: &str, edit: &EditRequest) -> Result<(), DocError> {
     if edit.id.starts_with(DESIGN_PREFIX) {
         let refused = !edit.deleted && has_member(&edit.body, "validate_doc_update");

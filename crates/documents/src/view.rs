@@ -20,8 +20,7 @@ pub enum RevStatus {
     Deleted,
 }
 
-/// A document in a reply. Members that were not requested are `None` or empty; an empty `_conflicts` is
-/// omitted.
+/// A document in a reply. Members that were not requested are `None` or empty; an empty list is omitted.
 #[derive(Debug, Clone, Copy)]
 pub struct DocumentView<'a> {
     /// `_id`

@@ -13,11 +13,10 @@
 //! Invariants
 //! - A database has one writer at a time, from before its first read until the change has its LSN: changes
 //!   have the same order in the log and in memory.
-//! - Requests that would be stored but not honoured are rejected here, and thus for every protocol
-//!   (`unsupported`).
+//! - The edits that `unsupported` lists are rejected here, and thus for every protocol.
 //! - Readers see no change before [`Writer::commit`].
-//! - If an edit or a discard ends an upload, and its change is not committed, the upload is discarded when
-//!   the next one begins.
+//! - If an edit or a discard ends an upload, and the change is not committed, the upload is discarded when
+//!   the next upload begins.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -72,8 +71,8 @@ pub struct Writer {
     since_seq: u64,
     encoder: UpdateEncoder,
     expected: Expected,
-    /// The documents changed so far, and whether each was deleted or purged meanwhile; `None` if nobody asks
-    /// for them.
+    /// The documents changed so far, and whether each was deleted or gone after one of the changes; `None` if
+    /// nobody asks for them.
     changed: Option<BTreeMap<DocId, bool>>,
     /// Whether this change discards the uploads that nobody continues, if there are any.
     has_tidied: bool,
@@ -125,7 +124,7 @@ impl Writer {
     }
 
     /// The documents changed since [`Writer::note_changes`], without `_local` ones, and whether each was
-    /// deleted or purged meanwhile, even if it has been made again.
+    /// deleted or gone after one of the changes, even if it has been made again.
     pub fn changed(&self) -> impl Iterator<Item = (&DocId, bool)> {
         self.changed.iter().flatten().map(|(id, was_gone)| (id, *was_gone))
     }
@@ -243,7 +242,7 @@ impl Writer {
         }
     }
 
-    /// Removes leaves and all traces of them; returns the removed leaves.
+    /// Removes leaves, with the ancestors that no other leaf has; returns the removed leaves.
     pub fn purge(&mut self, id: &str, revs: &[Rev]) -> Result<Vec<Rev>, DocError> {
         self.expected.forget();
         let Some(info) = self.next.document(id)? else { return Ok(Vec::new()) };

@@ -2,7 +2,8 @@
 //!
 //! The file is derived data: it stores the update sequence up to which it has indexed its database, and
 //! indexing continues from there. A file that is damaged or unreadable, or belongs to another index, is
-//! rebuilt, with a line in the server's log. The durable log has no records of index files.
+//! rebuilt; if only the newest part of a file is damaged, indexing continues from an earlier checkpoint.
+//! Either gets a line in the server's log. The durable log has no records of index files.
 //!
 //! ```text
 //! tree 0, entries    key: index key of the document's values (see `key`), then the id of the document
@@ -16,7 +17,7 @@
 //! database that the entries can reflect; earlier versions wrote 0.
 //!
 //! Changes are collected in memory, up to about [`BATCH_BYTES`], and written in one checkpoint. When most of
-//! a file is not in use any more, its entries are copied to a new file, in steps.
+//! a large file is not in use any more, its entries are copied to a new file, in steps.
 
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
@@ -221,7 +222,7 @@ impl IndexFile {
         self.begin_copy()
     }
 
-    /// Begins to copy the file if most of it is not in use any more.
+    /// Begins to copy the file if it is large and most of it is not in use any more.
     fn begin_copy(&mut self) -> Result<(), TreeError> {
         let snapshot = self.file.snapshot();
         let live = snapshot.node_bytes(ENTRIES) + snapshot.node_bytes(DOCUMENTS);

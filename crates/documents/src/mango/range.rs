@@ -18,7 +18,8 @@ pub(crate) struct FieldRange<'s> {
 type Bound<'s> = (Cow<'s, Value<'static>>, bool);
 
 impl<'s> FieldRange<'s> {
-    /// Intersects all mandatory conditions on the field; conditions within `$or` are ignored.
+    /// Intersects the comparisons and the `$beginsWith` conditions on the field that every match must meet;
+    /// all other conditions are ignored, also those within `$or`.
     pub(crate) fn of(selector: &'s Selector, path: &FieldPath) -> FieldRange<'s> {
         let mut range = FieldRange::default();
         range.narrow_by(selector, path, end_of_texts);
@@ -41,7 +42,7 @@ impl<'s> FieldRange<'s> {
         }
     }
 
-    /// Whether no value is allowed.
+    /// Whether the bounds contradict each other, so that no value is allowed.
     pub(crate) fn is_empty(&self) -> bool {
         match (&self.low, &self.high) {
             (Some((low, with_low)), Some((high, with_high))) => {
@@ -51,8 +52,8 @@ impl<'s> FieldRange<'s> {
         }
     }
 
-    /// Intersects the range with the mandatory conditions of `selector`. `end` returns the upper bound of
-    /// texts with a prefix.
+    /// Intersects the range with the conditions of `selector`, as [`FieldRange::of`] says. `end` returns the
+    /// upper bound of texts with a prefix.
     fn narrow_by(
         &mut self,
         selector: &'s Selector,
@@ -120,7 +121,7 @@ fn end_of_texts(prefix: &str) -> (Value<'static>, bool) {
     (Value::Array(Vec::new()), false)
 }
 
-/// Whether every matching document certainly has the field; `false` for every negation.
+/// Whether every matching document certainly has the field.
 pub(crate) fn requires(selector: &Selector, path: &FieldPath) -> bool {
     match selector {
         Selector::And(all) => all.iter().any(|selector| requires(selector, path)),

@@ -1,8 +1,7 @@
 //! `Value`: JSON values for queries, and their order.
 //!
-//! Numbers keep their text and objects the order of their members, so that values are returned as they were
-//! stored. Objects are ordered by their first different member: by key, then by value; then by the number of
-//! members.
+//! Numbers keep their text, and objects the order of their members. Objects are ordered by their first
+//! different member: by key, then by value; then by the number of members.
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
