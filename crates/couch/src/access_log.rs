@@ -62,7 +62,7 @@ pub trait AccessLog: Send + Sync {
     fn note(&self, request: &NotedRequest<'_>);
 }
 
-/// A request whose reply is over.
+/// A request whose reply has ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NotedRequest<'a> {
     /// When the request began, in milliseconds since 1970.
@@ -138,7 +138,7 @@ impl Entry {
         self.served_user.clone()
     }
 
-    /// Notes the request: its reply is over.
+    /// Notes the request, whose reply has ended.
     pub(super) fn end(self, status: Option<u16>, bytes: u64) {
         self.log.note(&NotedRequest {
             began_unix_ms: self.began_unix_ms,

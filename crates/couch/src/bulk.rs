@@ -1,9 +1,9 @@
 //! Routes for many documents in one request, as replication uses them.
 //!
-//! A replicated document (`new_edits` false) fails alone if it breaks a rule for documents, or has a meaning
-//! that this server does not support: its row says `forbidden`. So the replication can continue; a retry
-//! would not help, because the source never has another document under that revision. If a document that is
-//! not replicated breaks a rule, the whole request is refused, as in CouchDB.
+//! A replicated document (`new_edits` false) fails alone if [`NewDocument::read_or_skip`] refuses it, or if
+//! it has a meaning that this server does not support: its row says `forbidden`. So the replication can
+//! continue; a retry would not help, because the source never has another document under that revision. If a
+//! document that is not replicated is refused there, so is the whole request, as in CouchDB.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -94,8 +94,8 @@ pub(super) async fn bulk_docs(call: &mut Call, database: &Arc<Database>) -> Resu
     let batch = Batch::parse(call, &body);
     call.thread.spare.keep(body);
     let Batch { documents, new_edits } = batch?;
-    // All edits are prepared before any is submitted: if one of them makes the whole request fail, nothing is
-    // written.
+    // All edits are prepared before any is submitted: if the preparation of one makes the whole request fail,
+    // no document is changed.
     let mut rows: Vec<(DocId, Option<DocRev>, Row)> = Vec::with_capacity(documents.len());
     let mut edits = Vec::with_capacity(documents.len());
     for document in documents {

@@ -77,7 +77,7 @@ pub(super) fn limits(call: &Call) -> Limits {
     Limits { document_bytes_max, ..Limits::default() }
 }
 
-/// The edit that stores `document` under `id`. Uploads attachments that are too large for one record.
+/// The edit that stores `document` under `id`. Uploads attachments larger than [`CHUNK_BYTES`].
 pub(super) async fn edit_of(
     call: &Call,
     database: &Arc<Database>,

@@ -1,8 +1,8 @@
 //! Wake-ups for changes feeds, which wait for changes of databases on the threads that serve HTTP.
 //!
-//! There is a wake-up per database, one for all databases, and one for changes of users and of the settings
-//! that give them rights. A wake-up carries no changes: a woken feed reads the database again, and checks
-//! whether its user may still follow it.
+//! There is a wake-up per database, one for all databases, and one for changes of rights: of users, of the
+//! settings that give them rights, and of sessions. A wake-up carries no changes: a woken feed reads the
+//! database again, and checks whether its user may still follow it.
 //!
 //! A feed that subscribes and then reads misses nothing, because [`Feeds::notify`] is called when the change
 //! is in memory. An update of a database without feeds costs one look-up in a map.
@@ -20,7 +20,7 @@ const SWEEP_MIN: usize = 64;
 /// The subscriptions of changes feeds.
 pub struct Feeds {
     by_database: RwLock<Subscriptions>,
-    /// Counts changes of any database.
+    /// Counts notices of any database.
     all: watch::Sender<u64>,
     /// Changes whenever users may have lost rights, except by the security object of a database.
     rights: watch::Sender<()>,
@@ -40,8 +40,8 @@ impl Default for Feeds {
 }
 
 impl Feeds {
-    /// A receiver that changes with each change of the database or its security object, and is closed by the
-    /// deletion of the database.
+    /// A receiver that changes with each change of the database's feed or security object, and is closed by
+    /// the deletion of the database.
     pub(crate) fn subscribe(&self, db: DbId) -> watch::Receiver<()> {
         let mut subscriptions = self.by_database.write();
         let Subscriptions { senders, sweep_at } = &mut *subscriptions;
@@ -52,7 +52,7 @@ impl Feeds {
         senders.entry(db).or_insert_with(|| watch::Sender::new(())).subscribe()
     }
 
-    /// A receiver that changes with each change of any database.
+    /// A receiver that changes with each notice of any database.
     pub(crate) fn subscribe_to_all(&self) -> watch::Receiver<u64> {
         self.all.subscribe()
     }

@@ -2,7 +2,8 @@
 //!
 //! Every connection records its phase and when the phase began, in whole seconds of its thread's clock; the
 //! thread checks all connections once a second. So a request needs no timer of its own. A client is
-//! disconnected if it is idle for too long, sends a head or a body too slowly, or takes a reply too slowly.
+//! disconnected if it is idle for too long, sends a head or a body too slowly, or acknowledges no byte of a
+//! reply for too long.
 //!
 //! Invariants
 //! - The rate of a body is measured anew in each window of time, because a body holds memory until it is

@@ -13,8 +13,8 @@
 //! Invariants
 //! - Redis clients are served by other threads: a document that must be read from a disk holds up HTTP
 //!   clients only.
-//! - Bodies of requests have limits, each and all together (`body_memory`). Documents, lists and feeds are
-//!   sent in chunks, which are rendered only as fast as the client takes them.
+//! - Bodies of requests have limits, each and all together (`body_memory`). Attachments, lists of documents
+//!   and feeds are sent in chunks, which are rendered only as fast as the client takes them.
 //! - A reply leaves only when the log has committed all that it shows, unless replies wait neither for the
 //!   disk (durability `interval` or `none`) nor for replicas.
 //! - Nothing is changed for pages of other origins that CORS does not permit: see `cross_site`.

@@ -1,4 +1,4 @@
-//! The reasons why the server refuses all changes of documents, or shows no documents at all.
+//! The reasons why the server refuses changes of documents, whatever they are, or shows no documents at all.
 
 use engine::replication::{
     Availability, COMMITS_NOTHING, NO_LEADER, NOT_JOINED, READ_DEPOSED, READ_REMOVED, READ_WITNESS,

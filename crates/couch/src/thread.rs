@@ -138,7 +138,7 @@ impl HttpThread {
         Ok(outcome?)
     }
 
-    /// Gives a setting of the data a value, unless it has one, and waits until replies may show that.
+    /// Gives a setting of the data a value, unless it has one. Waits until replies may show the new value.
     pub(super) async fn put_if_missing(&self, name: &'static [u8], value: &[u8]) -> Result<(), Failure> {
         match self.batches().put_if_missing(name, value).await? {
             Some(lsn) => self.committed(lsn).await,

@@ -54,10 +54,10 @@ pub struct LogWait {
     pub until_us: u64,
 }
 
-/// A request whose reply is over. Times are monotonic microseconds.
+/// A request whose reply has ended. Times are monotonic microseconds.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TracedRequest {
-    /// The span of the client.
+    /// The span of the client, if it sent one.
     pub parent: Option<TraceParent>,
     /// The HTTP method of the request.
     pub method: Method,
@@ -69,7 +69,7 @@ pub struct TracedRequest {
     pub is_encrypted: bool,
     /// When the request began.
     pub began_us: u64,
-    /// When the reply to the request was over.
+    /// When the reply ended, or the client left.
     pub ended_us: u64,
     /// Bytes of its body by `Content-Length`, if given.
     pub request_bytes: Option<u64>,
@@ -155,7 +155,7 @@ impl Trace {
         }
     }
 
-    /// Ends the trace and delivers it, when the reply is over or the client has left. `status` is `None` if
+    /// Ends the trace and delivers it, when the reply has ended or the client has left. `status` is `None` if
     /// there was no reply yet.
     pub(super) fn end(mut self, status: Option<u16>, reply_bytes: u64) {
         self.request.ended_us = self.waits.clock.monotonic_us();

@@ -1,5 +1,5 @@
 //! Paths of CouchDB that this server does not support: the reply says why, or what to use instead. Documents
-//! with stored functions that would have no effect are refused in `documents`.
+//! that are refused because they would have no effect here are in `documents::unsupported`.
 
 use documents::DESIGN_PREFIX;
 

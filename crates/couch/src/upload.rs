@@ -2,7 +2,8 @@
 //!
 //! Invariants
 //! - An upload keeps at most one chunk in memory, besides the bytes that are being added.
-//! - An aborted upload leaves nothing: chunks without an edit are discarded.
+//! - The chunks of an aborted upload are discarded, at the latest by the first upload to the database after
+//!   the next start.
 
 use std::{rc::Rc, sync::Arc};
 
@@ -121,7 +122,7 @@ impl Drop for Stored {
 pub(super) fn discard(thread: &Rc<HttpThread>, database: &Arc<Database>, upload: UploadId) {
     let (thread, database) = (thread.clone(), database.clone());
     tokio::task::spawn_local(async move {
-        // If nothing can be written, the first upload after the next start discards the chunks.
+        // If nothing can be written, the first upload to the database after the next start discards them.
         let _ = thread.submit(&database, (1, 0), move |writer| writer.discard_upload(upload)).await;
     });
 }

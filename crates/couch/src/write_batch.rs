@@ -18,8 +18,8 @@
 //!   without `await`.
 //! - A change of `_users` is in one record with the change of the users who may log in. These users are
 //!   settings of the data, in a slot that is locked after the database.
-//! - A refused change changes nothing and does not affect others of its batch. All changes of a batch fail
-//!   together only if the batch cannot become a record (`BatchFailure`).
+//! - A refused change changes no document and does not affect others of its batch. All changes of a batch
+//!   fail together only if the batch cannot become a record (`BatchFailure`).
 
 use std::{
     cell::{Cell, RefCell},

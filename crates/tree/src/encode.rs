@@ -5,8 +5,8 @@
 //! not place nodes in the file; a node gets its pointer when it is appended.
 //!
 //! Invariants
-//! - An inner node has room for [`FANOUT_MIN`] children, however long their keys are, so every level has
-//!   fewer nodes than the one below it.
+//! - An inner node has room for several children, however long their keys are (see [`FANOUT_MIN`]), so every
+//!   level has fewer nodes than the one below it.
 //! - An entry may be larger than the target size of a node; its node then holds few other entries or none.
 
 use std::ops::Range;
@@ -18,7 +18,8 @@ use crate::{
     pointer::Child,
 };
 
-/// The number of children that always fit into an inner node before it is split.
+/// The target size of an inner node is at least this many times the size of its largest entry. (The common
+/// beginning of the keys may take up to half of the target.)
 const FANOUT_MIN: usize = 8;
 
 /// An entry to be written.
@@ -132,7 +133,7 @@ impl Shape {
     }
 
     /// Length of the common beginning of the keys of one node. The first key of an inner node does not count,
-    /// because no search compares it.
+    /// because it is not used as a bound.
     fn shared_len(&self, entries: &[Entry<'_>]) -> usize {
         match entries {
             [first, .., last] if self.level == 0 => first.key.common_len(&last.key),

@@ -60,8 +60,8 @@ pub enum TreeError {
         /// The format version of the file.
         version: u32,
     },
-    /// An earlier write, sync or change of a tree failed; the file takes checkpoints only after it is opened
-    /// again.
+    /// An earlier write, cut, sync or change of a tree failed; the file takes checkpoints only after it is
+    /// opened again.
     #[error("{} takes no more checkpoints since an earlier one failed: {reason}", path.display())]
     Poisoned {
         /// The file.

@@ -60,8 +60,9 @@
 //!   checksum in a header.
 //! - **One sync is enough.** A header names the range of bytes that must have reached the disk with it. If
 //!   these bytes or the header are incomplete, the previous header is used, which was durable before anything
-//!   after it was written. Two headers have an empty range: header 0, because nothing precedes it, and the
-//!   header with which a build ends, because everything before it was synced before it was written.
+//!   after it was written. The range of a header may be empty: that of header 0, because nothing precedes it;
+//!   that of a checkpoint without blobs and nodes; and that of the header with which a build ends, because
+//!   everything before that header was synced before it was written.
 //! - **Keys of inner nodes** are lower bounds: the keys below entry i are at least key i and less than key
 //!   i + 1. The first key is not used as a bound, so only its common beginning is stored.
 //! - Nothing is compressed, but the common beginning of keys is stored once per node.
