@@ -105,8 +105,8 @@ pub enum RecoverError {
 }
 
 impl RecoverError {
-    /// A sentence about `--force-recovery`, if that option gets past the error and the text of the error does
-    /// not say so; otherwise empty.
+    /// A sentence about `--force-recovery` for some errors that this option gets past and whose text does not
+    /// name it; empty for all others.
     pub fn last_resort(&self) -> &'static str {
         match self {
             RecoverError::Storage(storage::Error::Corrupt(_) | storage::Error::Inconsistent { .. })

@@ -9,7 +9,8 @@
 //! snapshot is taken.
 //!
 //! Invariants
-//! - Damage is reported and refused, never skipped; only `salvage` skips it, and reports every loss.
+//! - Damage in what is recovered is refused; only `salvage` leaves it out, and reports every loss. Damage in
+//!   an older snapshot is reported.
 //! - A directory with a marker of unfinished work is never used as if it were complete (`unfinished`).
 //! - Live execution, recovery and replicas apply the same effects with the same function.
 

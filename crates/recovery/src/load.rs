@@ -43,7 +43,7 @@ pub struct Loaded {
     lsns: Box<[Lsn]>,
     /// Where the replay begins.
     begin_lsn: Lsn,
-    /// The greatest LSN at which a slot was captured.
+    /// No slot was captured at a greater LSN.
     end_lsn: Lsn,
 }
 
@@ -57,7 +57,7 @@ impl Loaded {
         Loaded { lsns, begin_lsn: info.begin_lsn, end_lsn: info.end_lsn }
     }
 
-    /// The greatest LSN at which a slot was captured.
+    /// The end of the snapshot: no slot was captured at a greater LSN. Zero without a snapshot.
     pub fn end_lsn(&self) -> Lsn {
         self.end_lsn
     }

@@ -22,8 +22,8 @@
 //!   are applied only to keys that the log creates again, not to those whose earlier state is lost.
 //! - A confirmed recovery begins a new log. Messages of durable channels are in the old one alone, so all of
 //!   them are lost: the report counts them, and the data say so to their readers (`messages`).
-//! - After a hole in the log, whole records are applied as they are. A key changed by a lost record has its
-//!   earlier value, with later changes on top: the report names the lost positions.
+//! - After a hole in the log, whole records are applied as far as they fit the data. A key changed by a lost
+//!   record has its earlier value, with later changes on top: the report names the lost positions.
 
 mod messages;
 mod report;

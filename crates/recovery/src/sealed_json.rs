@@ -5,7 +5,7 @@
 //! damaged file.
 //!
 //! Invariants
-//! - A file that was cut or modified is never taken for a whole one.
+//! - A file with a checksum that was cut or modified is never taken for a whole one.
 //! - A write is durable and all or nothing.
 
 use std::{io, path::Path};
