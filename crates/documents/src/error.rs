@@ -58,8 +58,8 @@ pub enum DocError {
     /// A document has a stub of an attachment that no leaf among its ancestors has.
     #[error("{0}")]
     MissingStub(String),
-    /// The document is larger than allowed, or has too many attachments. The text is its id, if known, or the
-    /// limit.
+    /// The document, or its row with all leaves and revisions, is larger than allowed, or the document has
+    /// too many attachments. The text is its id, if known, or the limit.
     #[error("{0}")]
     DocumentTooLarge(String),
     /// The attachment with this name is larger than allowed.

@@ -1,4 +1,5 @@
-//! Compaction concurrent with writers, checkpoints and readers, and with crashes at each of its I/Os.
+//! Compaction concurrent with writers, checkpoints and readers, and with crashes and failures at its I/Os: at
+//! every one if there is time.
 
 use std::sync::Arc;
 
@@ -163,7 +164,7 @@ fn no_step_writes_more_than_its_limit() {
     fill(0);
     let mut compaction = kit.documents.begin_compaction(&db).expect("readable").expect("begun");
     disk.enable_trace();
-    // The steps of the build write into a buffer.
+    // The steps of the build are not measured: they write into a buffer, which is written when it is full.
     let (mut steps, mut most_bytes, mut was_catching_up, mut traced) = (0, 0, false, 0);
     loop {
         if compaction.is_catching_up() != was_catching_up {

@@ -1,4 +1,5 @@
-//! Databases with files: layers over a tree, recovery, and crashes and failures at every I/O.
+//! Databases with files: layers over a tree, recovery, and crashes and failures at their I/Os: at every one
+//! if there is time.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -66,7 +67,7 @@ proptest! {
     }
 }
 
-/// A history that covers everything a file can hold, and saves often.
+/// A history with all kinds of rows that a file has, and with several saves.
 pub(crate) fn history(kit: &Kit) -> Result<(), StoreError> {
     let a = kit.create("a").expect("created");
     let big = "b".repeat(3000);

@@ -11,7 +11,7 @@ use prng::sweep::outcomes;
 
 use super::*;
 
-/// How many outcomes of each crash are looked at.
+/// How many outcomes of each crash are looked at; within a budget of time, a third of them ([`outcomes`]).
 const OUTCOMES: u64 = 12;
 /// The first state of [`History`] that is written under faults; the earlier ones are on disk.
 const FIRST: u64 = 4;

@@ -358,7 +358,7 @@ fn each_error_has_its_text() {
 }
 
 /// Evaluates a selector directly as it is written. `wanted` is false within a negation; a missing field meets
-/// neither a condition nor its negation.
+/// neither a condition nor its negation, except `$exists`.
 fn means(selector: &Value<'_>, document: &Value<'_>, path: &[&str], wanted: bool) -> bool {
     let Value::Object(members) = selector else { return compares("$eq", selector, document, path, wanted) };
     if members.is_empty() && !path.is_empty() {
