@@ -118,7 +118,7 @@ fn is_ours(host: &str, names: &str) -> bool {
 /// # Errors
 /// If clients have to authenticate, and the credentials (name and password, a token, or the headers of a
 /// proxy) are malformed or wrong; if too many logins of the address wait, or this login has waited too long;
-/// or if the server loads its data.
+/// if the server loads its data; and as [`HttpThread::committed`].
 pub(super) async fn identify(
     thread: &HttpThread,
     headers: &HeaderMap,

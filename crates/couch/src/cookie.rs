@@ -243,9 +243,8 @@ impl Sessions {
             && !self.logged_out.lock().has(&token.name, token.session, token.begun_s)
     }
 
-    /// The user of a valid session cookie.
-    ///
-    /// Also returns the position of its record in the log: see [`Account::lsn`].
+    /// The user of a valid session cookie, and the position of the user's record in the log: see
+    /// [`Account::lsn`].
     pub(super) fn user(&self, host: &Host, headers: &HeaderMap) -> Option<(User, Lsn)> {
         let (Token { name, session, begun_s }, account) = self.token_of(host, headers)?;
         let renew = now_s(host).saturating_sub(begun_s) >= timeout_s(host) / RENEWED_AT;
@@ -253,8 +252,8 @@ impl Sessions {
         Some((User::known(&name, account, Shown::Cookie { session, begun_s, renew }), lsn))
     }
 
-    /// When a session of this user begins that logs in now, in seconds: later than all its sessions that were
-    /// ended together, perhaps in this very second.
+    /// The time, in seconds, at which a new session of this user begins: now, or the next second if a logout
+    /// has just made the server reject all cookies of the user issued until now.
     pub(super) fn begins_s(&self, host: &Host, name: &str) -> u64 {
         let logged_out = self.logged_out.lock();
         let ended_s = logged_out.of_users.get(name).map_or(0, |of_user| of_user.all_until_s);

@@ -145,8 +145,8 @@ pub struct Account {
     pub is_admin: bool,
     /// A digest that changes with its passwords, and differs between users who have had this name.
     pub login_digest: [u8; 32],
-    /// The position of the user's record in the log, or behind it. Replies to the user wait until it is
-    /// committed. Zero for a user of the settings.
+    /// The position of the user's record in the log, or one after it. Requests of the CouchDB protocol wait
+    /// until it is committed. Zero for a user of the settings.
     pub lsn: Lsn,
 }
 
