@@ -8,7 +8,7 @@
 //! - A row is sent only when replies may show its change.
 //! - A feed checks whether its user still has the right to the database before each read of the database, and
 //!   again every [`ROWS_PER_CHECK`] rows. Without the right, the feed ends. A waiting feed is woken for this
-//!   check when users or rights change, and when the token or the session of its user is over.
+//!   check when users or rights change, and when the token or the session of its user expires.
 //! - A client of an ascending feed that continues from `last_seq` misses nothing: the feed subscribes before
 //!   it reads.
 
@@ -93,7 +93,6 @@ fn begin(since: Since, update_seq: u64, may_lag: bool) -> u64 {
     }
 }
 
-/// The parameters of a request.
 struct FeedRequest {
     form: Form,
     beat: Beat,

@@ -112,7 +112,7 @@ impl Connections {
         });
     }
 
-    /// Disconnects, once a second, the clients whose time is over, or all clients if their replies will never
+    /// Disconnects, once a second, the clients whose timeout has expired, or all if their replies will never
     /// leave.
     async fn end_idle(self: Rc<Self>) {
         let begun = tokio::time::Instant::now();

@@ -36,7 +36,6 @@ use super::jwt::JwtError;
 const DEFAULT_KEY: &str = "_default";
 /// The heading that the lines have in a file of CouchDB.
 const HEADING: &str = "[jwt_keys]";
-/// The maximum number of keys.
 const KEYS_MAX: usize = 1000;
 /// The minimum bytes of a secret. A shorter one can be guessed from any token.
 const SECRET_BYTES_MIN: usize = 32;

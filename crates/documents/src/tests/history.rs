@@ -7,7 +7,6 @@ use proptest::prelude::*;
 use super::kit::*;
 use crate::*;
 
-/// The number of documents.
 pub(crate) const DOCUMENTS: u8 = 12;
 
 /// A step of a history. The documents are few, so that steps interact.
