@@ -202,7 +202,7 @@ def test_a_directory_that_is_in_use_or_holds_keys_is_left_alone(peer, new_server
         assert (refused.returncode, "is held by process" in refused.stderr) == (1, True), refused.stderr
     stop(server)
     refused = run_sheaf("import", file, "--dir", directory)
-    assert (refused.returncode, "holds 1 keys already" in refused.stderr) == (1, True), refused.stderr
+    assert (refused.returncode, "holds 1 key already" in refused.stderr) == (1, True), refused.stderr
     succeed("import", file, "--dir", directory, "--keep-existing")
     assert "of sheaf" in succeed("log", directory)
     succeed("import", file, "--dir", directory, "--replace-existing")

@@ -83,7 +83,7 @@ pub enum BackupError {
     #[error("{} is not empty and holds no backup: choose another directory", .0.display())]
     NotEmpty(PathBuf),
     /// Another process uses the directory, or it cannot be locked.
-    #[error(transparent)]
+    #[error("{}", .0.with_remedy("A backup has a directory of its own: name another one"))]
     Lock(#[from] env::LockError),
     /// A manifest cannot be read or written.
     #[error(transparent)]

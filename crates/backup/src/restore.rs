@@ -86,7 +86,7 @@ pub enum RestoreError {
     #[error(transparent)]
     Backup(#[from] crate::ManifestError),
     /// Another process uses a directory, or it cannot be locked.
-    #[error(transparent)]
+    #[error("{}", .0.with_remedy("Stop it, or make a backup of it (sheaf backup) and restore that"))]
     Lock(#[from] env::LockError),
     /// An import or a restore was interrupted, in the source or in the directory.
     #[error(transparent)]

@@ -44,7 +44,7 @@ pub struct DirLock {
 pub enum LockError {
     /// The lock is held already, usually by another process.
     #[error(
-        "{} is held by {}: a directory serves one server at a time. Stop it, or name another directory with --dir",
+        "{} is held by {}: a directory serves one server at a time",
         path.display(), holder(*pid)
     )]
     Held {
@@ -61,6 +61,17 @@ pub enum LockError {
         /// The error of the OS.
         source: io::Error,
     },
+}
+
+impl LockError {
+    /// The text of the error. If another process holds the lock, `remedy` follows: what to do depends on who
+    /// wanted it.
+    pub fn with_remedy(&self, remedy: &str) -> String {
+        match self {
+            LockError::Held { .. } => format!("{self}. {remedy}"),
+            LockError::Io { .. } => self.to_string(),
+        }
+    }
 }
 
 /// The path of the lock file no longer leads to the locked file.

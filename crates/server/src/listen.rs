@@ -38,7 +38,11 @@ const THIS_MACHINE: SocketAddr = SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::LOCA
 ///
 /// # Errors
 /// If an address cannot be resolved or bound.
-pub(crate) fn bind(bind: &str, port: u16, backlog: u32) -> io::Result<Vec<std::net::TcpListener>> {
+pub(crate) fn bind(
+    bind: &str,
+    (setting, port): (&str, u16),
+    backlog: u32,
+) -> io::Result<Vec<std::net::TcpListener>> {
     let mut listeners: Vec<std::net::TcpListener> = Vec::new();
     let words = bind.split_whitespace();
     let hosts: Vec<(&str, bool)> = words.map(split_optional).collect();
@@ -59,16 +63,16 @@ pub(crate) fn bind(bind: &str, port: u16, backlog: u32) -> io::Result<Vec<std::n
             Err(error) if may_lack && no_such_address(&error) => {}
             Err(error) => {
                 let hint = match error.kind() {
-                    io::ErrorKind::AddrInUse => {
-                        "; another server uses this port: stop it or choose another port"
-                    }
+                    io::ErrorKind::AddrInUse => format!(
+                        "; another server uses this port: stop it, or choose another port with --{setting}"
+                    ),
                     io::ErrorKind::AddrNotAvailable => {
-                        "; this machine has no such address: 'bind' takes its own, or 0.0.0.0 for all"
+                        "; this machine has no such address: 'bind' takes its own, or 0.0.0.0 for all".into()
                     }
                     io::ErrorKind::PermissionDenied if address.port() < PRIVILEGED_END => {
-                        "; ports below 1024 are for root: choose another port"
+                        format!("; ports below 1024 are for root: choose another port with --{setting}")
                     }
-                    _ => "",
+                    _ => String::new(),
                 };
                 return Err(io::Error::new(
                     error.kind(),
@@ -213,7 +217,7 @@ mod tests {
 
     #[test]
     fn a_host_that_nobody_knows_is_a_wrong_setting() {
-        let error = bind("..", 0, 1).expect_err("no host");
+        let error = bind("..", ("port", 0), 1).expect_err("no host");
         assert_eq!(error.kind(), io::ErrorKind::InvalidInput, "{error}");
     }
 
@@ -230,7 +234,7 @@ mod tests {
     fn hosts_of(words: &str) -> Result<Vec<String>, String> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build().expect("a runtime");
         let _entered = runtime.enter();
-        let listeners = bind(words, 0, 1).map_err(|error| error.to_string())?;
+        let listeners = bind(words, ("port", 0), 1).map_err(|error| error.to_string())?;
         let hosts = listeners.iter().map(|it| it.local_addr().expect("an address").ip().to_string());
         Ok(hosts.collect())
     }

@@ -66,7 +66,7 @@ const UNUSED_KEPT_MS: u16 = 250;
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
     /// Another process uses the directory, or it cannot be locked.
-    #[error(transparent)]
+    #[error("{}", .0.with_remedy("Stop it, or name another directory with --dir"))]
     Lock(#[from] env::LockError),
     /// The directory is not for a server.
     #[error(transparent)]
@@ -225,14 +225,17 @@ impl Process {
                  signs the certificates of all servers)",
             )));
         }
-        let listen_on = |port: u16| listen::bind(bind, port, backlog).map_err(ServeError::of_settings);
-        let listen_if_set = |port: u16| if port == 0 { Ok(Vec::new()) } else { listen_on(port) };
+        let listen_on = |key: Key| {
+            let port = (OPTIONS[key as usize].name, port_of(key));
+            listen::bind(bind, port, backlog).map_err(ServeError::of_settings)
+        };
+        let listen_if_set = |key: Key| if port_of(key) == 0 { Ok(Vec::new()) } else { listen_on(key) };
         // With another door, port 0 means that there is no plain port, as in Redis.
         let has_other_door = tls_port != 0 || !settings.text(Key::Unixsocket).is_empty();
-        let redis = if has_other_door { listen_if_set(port)? } else { listen_on(port)? };
-        let http = if http_tls_port == 0 { listen_on(http_port)? } else { listen_if_set(http_port)? };
-        let (redis_tls, http_tls) = (listen_if_set(tls_port)?, listen_if_set(http_tls_port)?);
-        let sentinel = listen_if_set(sentinel_port)?;
+        let redis = if has_other_door { listen_if_set(Key::Port)? } else { listen_on(Key::Port)? };
+        let http = if http_tls_port == 0 { listen_on(Key::HttpPort)? } else { listen_if_set(Key::HttpPort)? };
+        let (redis_tls, http_tls) = (listen_if_set(Key::TlsPort)?, listen_if_set(Key::HttpTlsPort)?);
+        let sentinel = listen_if_set(Key::SentinelPort)?;
         if !matches!(settings.text(Key::Group), "" | NO_GROUP) {
             // Refused before the directory founds a group: the corrected start may be meant to join another.
             let doors = told_first(settings, &addresses(&redis)?, &addresses(&redis_tls)?);
@@ -318,8 +321,8 @@ fn warn_of_open_door(
     if settings.switch(Key::ProtectedMode) {
         tracing::warn!(
             target: "server", bind,
-            "bind goes beyond this machine and there is no password: clients on other machines are refused. Set \
-             requirepass"
+            "bind goes beyond this machine and there is no password: on other machines, clients of the Redis protocol are \
+             refused. Set requirepass"
         );
     } else {
         tracing::warn!(

@@ -113,7 +113,13 @@ fn parse(path: &Path, text: &str) -> Result<Vec<Line>, ConfigError> {
         let number = span.map_or(1, |span| line_at(text, span.start));
         ConfigError::Syntax { reason }.at(place(path, number))
     };
-    let document = Document::parse(text).map_err(|error| at(error.span(), error.message().into()))?;
+    let document = Document::parse(text).map_err(|error| {
+        let reason = match error.message() {
+            message if message.contains("must be quoted") => "a text needs quotes, as in maxmemory = \"3gb\"",
+            message => message,
+        };
+        at(error.span(), reason.into())
+    })?;
     let table = document.as_table();
     let line = |(name, item): (&str, &Item)| {
         let span = table.key(name).and_then(toml_edit::Key::span).or(item.span());

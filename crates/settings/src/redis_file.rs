@@ -88,6 +88,12 @@ pub fn meaning(name: &str, words: &[String], is_appendonly: bool) -> Result<Mean
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     let setting = |key: Key, value: String| Ok(Meaning::Setting { setting: &OPTIONS[key as usize], value });
     let is_yes = words.first().is_some_and(|word| word.eq_ignore_ascii_case("yes"));
+    if words.len() > 1 && words[0] == "=" {
+        return Err(refused(
+            name,
+            "this line is TOML: --config reads a file of such lines as it is, if its name ends in .toml",
+        ));
+    }
     if words.len() > 1 && takes_one_word(name) {
         return Err(refused(name, "one word is expected; quotes hold a value with spaces together"));
     }

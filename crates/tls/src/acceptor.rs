@@ -12,7 +12,7 @@ use rustls::{RootCertStore, ServerConfig, ServerConnection, server::WebPkiClient
 
 use crate::{
     ClientCertificates, LoadError, ServerPolicy, Session,
-    certificate::expires_unix_s,
+    certificate::{expires_unix_s, fault_of},
     files::{Named, Stamp},
     policy::named,
     provider,
@@ -44,7 +44,8 @@ impl Loaded {
         };
         let certificates = file("tls-cert-file", &policy.certificate)?.certificates()?;
         let key = file("tls-key-file", &policy.key)?.key()?;
-        let expires_unix_s = certificates.first().and_then(expires_unix_s);
+        let leaf = certificates.first().cloned();
+        let expires_unix_s = leaf.as_ref().and_then(expires_unix_s);
         let refused = |error: rustls::Error| LoadError::Refused(error.to_string());
         let builder = ServerConfig::builder_with_provider(provider())
             .with_protocol_versions(&policy.versions.supported())
@@ -66,6 +67,11 @@ impl Loaded {
             || LoadError::Mismatch { certificate: policy.certificate.clone(), key: policy.key.clone() };
         let config = builder.with_single_cert(certificates, key).map_err(|error| match error {
             rustls::Error::InconsistentKeys(_) => mismatch(),
+            error @ rustls::Error::InvalidCertificate(_) => LoadError::Unusable {
+                name: "tls-cert-file",
+                path: policy.certificate.clone(),
+                reason: format!("{}, so no client would accept it", fault_of(leaf.as_ref(), &error)),
+            },
             error => refused(error),
         })?;
         Ok(Loaded { config: Arc::new(config), policy: policy.clone(), stamp, expires_unix_s })

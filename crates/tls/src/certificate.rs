@@ -1,12 +1,25 @@
 //! Reads facts from a certificate.
 
 use rustls::pki_types::CertificateDer;
-use x509_parser::prelude::{FromDer, X509Certificate};
+use x509_parser::prelude::{FromDer, X509Certificate, X509Version};
 
 /// The end of the certificate's validity, in seconds since 1970; `None` if the certificate cannot be read.
 pub(crate) fn expires_unix_s(certificate: &CertificateDer<'_>) -> Option<i64> {
     let (_, parsed) = X509Certificate::from_der(certificate).ok()?;
     Some(parsed.validity().not_after.timestamp())
+}
+
+/// The fault of a certificate that rustls refuses with `error`, in words.
+pub(crate) fn fault_of(certificate: Option<&CertificateDer<'_>>, error: &rustls::Error) -> String {
+    let parsed = certificate.and_then(|certificate| X509Certificate::from_der(certificate).ok());
+    match parsed.map(|(_, parsed)| parsed.version()) {
+        Some(version) if version != X509Version::V3 => format!(
+            "it is a certificate of version {}: make one of version 3, with subjectAltName (openssl x509 -req -extfile FILE)",
+            version.0 + 1
+        ),
+        Some(_) => error.to_string(),
+        None => "it cannot be read".into(),
+    }
 }
 
 /// The common name of the subject. `None` unless the subject has exactly one common name, and it is a text

@@ -59,7 +59,7 @@ pub enum ExportError {
     #[error("{} holds no data of sheaf", .0.display())]
     NoData(PathBuf),
     /// Another process uses the directory, or it cannot be locked.
-    #[error(transparent)]
+    #[error("{}", .0.with_remedy("Stop it, or copy it while it runs: --from http://HOST:PORT, its HTTP port"))]
     Lock(#[from] env::LockError),
     /// An import or a restore into the directory was interrupted.
     #[error(transparent)]

@@ -65,7 +65,7 @@ pub enum Existing {
 #[derive(Debug, thiserror::Error)]
 pub enum ImportError {
     /// Another process uses the directory, or it cannot be locked.
-    #[error(transparent)]
+    #[error("{}", .0.with_remedy("Stop it. A running server (--from) can be copied into it as it runs (--into)"))]
     Lock(#[from] env::LockError),
     /// An operation of the operating system failed.
     #[error("{doing}: {source}")]
@@ -110,8 +110,8 @@ pub enum ImportError {
     Recover(#[from] RecoverError),
     /// The directory has keys, and no option for them was given.
     #[error(
-        "{} holds {keys} keys already: --replace-existing lets keys of the file replace them, --keep-existing leaves out \
-         keys of the file that exist", dir.display()
+        "{} holds {} already: --replace-existing lets keys of the file replace them, --keep-existing leaves out \
+         keys of the file that exist", dir.display(), counted(*keys, "key", "keys")
     )]
     HoldsKeys {
         /// The directory that has keys.

@@ -134,7 +134,7 @@ def test_a_redis_under_load_is_copied_and_followed(source, server, new_import, t
     write(source.port, seed, WRITES, "before")
     with under_load(source.port, seed):
         copying = new_import(source.port, "--into", f"127.0.0.1:{server.port}", "--spool", tmp_path)
-        copying.wait_for("keys are copied")
+        copying.wait_for("the writes since then follow")
         copying.wait_for("in sync")
     status, out = copying.finish()
     assert (status, "the source has written nothing else" in out) == (0, True), out + copying.said()
@@ -333,7 +333,7 @@ def test_people_see_progress_from_the_start_to_a_last_line(source, new_server):
         assert terminal.wait_exit() == 0
         seen = terminal.seen()
         assert seen.startswith(f"sheaf: copying from 127.0.0.1:{source.port}\r\n")
-        assert seen.index("waiting for the source") < seen.index("keys are copied")
+        assert seen.index("waiting for the source") < seen.index("the writes since then follow")
         # Behind the status line; behind the note about Ctrl-C if the source has answered before the next tick.
         before = seen.partition("\r\ncopied ")[0]
         assert before.endswith(("Ctrl-C to finish", "Ctrl-C again to stop at once")), "the end begins on a line of its own"

@@ -145,7 +145,7 @@ def test_a_user_with_the_rights_of_a_replica_is_enough(source, server, new_impor
     assert copying.wait_exit()[0] == 1
     assert "NOPERM" in copying.said() and "The user needs the rights of a replica" in copying.said(), copying.said()
     copying = new_import(source.port, *place, user="copy:word@")
-    copying.wait_for("in sync" if rights else "keys are copied")
+    copying.wait_for("in sync" if rights else "the writes since then follow")
     status, out = copying.finish()
     assert status == 0, out + copying.said()
     assert ("did not say how far it is" in out) == (not rights)

@@ -15,7 +15,7 @@ use super::{
     status::Status,
     target::{Refusal, Target},
 };
-use crate::import;
+use crate::{counted::counted, import};
 
 /// The period of reconnection attempts, and of acknowledgements to the source.
 pub(super) const TICK_PERIOD: Duration = Duration::from_secs(1);
@@ -104,7 +104,8 @@ impl<'a> Copy<'a> {
         let (source, position) = copied?;
         let (keys, offset) = (self.keys, position.offset);
         self.status.note(&format!(
-            "{keys} keys are copied, as they were at offset {offset}; the writes since then follow"
+            "copied {}, as at offset {offset}; the writes since then follow",
+            counted(keys, "key", "keys")
         ));
         Ok((source, position))
     }
@@ -208,10 +209,14 @@ impl<'a> Copy<'a> {
             (true, true, _) => "has all that the source had when the copy was ended",
         };
         format!(
-            "copied       {} keys from {} and {} writes after them\n\
+            "copied       {} from {} and {} after them\n\
              offset       {offset}; {ahead}\n\
              target       {} {verdict}\n{}",
-            self.keys, self.options.source, self.forwarded, self.into.target, self.left_out
+            counted(self.keys, "key", "keys"),
+            self.options.source,
+            counted(self.forwarded, "write", "writes"),
+            self.into.target,
+            self.left_out
         )
     }
 }
