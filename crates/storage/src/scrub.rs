@@ -6,8 +6,8 @@
 //! contents prove nothing about the disk. Unlike `check`, a pass runs while the server writes. It repairs
 //! nothing.
 //!
-//! Invariant: segments and snapshots that are removed or recycled during the pass are not reported as damaged.
-//! Before such a finding is reported, it is checked that the file is still needed.
+//! Invariant: segments and snapshots that are removed or recycled during the pass are not reported as
+//! damaged. Before such a finding is reported, it is checked that the file is still needed.
 
 use std::{path::Path, sync::Arc};
 
