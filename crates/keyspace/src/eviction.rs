@@ -91,10 +91,10 @@ pub struct Candidate {
 }
 
 impl Keyspace {
-    /// Appends a random key of `db` that is not expired to `out`; `false` if there is none. All slots that
-    /// have keys of `db` have the same chance, and all keys within a slot have the same chance. If most keys
-    /// are expired or in other databases, the call becomes a search that begins at a random slot and locks
-    /// one slot at a time.
+    /// Appends a random key of `db` that is not expired to `out`; `false` if there is none. While few keys
+    /// are expired, all slots that have keys of `db` have the same chance, and so have all keys within a
+    /// slot. If most keys are expired or in other databases, the call becomes a search that begins at a
+    /// random slot and locks one slot at a time.
     pub fn random_key(&self, db: DbId, seed: u64, now_ms: u64, out: &mut Vec<u8>) -> bool {
         if self.len(db) == 0 {
             return false;

@@ -16,8 +16,8 @@
 //! - A replica, a fenced leader, and a leader during a hand-over take no writes. A hand-over that is given up
 //!   changes nothing else: a leader that was fenced meanwhile stays fenced.
 //! - A log that may hold more than any leader has committed is not shown. This is the log of a leader that
-//!   begins to follow ([`Role::follow`]) or is fenced, of a starting member of a group, and of a starting
-//!   replica whose settings make a leader wait for acknowledgements.
+//!   begins to follow ([`Role::follow`]), is fenced or is deposed, of a starting member of a group, and of a
+//!   starting replica whose settings make a leader wait for acknowledgements.
 //! - The epochs that a server saw as a leader, or with another log, say nothing about the leaders that it
 //!   follows later.
 //! - The caller must persist [`Role::remembered`], where a change of the role says so, before it acts on the

@@ -59,14 +59,14 @@ pub enum Violation {
         /// The newest allowed position.
         executed: usize,
     },
-    /// The recovered state was never a state of the server.
+    /// The recovered state is the state of no position up to the newest allowed one.
     #[error("recovered what never was, neither at position {floor} nor up to {executed}: {difference}")]
     NeverWas {
         /// The oldest allowed position.
         floor: usize,
         /// The newest allowed position.
         executed: usize,
-        /// The first difference from the newest state.
+        /// The first difference from the newest allowed state.
         difference: String,
     },
     /// Any other broken guarantee, such as more replies than commands, or wrong data in memory.
@@ -207,7 +207,7 @@ impl Oracle {
     /// Checks the content of a log restored up to `lsn`; returns its position.
     ///
     /// # Errors
-    /// If it is not the state after the records up to `lsn`.
+    /// If it cannot be the state after the records up to `lsn`.
     pub fn judge_restored(&self, restored: &Content, lsn: Lsn) -> Result<usize, Violation> {
         let floor = self.position_at(lsn);
         // A round of commands makes several records; only the end of the last one is known.

@@ -436,7 +436,7 @@ impl World {
         }
     }
 
-    /// Runs until every sent command is executed, durable and replied to.
+    /// Runs until every sent command is executed and replied to, and the log is written.
     ///
     /// # Errors
     /// A wrong reply, or a client that waits for ever.

@@ -168,7 +168,7 @@ struct LogState {
     maker: OnceLock<Box<dyn Fn() + Send + Sync>>,
     wake_flusher: OnceLock<Box<dyn Fn() + Send + Sync>>,
     segments: Mutex<SegmentQueue>,
-    /// Held while a segment is created.
+    /// Held by `prepare_segment`, so that one thread at a time makes a segment.
     preparing: Mutex<()>,
     /// The pinned positions. A thread that locks both this and `control` locks this first.
     pins: Mutex<Pins>,
@@ -336,13 +336,13 @@ impl Log {
         self.shared.needs_flusher()
     }
 
-    /// Whether [`Log::prepare_segment`] has work to do.
+    /// Whether [`Log::prepare_segment`] has work to do, unless the log is poisoned or frozen.
     pub fn needs_segment(&self) -> bool {
         self.shared.needs_segment()
     }
 
     /// Sets the function that wakes the thread which calls [`Log::flush`], for records that were appended
-    /// while another thread flushed. The function must not block.
+    /// while another thread flushed, and for [`Log::request_end`]. The function must not block.
     ///
     /// # Panics
     /// If called twice.

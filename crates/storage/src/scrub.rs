@@ -1,13 +1,13 @@
-//! Scrubbing: reads files again that are otherwise only read at a start, so that damage is found while memory
-//! still has all data.
+//! Scrubbing: reads files that may otherwise not be read again before the next start, so that damage is found
+//! while memory still has all data.
 //!
 //! One pass covers the control file, the segments that are no longer written, and the snapshots, at the pace
 //! of the caller. As far as the system permits, it reads from the disk and not from the page cache, whose
 //! contents prove nothing about the disk. Unlike `check`, a pass runs while the server writes. It repairs
 //! nothing.
 //!
-//! Invariant: files that are removed or recycled during the pass are not reported as damaged. Before a
-//! finding is reported, it is checked that the file is still needed.
+//! Invariant: segments and snapshots that are removed or recycled during the pass are not reported as
+//! damaged. Before such a finding is reported, it is checked that the file is still needed.
 
 use std::{path::Path, sync::Arc};
 

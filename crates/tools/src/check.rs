@@ -1,4 +1,5 @@
-//! `sheaf check`: verifies every byte of a directory, and rehearses a start on it.
+//! `sheaf check`: verifies the log, the snapshots and the documents in a directory, and rehearses a start on
+//! it.
 
 use std::{
     io,
@@ -70,9 +71,10 @@ fn places(count: &u64) -> String {
     format!("{count} {}", if *count == 1 { "place" } else { "places" })
 }
 
-/// Verifies every byte in `dir`, which may be a backup, and whether a server would start there; prints the
-/// findings. The start is rehearsed with the code of a real one, except that keys are not kept in memory.
-/// While a server is running, its files change between two reads, and the start is not rehearsed.
+/// Verifies the log, the snapshots and the documents in `dir`, which may be a backup, and whether a server
+/// would start there; prints the findings. The start is rehearsed with the code of a real one, except that
+/// keys are not kept in memory. While a server is running, its files change between two reads, and the start
+/// is not rehearsed.
 ///
 /// # Errors
 /// The first problem found. If the log or a snapshot is damaged, and the rehearsed start fails, this is the

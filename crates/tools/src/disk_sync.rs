@@ -13,7 +13,7 @@ pub(crate) const WRITES: usize = 100;
 /// # Errors
 /// If the file cannot be made, written or removed.
 pub(crate) fn measure(dir: &Path) -> io::Result<Vec<u64>> {
-    // With this ending, the next start would remove a file that a kill leaves behind.
+    // With this ending, a start in this directory would remove a file that a kill leaves behind.
     let path = dir.join(format!(".doctor-{:016x}.tmp", RealEntropy.random_u64()));
     let file = RealDisk.create_new(&path)?;
     let write = || -> io::Result<Vec<u64>> {

@@ -6,7 +6,8 @@
 //! and changes nothing: a file that it writes to measure the disk is removed.
 //!
 //! Invariants
-//! - One line per check. The check of the variables has a line only if one looks like a setting but is none.
+//! - At most one line per check. The check of the variables has a line only if one looks like a setting but
+//!   is none. If the settings are refused, one line stands for all checks that need them.
 //! - Advice is given only where it applies to this server: the server does not fork, so Redis's advice on
 //!   overcommit and huge pages mostly does not apply.
 

@@ -7,7 +7,7 @@
 //!
 //! Invariants
 //! - A directory in use by a server is locked: the commands that need the lock refuse it.
-//! - A directory is complete, or marked as incomplete (`recovery::unfinished`).
+//! - A directory is complete, or marked as incomplete (`recovery::unfinished`; a backup has its own marker).
 
 #![forbid(unsafe_code)]
 

@@ -47,8 +47,8 @@ pub enum PrintError {
     Output(#[from] io::Error),
 }
 
-/// Prints the selected records of the log in `dir`, one line per effect, and after each batch with such a
-/// line the time at which the batch was written.
+/// Prints the selected records of the log in `dir`, and after each batch with a printed line the time at
+/// which the batch was written. There is one line per effect, but only one for each part of a large record.
 ///
 /// # Errors
 /// [`PrintError`], except for a closed pipe.

@@ -487,7 +487,8 @@ fn a_collection_may_grow_and_shrink_meanwhile() {
     }
 }
 
-/// A deleted, replaced, renamed or expired value is not copied, however large it is: the capture keeps it.
+/// When a large value is deleted, replaced or renamed, or gets a deadline, nothing is captured ahead of the
+/// walk.
 #[test]
 fn a_large_value_that_leaves_its_key_is_kept_as_it_is() {
     let values = [

@@ -1,5 +1,5 @@
-//! Random histories of all effects on all types: a replay of their encoding gives the same data, with all
-//! limits of packed forms and all hash seeds.
+//! Random histories of effects on strings and collections: a replay of their encoding gives the same data,
+//! with other limits of packed forms and another hash seed.
 
 use proptest::prelude::*;
 

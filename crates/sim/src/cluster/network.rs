@@ -126,7 +126,7 @@ impl Network {
         queued.saturating_sub(WINDOW_BYTES) as u64
     }
 
-    /// Closes one end; the other one is notified.
+    /// Closes one end; the other one is notified, unless the connection has broken silently.
     pub(crate) fn close(&mut self, conn: ConnId, by: Side, now_ms: u64) {
         self.send(conn, by.other(), Message::Closed, now_ms);
         if let Some(found) = self.conns.get_mut(&conn) {

@@ -1,4 +1,4 @@
-//! The writes of clients of a cluster: a few keys, records with one or several effects, values of all sizes.
+//! The writes of clients of a cluster: a few keys, records with one or several effects, some large values.
 
 use env::Prng;
 use keyspace::{DbId, Effect, GlobalOp, KeyOp, Value};

@@ -130,7 +130,7 @@ impl GroupWorld {
         self.at(50_000, Event::Start(id));
     }
 
-    /// Whether a member may be lost for ever: the other members must be a majority, and all of them must know
+    /// Whether a member may be lost for ever: the other voters must be a majority, and all voters must know
     /// the present members. So no other member is lost already, and no change of members is in progress.
     fn may_lose(&self, id: NodeId) -> bool {
         let Some(leader) = self.leader().and_then(|leader| self.servers[leader].running.as_ref()) else {

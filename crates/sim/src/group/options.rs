@@ -53,7 +53,7 @@ pub struct GroupFigures {
     pub reads_at_leaders: u64,
     /// Looks at the data of followers, each judged.
     pub reads_at_followers: u64,
-    /// Elections that a server has won.
+    /// Elections whose winner has begun its promotion.
     pub elections: u64,
     /// Starts of servers, also within the process.
     pub starts: u64,

@@ -1,4 +1,5 @@
-//! A power cut at every I/O boundary of a workload, including the first start.
+//! Power cuts at the I/O boundaries of a workload, or at as many of them as the budget allows. The I/Os of
+//! the first start count as well.
 
 use env::sim::FaultPlan;
 use sim::{WorldOptions, rounds, scale, seed_or, spread_at_least};

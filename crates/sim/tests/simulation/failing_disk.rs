@@ -1,4 +1,5 @@
-//! Every single I/O of a workload fails in every way: once, or permanently.
+//! The I/Os of a workload, or as many of them as the budget allows, fail in several ways: once, or
+//! permanently.
 
 use env::sim::{CrashMode, FaultKind, FaultPlan, IoEvent, IoKind};
 use sim::{Survival, WorkloadOptions, World, WorldOptions, scale, seed_or, spread};

@@ -9,8 +9,8 @@
 //! Invariants
 //! - An end answers only requests made before it began. So records that are appended after a request was
 //!   given up lie before the end that answers the next request.
-//! - Only the thread that flushes writes, so no write of a request that was given up can come after the clean
-//!   end of the log: the thread has ended by then, or finds the log ended.
+//! - Only the thread that flushes answers requests. So a request that was given up writes nothing after the
+//!   clean end of the log: the thread has ended by then, or finds the log ended.
 
 use parking_lot::Mutex;
 

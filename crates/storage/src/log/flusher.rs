@@ -1,4 +1,5 @@
-//! Flushing: close the open batch, write it with one write, make it durable, wake the waiters.
+//! Flushing: close the open batch, write it with one write (one more for each further segment that it
+//! reaches), make it durable, wake the waiters.
 //!
 //! This is a step machine without a thread: [`LogState::flush`] writes one batch. The server's log thread
 //! calls it in a loop; a worker that is the only writer may call it directly.

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  0  u64  position where the batch starts
-//!  8  u64  batch number, counted from 0 over the log's life
+//!  8  u64  batch number: one more than that of the batch before, 0 if there is none or it is not known
 //! 16  u64  durable_lsn when the batch was closed
 //! 24  u64  when it was closed, milliseconds since 1970
 //! 32  u64  lsn: where the batch ends, a multiple of 4096

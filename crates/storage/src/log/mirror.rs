@@ -21,10 +21,10 @@
 //!   positions that are at least [`RUN_BYTES_MAX`] before its end (`Footer::vouches_for`). If this server
 //!   does not sync every write, it syncs before it writes footers that vouch for more than it has synced.
 //! - The epoch of a promoted mirror is durable before the first append, and higher than every epoch that the
-//!   mirror has seen. An epoch that is not given by the votes of a group is also higher than every epoch that
-//!   the source can reach by restarting: a promotion takes a large step ([`PROMOTION_STEP`]), a start a small
-//!   one. Two mirrors promoted from the same source can get the same epoch: their reigns and chains
-//!   distinguish them.
+//!   mirror has seen. An epoch that is not given by the votes of a group is also higher than the epochs that
+//!   the source reaches by restarting, unless it restarts tens of thousands of times: a promotion takes a
+//!   large step ([`PROMOTION_STEP`]), a start a small one. Two mirrors promoted from the same source can get
+//!   the same epoch: their reigns and chains distinguish them.
 
 #![allow(unsafe_code)]
 
@@ -291,7 +291,8 @@ impl Log {
     }
 
     /// Notes in the control file, durably, that the next start of this server is to lead although another
-    /// server has begun `epoch`. That start will use the epoch that a promotion after `epoch` would begin.
+    /// server has begun `epoch`. That start will use the epoch that a promotion after `epoch` would begin, or
+    /// a higher one.
     ///
     /// # Errors
     /// As [`Log::note_epoch`].

@@ -6,7 +6,7 @@ use super::segment::SEGMENT_BYTES_MIN;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Durability {
-    /// Nothing waits for a sync, and syncs are rare; a power cut loses everything that is not yet on stable
+    /// No reply waits for a sync, and syncs are rare; a power cut loses everything that is not yet on stable
     /// storage.
     None = 0,
     /// Synced once a second; a power cut loses at most about a second.

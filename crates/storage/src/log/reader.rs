@@ -4,10 +4,10 @@
 //! The reader returns only complete batches in which every record is valid.
 //!
 //! At the end of the readable batches the reader decides between two cases:
-//! - **torn tail** (or a clean end): nothing vouches that the log was durable after this position. The last
-//!   write was interrupted, and nothing in it was ever acknowledged as durable.
+//! - **torn tail** (or a clean end): nothing vouches that the log was durable after this position. The reader
+//!   takes what follows for a write that was interrupted, of which nothing was acknowledged as durable.
 //! - **damage**: a later footer, the control file, or the end of a snapshot vouches for a later position. So
-//!   acknowledged bytes are unreadable, which is an error.
+//!   durable bytes are unreadable, which is an error.
 //!
 //! The rule holds for every durability. With `none` or `interval`, whole batches that were never synced may
 //! be missing although later ones are present. No footer vouches for the missing ones, so the log ends before

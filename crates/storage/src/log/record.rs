@@ -1,9 +1,9 @@
 //! The bytes of the log: records. Together with [`footer`](super::footer) this is the only description of the
 //! format.
 //!
-//! The log is one stream of records, each starting at a multiple of 8 bytes. A *batch* is one write of the
-//! server that closed it: records, then one batch-end record that pads the batch to a multiple of 4096 bytes.
-//! All numbers are little-endian.
+//! The log is one stream of records, each starting at a multiple of 8 bytes. A *batch* is what the server
+//! that closed it writes at once: records, then one batch-end record that pads the batch to a multiple of
+//! 4096 bytes. All numbers are little-endian.
 //!
 //! ```text
 //! record
@@ -19,8 +19,9 @@
 //!
 //! The payload of a batch-end record is zeros, then a footer: see [`footer`](super::footer).
 //!
-//! - The checksum covers the record from byte 8 to its end, padding included, in whole words of 8 bytes. Most
-//!   records are short, and a checksum over part of a word would take longer than one over the whole word.
+//! - After `len`, the checksum covers the record from byte 8 to its end, padding included, in whole words of
+//!   8 bytes. Most records are short, and a checksum over part of a word would take longer than one over the
+//!   whole word.
 //! - The mark belongs to the writer: a marked payload is relevant for certain readers, which can skip
 //!   unmarked records without decoding them. All parts of a chain have the mark of the whole record. A
 //!   batch-end record has no mark.
@@ -184,7 +185,7 @@ impl Record<'_> {
 pub(crate) enum Invalid {
     /// More bytes are needed to decide: this many, counted from the start of the record.
     Short(usize),
-    /// Only zeros: nothing was ever written here.
+    /// A header of zeros: no record was written here, or it was overwritten with zeros.
     Blank,
     /// The length field is impossible.
     Length(u32),

@@ -30,8 +30,8 @@ pub fn retain_snapshots(disk: &dyn Disk, dir: &Path, log: &Log, generations: usi
         return Ok(());
     }
     let pins = log.pins();
-    // This log cannot be replayed from a snapshot that begins before its start. Damaged snapshots, and
-    // those of other logs, are removed here as well.
+    // This log cannot be replayed from a snapshot that begins before its start. Such a snapshot is removed
+    // even if it is damaged or belongs to another log.
     let void = list_begins(disk, dir)?.into_iter().filter(|&begin_lsn| begin_lsn < log.start_lsn());
     void.into_iter().filter(|&it| !pins.contains(it)).try_for_each(|it| remove(disk, dir, it))?;
     let snapshots = list(disk, dir)?.into_iter().filter(|info| info.log_id == log.id());

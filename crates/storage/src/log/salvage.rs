@@ -6,7 +6,7 @@
 //! disk is changed, and every byte returned has passed its checksums.
 //!
 //! Invariants
-//! - Every byte of the log that was durable is read or lies in a hole.
+//! - Every byte of the log that is known to have been durable is read or lies in a hole.
 //! - As everywhere, bytes that nothing vouches for are a torn tail, not a loss.
 //! - A log with holes is never continued: see [`Recovery::freeze`](super::recovery::Recovery::freeze).
 
@@ -34,7 +34,7 @@ const START_MAX: Lsn = Lsn::new(1 << 62);
 /// The kind of a damaged place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HoleKind {
-    /// The control file is damaged. Its contents were reconstructed from segments and snapshots.
+    /// The control file is damaged or missing. Its contents were reconstructed from segments and snapshots.
     Control,
     /// The header of a segment is damaged. The records of the segment are intact, except for records in other
     /// holes.

@@ -1,5 +1,5 @@
-//! Removal of snapshots, so that a crash at any moment leaves nothing but complete snapshots, and leftovers
-//! that the next start removes.
+//! Removal of snapshots. A crash at any moment leaves a snapshot as it was, or only leftovers, which the next
+//! start removes, and files that were set aside.
 
 use std::{
     collections::BTreeSet,

@@ -1,7 +1,8 @@
 //! The writes that a source sends after the RDB file: which of them are forwarded, and the offset reached.
 //!
 //! The module is a state machine that consumes bytes and classifies each command for the importer. It has no
-//! connection, and its only check of a command is whether the target has that command.
+//! connection. Of a command it checks only whether the target has it, and whether others replace it
+//! (`adapting`).
 //!
 //! Invariants
 //! - The offset counts every consumed byte as the source does: a lost connection is resumed from it.

@@ -112,7 +112,7 @@ impl<'a> StreamView<'a> {
         found.map(|(_, block)| block)
     }
 
-    /// The id up to which entries must be removed so that `len` entries stay; `None` if no entry must be
+    /// The id up to which entries are to be removed so that `len` entries stay; `None` if none is to be
     /// removed. With `whole_blocks`, only whole blocks are removed, with at most `limit` entries together, so
     /// that more than `len` entries may stay. Without `whole_blocks`, `limit` must be at least the number of
     /// entries.
@@ -125,8 +125,9 @@ impl<'a> StreamView<'a> {
         within(passed).map(|entry| entry.id).or(last)
     }
 
-    /// The id up to which entries must be removed so that no id below `min` stays; `None` if no entry must be
-    /// removed. With `whole_blocks`, only whole blocks are removed, with at most `limit` entries together.
+    /// The id up to which entries are to be removed so that no id below `min` stays; `None` if none is to be
+    /// removed. With `whole_blocks`, only whole blocks are removed, with at most `limit` entries together, so
+    /// that ids below `min` may stay.
     /// Without `whole_blocks`, `limit` is ignored.
     pub fn trim_to_id(&self, min: StreamId, whole_blocks: bool, limit: usize) -> Option<StreamId> {
         if !whole_blocks {
