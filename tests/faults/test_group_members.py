@@ -163,6 +163,14 @@ def test_a_mistake_in_joining_is_told_and_can_be_corrected(new_server, tmp_path)
     mistyped = new_server(port=free_port(), extra=("--group", "shpo", "--join", f"127.0.0.1:{first.port}")).start()
     mistyped.wait_for_log("belongs to the group 'shop', not to 'shpo'")
     assert fields(mistyped, "GROUP", "INFO")["state"] == b"joining"
+    for command in (("SET", "k", "v"), ("GET", "k")):
+        assert error_of(call(mistyped, *command)).startswith("CLUSTERDOWN This server is not in its group yet"), command
+    with Couch(mistyped.http_port) as couch:
+        assert couch.get("/_up").json["error"] == "joining"
+        assert "not in its group yet" in couch.get("/_all_dbs").told()[2]
+    # A start that is refused founds no group, so the corrected start can join one.
+    refused = refusal_of(tmp_path / "nowhere", "--group", NAME, "--bind", "0.0.0.0")
+    assert "set group-host" in refused and not (tmp_path / "nowhere" / "group.json").exists()
     shown = run_sheaf("group", f"127.0.0.1:{mistyped.port}")
     assert shown.returncode == 3 and "asks to be added" in shown.stdout, shown.stderr
     assert "its log says what keeps it out" in shown.stderr

@@ -545,7 +545,9 @@ def test_an_impossible_hand_over_is_given_up(pair):
             assert error_of(call(leader, "REPLICAOF", *order)) == "ERR REPLICAOF not allowed while failing over."
         assert error_of(call(leader, "SET", "k", "v2")).startswith("READONLY"), "writes have ended"
         assert call(leader, "FAILOVER", "ABORT") == b"OK"
-        wait_until("the hand-over to end", lambda: info(leader)["master_failover_state"] == "no-failover")
+        assert call(leader, "SET", "k", "v2") == b"OK", "writes go on when ABORT answers"
+        assert info(leader)["master_failover_state"] == "no-failover"
+        assert error_of(call(leader, "FAILOVER", "ABORT")).startswith("ERR No failover in progress")
         assert call(leader, "FAILOVER", "TIMEOUT", 300) == b"OK"
         wait_until("writes to go on", lambda: call(leader, "SET", "k", "v2") == b"OK")
         leader.wait_for_log("the hand-over has failed")

@@ -1,4 +1,5 @@
-//! The address of a running server, and the user that logs in there, for commands that use its Redis protocol.
+//! A running server as the commands of its Redis protocol are given it: its socket, and the user that logs
+//! in there.
 
 use clap::{Arg, ArgMatches};
 use tools::migration::address::Address;
