@@ -432,7 +432,7 @@ def test_no_more_clients_are_allowed_than_there_can_be(new_server):
 @pytest.mark.parametrize(
     ("flags", "said"),
     [
-        ((), "clients on other machines are refused"),
+        ((), "on other machines, clients of the Redis protocol are refused"),
         (("--protected-mode", "no"), "everybody who reaches this address"),
         (("--requirepass", "x"), None),
     ],
