@@ -155,6 +155,20 @@ def test_documents_that_could_not_be_saved_are_saved_when_there_is_room(on_volum
         assert couch.get("/db").json["doc_count"] == acknowledged + 1
 
 
+def test_scripts_on_a_full_disk_evict_no_key(on_volume, volume):
+    writers = [Writer(number, seed=5) for number in range(WRITERS)]
+    write_until_refused(on_volume, writers)
+    volume.fill()
+    with on_volume.connect() as connection:
+        before = contents(connection)
+        for setting in (("maxmemory-policy", "allkeys-random"), ("maxmemory", "1mb")):
+            assert connection.call("CONFIG", "SET", *setting) == b"OK"
+        for command in (("EVAL", "return 1", 0), ("EVAL", "return redis.call('DBSIZE')", 0)):
+            connection.call(*command)
+        assert isinstance(connection.call("EVAL", "return redis.call('SET', KEYS[1], 1)", 1, "k"), ErrorReply)
+        assert contents(connection) == before, "a script removed keys that no log takes the removal of"
+
+
 def test_a_script_that_grows_beyond_the_disk_is_refused_while_it_runs(on_volume):
     """Its size is not known when it begins; it must not wait for room with its keys locked."""
     with on_volume.connect() as connection:

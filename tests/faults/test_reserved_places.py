@@ -10,7 +10,7 @@ from harness.groups import NAME, fields, group_of, member, wait_leader
 from harness.replicas import call, error_of, follower_of, wait_following
 from harness.resp import UNREACHABLE
 from harness.server import Server, free_port
-from harness.waiting import wait_until
+from harness.waiting import PATIENCE_S, wait_until
 
 pytestmark = pytest.mark.sheaf_only
 
@@ -41,6 +41,24 @@ def role(connection: resp.Connection) -> dict[str, str]:
 
 def writes(connection: resp.Connection) -> bool:
     return connection.call("SET", "k", "v") == b"OK"
+
+
+def test_a_burst_of_connections_stays_within_maxclients(new_server):
+    server = new_server(maxclients=CLIENTS_MAX).start()
+    with contextlib.ExitStack() as opened:
+        with server.frozen():
+            burst = [opened.enter_context(socket.create_connection(("127.0.0.1", server.port))) for _ in range(200)]
+            for connection in burst:
+                connection.settimeout(PATIENCE_S)
+                connection.sendall(resp.encode("PING"))
+
+        def answer(connection: socket.socket) -> bytes:
+            try:
+                return connection.recv(100)
+            except ConnectionError:
+                return b""
+
+        assert [answer(connection) for connection in burst].count(b"+PONG\r\n") <= CLIENTS_MAX
 
 
 def test_clients_keep_no_member_out_of_its_group(new_server):

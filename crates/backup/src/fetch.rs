@@ -85,7 +85,7 @@ pub enum BackupError {
     /// Another process uses the directory, or it cannot be locked.
     #[error("{}", .0.with_remedy("A backup has a directory of its own: name another one"))]
     Lock(#[from] env::LockError),
-    /// A manifest cannot be read or written.
+    /// The manifest or the marker of an unfinished backup is invalid, or cannot be read, written or removed.
     #[error(transparent)]
     Manifest(#[from] ManifestError),
     /// The server refuses or cannot be reached.

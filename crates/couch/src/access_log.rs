@@ -72,7 +72,7 @@ pub struct NotedRequest<'a> {
     /// The user as whom the request was served, if that was noted, or else the name that it gave with a
     /// password; empty for none.
     pub user: &'a str,
-    /// The method of the request.
+    /// The HTTP method, such as `GET`.
     pub method: &'a str,
     /// Path and query, without values that may be secret.
     pub target: &'a str,

@@ -62,7 +62,7 @@ impl Failure {
         Failure::Doc(DocError::QueryParse(reason.into()))
     }
 
-    /// The body is not valid JSON, or not UTF-8.
+    /// The body, or a JSON parameter of the query, is not UTF-8 or not the JSON that is required there.
     pub(super) const INVALID_JSON: Failure = Failure::Doc(DocError::bad_request("invalid UTF-8 JSON"));
 
     /// The row of the table for this failure: status, error and reason.

@@ -3,7 +3,7 @@
 //! Invariants
 //! - An upload keeps at most one chunk in memory, besides the bytes that are being added.
 //! - The chunks of an aborted upload are discarded, at the latest by the first upload to the database after
-//!   the next start.
+//!   the next start or change of leader.
 
 use std::{rc::Rc, sync::Arc};
 

@@ -86,7 +86,9 @@ pub struct Database {
 pub(crate) struct Gate {
     /// Whether the database was deleted.
     pub(crate) is_deleted: bool,
-    /// Whether an upload was begun since this database was opened or created.
+    /// Whether an upload was begun since this database was opened or created, or [`Documents::end_reign`].
+    ///
+    /// [`Documents::end_reign`]: crate::Documents::end_reign
     pub(crate) has_uploaded: bool,
     /// Uploads that the present writer ends. If its change is not committed, they become `abandoned`.
     pub(crate) ending: Vec<UploadId>,
@@ -155,6 +157,14 @@ impl Database {
 
     pub(crate) fn gate(&self) -> ArcMutexGuard<RawMutex, Gate> {
         self.gate.lock_arc()
+    }
+
+    /// See [`Documents::end_reign`](crate::Documents::end_reign).
+    pub(crate) fn end_reign(&self) {
+        let mut gate = self.gate();
+        gate.has_uploaded = false;
+        gate.ending.clear();
+        gate.abandoned.clear();
     }
 
     /// Replaces the state. The caller must hold the gate.

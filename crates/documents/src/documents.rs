@@ -84,6 +84,12 @@ impl Documents {
         self.names.load().by_name.values().cloned().collect()
     }
 
+    /// Notes that this server leads no more, and that nobody continues an upload here. If it leads again, the
+    /// first upload to a database discards all unfinished ones, which may be of other leaders.
+    pub fn end_reign(&self) {
+        self.all().iter().for_each(|database| database.end_reign());
+    }
+
     /// Locks the list of databases for a creation or deletion.
     pub fn lock(self: &Arc<Self>) -> CatalogWriter {
         CatalogWriter { documents: self.clone(), catalog: self.catalog.lock_arc(), prepared: None }

@@ -272,7 +272,8 @@ impl Writer {
     }
 
     /// Begins an upload. Discards uploads that nobody continues. The first call since the database was opened
-    /// or created discards all unfinished ones: they are of an earlier run or of another leader.
+    /// or created, or since this server led no more, discards all unfinished ones: they are of an earlier run
+    /// or of another leader.
     pub fn begin_upload(&mut self) -> Result<UploadId, DocError> {
         if !self.has_tidied {
             self.has_tidied = true;

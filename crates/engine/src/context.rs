@@ -13,9 +13,9 @@
 //! - A collection that has become empty: `cx.notify(EventClass::GENERIC, "del", key)` after the event that
 //!   emptied it.
 //! - Not reported by families: `new` and `expired`, which the unit notes when it applies an effect (RENAME,
-//!   COPY with REPLACE and SET with a past time report them where the unit sees no new or expired key);
-//!   `evicted`, which eviction reports; and `keymiss`, which [`Unit::read`], [`Unit::inspect`] and
-//!   [`Unit::touch`] note.
+//!   COPY and RESTORE with REPLACE, and SET with a past time report them where the unit sees no new or
+//!   expired key); `evicted`, which eviction reports; and `keymiss`, which [`Unit::read`], [`Unit::inspect`]
+//!   and [`Unit::touch`] note.
 //! - A command that fails reports no change, because it has made none.
 
 use keyspace::{Applied, DbId, KeyOp, Keyspace};

@@ -18,16 +18,21 @@ impl Executor {
     /// could be evicted; a later call tries again.
     pub fn evict_excess(&mut self, host: &Host) -> bool {
         let (limits, bytes) = (self.rules.limits, self.keyspace().bytes());
-        let is_idle =
-            limits.memory_bytes_max == 0 || bytes <= limits.memory_bytes_max || self.rules.keeps_all();
-        if is_idle || limits.policy == EvictionPolicy::NoEviction || self.admit(0) != Admission::Go {
+        let is_idle = limits.memory_bytes_max == 0 || bytes <= limits.memory_bytes_max;
+        if is_idle || limits.policy == EvictionPolicy::NoEviction || !self.may_evict() {
             return false;
         }
         self.make_room(host).is_err() && self.keyspace().bytes() < bytes
     }
 
-    /// Evicts until the data fits the limit. Fails if no key may be evicted (always with `noeviction`), if
-    /// the data does not fit after [`EVICTIONS_MAX`] evictions, or if a long unit holds a candidate's slot.
+    /// Whether the log takes the removal of a key now.
+    fn may_evict(&self) -> bool {
+        !self.rules.keeps_all() && self.admit(0) == Admission::Go
+    }
+
+    /// Evicts until the data fits the limit. Fails if no key may be evicted (always with `noeviction`, and
+    /// while the log takes no removal), if the data does not fit after [`EVICTIONS_MAX`] evictions, or if a
+    /// long unit holds a candidate's slot.
     #[inline]
     pub fn make_room(&mut self, host: &Host) -> Result<(), CommandError> {
         let limits = self.rules.limits;
@@ -44,7 +49,7 @@ impl Executor {
     fn evict_some(&mut self, host: &Host) -> Result<(), CommandError> {
         let limits = self.rules.limits;
         for _ in 0..EVICTIONS_MAX {
-            let evicts = limits.policy != EvictionPolicy::NoEviction;
+            let evicts = limits.policy != EvictionPolicy::NoEviction && self.may_evict();
             if !evicts || !self.evict_one(limits.policy, limits.samples, host)? {
                 return Err(CommandError::OutOfMemory);
             }

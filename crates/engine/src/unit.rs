@@ -244,7 +244,11 @@ impl<'k> Unit<'k> {
     /// whether the key exists.
     pub fn touch(&mut self, db: DbId, key: &[u8]) -> bool {
         let hash = self.hash(key);
-        let found = self.locked.slot_mut(hash.slot()).get_and_touch(db, &hash, key, self.clock).is_some();
+        let (clock, as_of_ms) = (self.clock, self.as_of_ms);
+        let slot = self.locked.slot_mut(hash.slot());
+        // A key whose deadline has passed is there for an import source; its stamp stays as it is.
+        let found = slot.get_and_touch(db, &hash, key, clock).is_some()
+            || slot.get(db, &hash, key, as_of_ms).is_some();
         looked_up(self.stats, self.events, db, key, found);
         found
     }

@@ -67,8 +67,8 @@ pub const REQUIREPASS: &str = "requirepass";
 /// The maximum number of users with a record.
 pub const USERS_MAX: usize = 10_000;
 
-/// The maximum bytes of the record of one user, with the name of its setting: FLUSHALL, and each snapshot,
-/// writes it again.
+/// The maximum bytes of the record of one user and the name of its setting together. There is a maximum
+/// because FLUSHALL and every snapshot write the record again.
 pub const USER_BYTES_MAX: usize = 64 << 10;
 
 /// The maximum bytes of the records of all users.

@@ -76,7 +76,7 @@ fn record(effects: &[Effect<'_>]) -> Vec<u8> {
     out
 }
 
-/// Operations on one key.
+/// An input that applies these operations, in order, to one key.
 fn on_key(operations: &[KeyOp<'_>]) -> Vec<u8> {
     let effects: Vec<Effect<'_>> = operations.iter().map(|op| op.on(DbId::ZERO, b"key")).collect();
     record(&effects)

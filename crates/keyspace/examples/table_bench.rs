@@ -42,7 +42,8 @@ impl Key {
     }
 }
 
-/// Which stages of prefetching come before a group.
+/// How far a group of keys is prefetched before the operations on it run. Each stage includes the ones
+/// before it.
 #[derive(Clone, Copy, PartialEq, PartialOrd, Debug)]
 enum Prefetch {
     Nothing,

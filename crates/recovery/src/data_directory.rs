@@ -51,7 +51,7 @@ pub enum Foreign {
          empty or does not exist yet (--dir)", dir.display()
     )]
     Files {
-        /// The directory.
+        /// The refused directory.
         dir: PathBuf,
         /// The first foreign name in it.
         name: String,

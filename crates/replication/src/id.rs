@@ -38,7 +38,7 @@ impl fmt::Debug for ReplicaId {
 pub struct ProcessId(u64);
 
 impl ProcessId {
-    /// An id from its number.
+    /// The id with this number, which the server draws at random when its process starts.
     pub const fn new(number: u64) -> ProcessId {
         ProcessId(number)
     }

@@ -43,6 +43,24 @@ pub(crate) struct Access {
     pub(crate) issuers: Arc<Issuers>,
     /// Connections that were refused.
     pub(crate) rejected_connections: AtomicU64,
+    /// Connections that were admitted, and that no worker has registered yet.
+    arriving: Arc<AtomicU64>,
+}
+
+/// Counts an admitted connection until a worker registers or drops it.
+pub(crate) struct Arrival(Arc<AtomicU64>);
+
+impl Arrival {
+    fn begin(arriving: &Arc<AtomicU64>) -> Arrival {
+        arriving.fetch_add(1, Relaxed);
+        Arrival(arriving.clone())
+    }
+}
+
+impl Drop for Arrival {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Relaxed);
+    }
 }
 
 impl Access {
@@ -59,6 +77,7 @@ impl Access {
             progress,
             issuers: Arc::default(),
             rejected_connections: AtomicU64::new(0),
+            arriving: Arc::default(),
         }
     }
 
@@ -67,9 +86,9 @@ impl Access {
     ///
     /// # Errors
     /// The reply to a connection that is not served.
-    pub(crate) fn admit(&self, peer: &SocketAddr) -> Result<Place, CommandError> {
+    pub(crate) fn admit(&self, peer: &SocketAddr) -> Result<(Place, Arrival), CommandError> {
         let hot = self.config.hot();
-        let (served, clients_max) = (self.clients.count() as u64, hot.clients_max());
+        let (served, clients_max) = (self.served(), hot.clients_max());
         let error = if served >= clients_max + RESERVED_PLACES {
             TOO_MANY_CLIENTS
         } else if hot.is_protected()
@@ -78,7 +97,8 @@ impl Access {
         {
             PROTECTED
         } else {
-            return Ok(if served < clients_max { Place::Client } else { Place::Reserve });
+            let place = if served < clients_max { Place::Client } else { Place::Reserve };
+            return Ok((place, Arrival::begin(&self.arriving)));
         };
         self.note_rejected();
         Err(error)
@@ -86,7 +106,12 @@ impl Access {
 
     /// How many more clients of the Redis protocol there may be.
     pub(crate) fn places_left(&self) -> u64 {
-        self.config.hot().clients_max().saturating_sub(self.clients.count() as u64)
+        self.config.hot().clients_max().saturating_sub(self.served())
+    }
+
+    /// The connections that have a place, also those that wait for their worker.
+    fn served(&self) -> u64 {
+        self.clients.count() as u64 + self.arriving.load(Relaxed)
     }
 
     /// Counts a connection that is turned away, at once or later.

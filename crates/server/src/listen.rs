@@ -139,11 +139,11 @@ impl Reception {
         session: Option<Box<Session>>,
         unix: Option<UnixPeer>,
     ) {
-        let place = match self.access.admit(&peer) {
-            Ok(place) => place,
+        let (place, arrival) = match self.access.admit(&peer) {
+            Ok(admitted) => admitted,
             Err(error) => return turn_away(&mut stream, session, &error_line(&error)),
         };
-        let admitted = Admitted { stream, session, peer, local, unix, place, on_behalf_of: None };
+        let admitted = Admitted { stream, session, peer, local, unix, place, arrival, on_behalf_of: None };
         worker_for_one_more(&self.workers, &self.next, &self.log).send(WorkerOrder::Connect(admitted));
     }
 }

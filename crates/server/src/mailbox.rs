@@ -1,7 +1,7 @@
 //! The queue of orders to a worker, which any thread can send to.
 //!
 //! The queue is unbounded, but the number of its orders is limited:
-//! - new connections by the limit of open files;
+//! - new connections by `maxclients`, because [`Access::admit`](crate::access::Access::admit) counts them;
 //! - kills, reviews, long units, answers and ends of pauses by the number of connections (a client waits for
 //!   one answer);
 //! - pushes by [`engine::clients::PUSHED_BYTES_MAX`] for each client;
@@ -23,7 +23,7 @@ use lsn::Lsn;
 use pubsub::durable::Feed;
 use tokio::sync::mpsc;
 
-use crate::log_threads::LogThreads;
+use crate::{access::Arrival, log_threads::LogThreads};
 
 /// A connection that is to be served.
 pub(crate) struct Admitted {
@@ -36,6 +36,8 @@ pub(crate) struct Admitted {
     /// this machine.
     pub(crate) unix: Option<UnixPeer>,
     pub(crate) place: Place,
+    /// Counts the connection until its client is registered.
+    pub(crate) arrival: Arrival,
     /// The user over HTTP whose commands the connection carries.
     pub(crate) on_behalf_of: Option<Box<[u8]>>,
 }

@@ -83,3 +83,16 @@ fn an_import_source_dumps_what_it_sees() {
     server.check(&[("client import-source off", "+OK"), ("hget h gone", "nil")]);
     assert_ne!(server.run("dump h"), dumped, "the field has expired for others");
 }
+
+#[test]
+fn an_import_source_touches_what_it_sees() {
+    TestServer::new().check(&[
+        ("set k v px 10", "+OK"),
+        ("client import-source on", "+OK"),
+        ("after 20", ""),
+        ("get k", "\"v\""),
+        ("touch k none", ":1"),
+        ("client import-source off", "+OK"),
+        ("touch k", ":0"),
+    ]);
+}

@@ -382,3 +382,18 @@ fn a_command_that_runs_twice_tells_once() {
     server.events();
     check_events(&mut server, &[("copy a b", "copy_to b"), ("copy b c replace", "copy_to c")]);
 }
+
+#[test]
+fn a_restored_key_counts_as_new_also_if_it_replaces_another() {
+    let mut server = server("EAn");
+    for line in ["set a 1", "rpush a2 x"] {
+        server.run(line);
+    }
+    let wire::Value::Bulk(payload) = server.value("dump a") else { panic!("no payload") };
+    server.events();
+    for key in ["a", "a2", "b"] {
+        assert_eq!(server.run_args(&[b"RESTORE", key.as_bytes(), b"0", &payload, b"REPLACE"]), "+OK");
+        assert_eq!(server.events(), [format!("new {key}"), format!("restore {key}")]);
+    }
+    server.assert_replays();
+}

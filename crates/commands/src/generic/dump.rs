@@ -155,7 +155,12 @@ pub(super) fn restore(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Co
             cx.notify(EventClass::GENERIC, "del", key);
         }
     } else {
+        let replaces = cx.unit.exists(db, key);
         put(cx, db, key, &value, deadline_ms)?;
+        if replaces {
+            // In Redis the replaced key is removed and added again, so it counts as new.
+            cx.notify(EventClass::NEW, "new", key);
+        }
         let policy = cx.host.config.memory_limits().policy.access_policy();
         if let Some(stamp) = options.stamp(policy, now_ms) {
             cx.unit.set_stamp(db, key, stamp);

@@ -15,7 +15,8 @@ pub(super) fn append(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Com
     let (key, suffix) = (args.at(1), args.at(2));
     let (exists, len) = string_len(cx, key)?;
     let grown_len = len + suffix.len();
-    // A value at an absent key needs no check, as in SET: the length of an argument is limited already.
+    // A value at an absent key needs no check, as in SET and as in Redis: the protocol limits an argument of
+    // a client. An argument of a script has another limit (`COMMAND_BYTES_MAX` of `scripting`).
     if exists && grown_len > cx.bulk_bytes_max {
         return Err(CommandError::StringTooLong);
     }

@@ -193,3 +193,14 @@ fn uploads_of_earlier_runs_are_removed_although_the_first_change_was_not_committ
     next.write(&db, Writer::begin_upload).expect("begun");
     assert_eq!(lasting(&db, &[old]), 0);
 }
+
+#[test]
+fn uploads_of_other_reigns_are_removed_when_this_server_leads_again() {
+    let (kit, db) = Kit::with_database();
+    let begun = || kit.write(&db, Writer::begin_upload).expect("begun");
+    let old = [begun(), begun()];
+    assert_eq!(lasting(&db, &old), 2);
+    kit.documents.end_reign();
+    begun();
+    assert_eq!(lasting(&db, &old), 0);
+}

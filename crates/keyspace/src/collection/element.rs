@@ -56,7 +56,8 @@ enum Form<'a> {
 }
 
 impl<'a> Element<'a> {
-    /// The element with these bytes.
+    /// The element with these bytes. Elements with the same bytes are equal, also if one was made of an
+    /// integer.
     #[inline]
     pub fn from_bytes(bytes: &'a [u8]) -> Self {
         Element(Form::Bytes(bytes))

@@ -298,8 +298,9 @@ impl Group {
         }
         tracing::info!(target: "group", %to, "handing the lead over");
         begins();
-        // The first wait ends the rounds in progress. Their replies, and the answer that `begins` gave, have
-        // left when the second wait ends.
+        // After the first wait, the rounds and long units that were in progress have ended. A worker answers
+        // the second wait in a later pass, so by then it has sent their replies, as far as the log is
+        // committed, and the answer that `begins` gave.
         let answered = (0..2).all(|_| self.node.wait_for_rounds(&|| votes.now_us() >= until_us));
         if !answered {
             return Err("ERR a script or a command that takes long did not end in time".into());

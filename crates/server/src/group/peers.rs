@@ -312,7 +312,8 @@ impl Peers {
         // An error of the socket ends the connection, and is not logged as a fault.
         let Ok(handle) = socket.try_clone() else { return Ok(()) };
         let number = self.inboxes.lock().open(from, is_listed, handle);
-        // This fails for the plain end of a tunnel, which has no other host to be probed.
+        // Over TLS, the socket is the plain end of a tunnel: a Unix socket, which refuses options of TCP and
+        // has no other host to be probed. So errors are ignored.
         let _ = keep_alive(&*socket).and_then(|()| limit_unacknowledged(&*socket, ANSWER_TIMEOUT));
         let begun = socket
             .set_nonblocking(false)

@@ -32,15 +32,15 @@ impl RedisClients {
 impl couch::Redis for RedisClients {
     fn connect(&self, peer: SocketAddr, user: Option<&str>) -> Result<UnixStream, String> {
         let words = |error: &dyn std::fmt::Display| format!("cannot connect to the own server: {error}");
-        let admitted = self.parts.access.admit(&peer).and_then(|place| match place {
-            Place::Client => Ok(place),
+        let admitted = self.parts.access.admit(&peer).and_then(|(place, arrival)| match place {
+            Place::Client => Ok((place, arrival)),
             // Reserved places are for servers.
             Place::Reserve | Place::Lost => {
                 self.parts.access.note_rejected();
                 Err(engine::clients::TOO_MANY_CLIENTS)
             }
         });
-        let place = admitted.map_err(|error| {
+        let (place, arrival) = admitted.map_err(|error| {
             let mut line = Vec::new();
             error.render(&mut line);
             String::from_utf8_lossy(&line).into_owned()
@@ -53,7 +53,8 @@ impl couch::Redis for RedisClients {
         // A worker reads, writes and shuts down; these calls are the same for all stream sockets.
         let stream = TcpStream::from(OwnedFd::from(served));
         let on_behalf_of = user.map(|user| user.as_bytes().into());
-        let admitted = Admitted { stream, session: None, peer, local: peer, unix: None, place, on_behalf_of };
+        let admitted =
+            Admitted { stream, session: None, peer, local: peer, unix: None, place, arrival, on_behalf_of };
         worker_for_one_more(workers, &self.turns, &self.parts.log).send(WorkerOrder::Connect(admitted));
         Ok(own)
     }

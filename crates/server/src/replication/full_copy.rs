@@ -11,7 +11,8 @@
 //!
 //! Invariants
 //! - The copy is installed only if it is complete, and only when a server starts on the directory.
-//! - An interrupted installation is resumed by the next start as a replica, before the data is read.
+//! - An interrupted installation is resumed by the next start, in any role, before the data is read: without
+//!   it, the directory may lack all data.
 //! - Stopping never waits for the leader: the connection of the copy is broken.
 //! - An installation keeps files that are not data, such as the lock, `replication.json`, `group.json`,
 //!   `settings.toml` and files that were set aside (`diverged-*.bin`).
@@ -107,11 +108,28 @@ pub(super) fn fetch(
     }
 }
 
+/// Whether the installation of the copy has begun.
+fn is_begun(disk: &dyn Disk, dir: &Path) -> bool {
+    disk.open(&dir.join(MARK), Access::Read).is_ok()
+}
+
+/// Prepares the directory for a server without a leader: resumes the installation of a copy if it has begun,
+/// else removes the copy. Returns whether a copy was installed.
+///
+/// # Errors
+/// I/O errors; the next start resumes the installation.
+pub(crate) fn settle(disk: &dyn Disk, dir: &Path) -> io::Result<bool> {
+    if is_begun(disk, dir) {
+        return install(disk, dir);
+    }
+    discard(disk, dir).map(|()| false)
+}
+
 /// Removes a complete or partial copy, which a server without a leader does not need. Does nothing once the
 /// installation of the copy has begun.
 pub(crate) fn discard(disk: &dyn Disk, dir: &Path) -> io::Result<()> {
     let copy = copy_dir(dir);
-    if disk.open(&dir.join(MARK), Access::Read).is_ok() {
+    if is_begun(disk, dir) {
         return Ok(());
     }
     for below in BELOW {
@@ -130,7 +148,7 @@ pub(crate) fn is_complete(disk: &dyn Disk, dir: &Path) -> bool {
 /// unknown.
 pub(crate) fn has_another_log(disk: &dyn Disk, dir: &Path) -> bool {
     let copy = copy_dir(dir);
-    if disk.open(&dir.join(MARK), Access::Read).is_ok() || !is_complete(disk, dir) {
+    if is_begun(disk, dir) || !is_complete(disk, dir) {
         return false;
     }
     let log_id = |dir: &Path| Some(Control::load(disk, dir).ok()??.log_id);
@@ -250,6 +268,30 @@ mod tests {
         KEPT.iter().for_each(|name| disk.write_file(&dir.join(name), b"kept"));
         disk.write_file(&copy.join("backup.json"), MANIFEST);
         disk
+    }
+
+    #[test]
+    fn a_server_without_a_leader_completes_an_installation_that_has_begun() {
+        let (whole, dir) = (disk(), Path::new(DIR));
+        let first_io = whole.io_count();
+        assert!(install(&*whole, dir).unwrap());
+        for crash_at_io in first_io..whole.io_count() {
+            for mode in [CrashMode::LoseAll, CrashMode::KeepAll, CrashMode::Random] {
+                let disk = disk();
+                disk.reseed(crash_at_io);
+                disk.set_fault_plan(FaultPlan { crash_at_io: Some(crash_at_io), ..FaultPlan::default() });
+                let _ = install(&*disk, dir);
+                disk.crash(mode);
+                disk.set_fault_plan(FaultPlan::default());
+                let has_begun = is_begun(&*disk, dir);
+                assert_eq!(settle(&*disk, dir).unwrap(), has_begun);
+                if has_begun || disk.read_file(&dir.join("control")).unwrap() == b"new" {
+                    check(&disk);
+                } else {
+                    assert!(names(&*disk, &copy_dir(dir)).unwrap().is_empty(), "it was not to be installed");
+                }
+            }
+        }
     }
 
     /// Checks that the copy is installed completely.

@@ -64,6 +64,7 @@ impl Node {
             return Ok(false);
         }
         self.leader.disconnect();
+        parts.documents.end_reign();
         let begun = parts.begin(self, mirror, Chains::from(end)).map_err(|error| error.to_string())?;
         *self.following.lock() = Some(begun);
         self.change_role_here(|role| role.step_down());

@@ -230,7 +230,13 @@ async fn save_documents(saver: &Arc<Saver>, log: &Log) {
 /// Prepares the directory for the role of this server.
 fn prepare(dir: &Path, node: &Node, diverged_at: Option<Lsn>) -> Result<(), ServeError> {
     if !node.is_replica() {
-        return Ok(full_copy::discard(&RealDisk, dir)?);
+        if full_copy::settle(&RealDisk, dir)? {
+            tracing::warn!(
+                target: "server",
+                "the installation of a copy of a leader's data was interrupted, and was completed: this server has that data"
+            );
+        }
+        return Ok(());
     }
     if full_copy::has_another_log(&RealDisk, dir) {
         node.forget_epochs().map_err(std::io::Error::other)?;

@@ -26,7 +26,7 @@ const RESERVED_PERIOD: Duration = Duration::from_secs(1);
 impl Worker {
     /// Serves a client until its connection ends.
     pub(super) fn connect(self: &Rc<Self>, admitted: Admitted) {
-        let Admitted { stream, session, peer, local, unix, place, on_behalf_of } = admitted;
+        let Admitted { stream, session, peer, local, unix, place, arrival, on_behalf_of } = admitted;
         let stream = match TcpStream::from_std(stream) {
             Ok(stream) => stream,
             Err(error) => {
@@ -34,6 +34,8 @@ impl Worker {
                 return;
             }
         };
+        // From here on it counts as a client: it must not count twice, or another one would be refused.
+        drop(arrival);
         let client = self.register_client(&stream, (peer, local), unix);
         let (id, worker) = (client.id(), self.clone());
         let (connection, serving) =

@@ -29,7 +29,7 @@ fn listed(id: MemberId, node: NodeId) -> Listed {
 }
 
 impl GroupWorld {
-    /// The first server that leads and has committed in its term.
+    /// The first server, by number, that is not paused, leads and has committed in its term.
     pub(super) fn leader(&self) -> Option<NodeId> {
         let leads = |id: &NodeId| {
             let server = &self.servers[*id];

@@ -127,7 +127,8 @@ fn differing<'a>(a: &'a Content, b: &'a Content) -> impl Iterator<Item = &'a Vec
     a.keys().chain(b.keys()).filter(|key| a.get(*key) != b.get(*key)).map(|(_, key)| key)
 }
 
-/// Lives that closed their logs, so that the whole log is confirmed.
+/// Incarnations that closed their logs. The control file has the clean end of such a log, so damage to the
+/// last batch is detected too, and not taken for a torn tail.
 fn sounds(seed: u64) -> impl Iterator<Item = Sound> {
     let sounds = (0..).filter_map(move |round| sound(seed + round, true, 0));
     rounds_at_least(LIVES_MIN, LIVES).zip(sounds).map(|(_, sound)| sound)

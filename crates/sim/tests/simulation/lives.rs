@@ -15,7 +15,8 @@ use crate::states::{live, new_disk, oracle_for, seeded};
 const LIVES: usize = 12;
 const STEPS_MAX: u64 = 250;
 const SEEDS: u64 = 40;
-/// Lives so short that a run often ends within the leftovers of the previous one.
+/// The maximum steps of a short life. Its log then often ends within the batches that the life before it left
+/// behind the end that recovery found.
 const SHORT_STEPS_MAX: u64 = 30;
 const SHORT_SEEDS: u64 = 100;
 

@@ -246,7 +246,8 @@ fn bytes_of_earlier_reads_are_not_looked_at_again() {
     let (mut parser, mut batch) = (RequestParser::new(), RequestBatch::new());
     let mut received = Vec::new();
     for chunk in bytes.chunks(7) {
-        // An incomplete header line is read once more for its number; it has at most 8 bytes.
+        // The last 8 bytes stay as they are. They contain an incomplete header line, which here has at most
+        // 5 bytes and is read again for its number once the rest has arrived.
         let readable = received.len().saturating_sub(8);
         received[..readable].fill(b'?');
         received.extend_from_slice(chunk);

@@ -237,7 +237,8 @@ fn model_of(stream: StreamView<'_>) -> Model {
     }
 }
 
-/// A stream made from an image.
+/// A stream made from its images: one, or the parts of a capture in their order. Checks that the effects that
+/// fill the stream are decoded as they were encoded.
 fn made_of<'i>(images: impl IntoIterator<Item = &'i StreamImage>) -> Entry {
     let mut entry = new_stream();
     for image in images {

@@ -135,9 +135,11 @@ impl Readers {
         true
     }
 
-    /// Lets a reader join the tail if it may; otherwise the reader waits. The caller makes sure that there is
-    /// nothing to read between the reader and the tail, or that the reader's position may become the tail.
-    /// Returns whether the reader joins.
+    /// Lets a reader join at `tail` if it is there and wants all messages after it. Otherwise puts it in
+    /// `early`, where it waits until the log or the tail moves. Returns whether the reader joins.
+    ///
+    /// `tail` is the position of the tail, or, if there is no tail, the reader's own position, which then
+    /// becomes the tail. The caller makes sure that the reader has nothing to read before the tail.
     fn join_or_wait(&mut self, id: ReaderId, tail: Option<Lsn>) -> bool {
         let joins = self.may_join(id, tail);
         if joins {
