@@ -49,8 +49,8 @@ pub enum Place {
     Lost,
 }
 
-/// A server that takes over the connection on which it was a client: what it sends from then on is for a
-/// protocol between servers. The claims are boxed, because there is almost never one.
+/// A claim by which a client becomes a server: all further bytes on its connection belong to a protocol
+/// between servers. The claims are boxed, because there is almost never one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PeerClaim {
     /// A replica, with the arguments of REPLICATE.

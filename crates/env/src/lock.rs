@@ -64,8 +64,8 @@ pub enum LockError {
 }
 
 impl LockError {
-    /// The text of the error. If another process holds the lock, `remedy` follows: what to do depends on who
-    /// wanted it.
+    /// The text of the error. If another process holds the lock, `remedy` follows, because a server and each
+    /// tool have another way out.
     pub fn with_remedy(&self, remedy: &str) -> String {
         match self {
             LockError::Held { .. } => format!("{self}. {remedy}"),

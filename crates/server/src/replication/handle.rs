@@ -48,7 +48,7 @@ impl Availability for ReplicationHandle {
             Some(match self.0.is_removed() {
                 true => WriteRefusal::Removed,
                 false if self.0.is_witness() => WriteRefusal::Witness,
-                false if self.0.is_joining() => WriteRefusal::Joining,
+                false if self.0.lacks_leader() && self.0.is_joining() => WriteRefusal::Joining,
                 false if self.0.lacks_leader() => WriteRefusal::NoLeader,
                 false if self.0.is_handing_over.load(SeqCst) => WriteRefusal::HandingOver,
                 false if self.0.is_deposed.load(SeqCst) => WriteRefusal::Deposed,
@@ -91,7 +91,7 @@ impl Availability for ReplicationHandle {
             None if self.0.is_deposed.load(SeqCst) => READ_DEPOSED,
             None => MASTER_DOWN,
             Some(_) if self.0.is_removed() => READ_REMOVED,
-            Some(_) if self.0.is_joining() => NOT_JOINED,
+            Some(_) if lacks_leader && self.0.is_joining() => NOT_JOINED,
             Some(_) if is_stale => NOT_KNOWN_COMMITTED,
             Some(_) if lacks_leader => NO_LEADER,
             Some(_) => FAR_BEHIND,
