@@ -602,6 +602,19 @@ def test_the_leader_is_not_changed_while_it_is_unknown_whether_the_replica_leads
     wait_same(replica, leader)
 
 
+@pytest.mark.slow
+def test_a_leader_follows_a_replica_that_leads_though_it_gave_no_answer_in_time(pair):
+    leader, replica = pair()
+    with replica.frozen():
+        assert call(leader, "FAILOVER", "TO", "127.0.0.1", replica.port, "FORCE", "TIMEOUT", 100) == b"OK"
+        leader.wait_for_log("it is not known whether the replica leads now")
+        assert info(leader)["read_only_reason"] == "deposed"
+    wait_until("the roles to change", lambda: has_role(replica, "master") and is_following(leader))
+    assert call(replica, "SET", "k", "v") == b"OK"
+    wait_same(replica, leader)
+    assert_nothing_parted(leader, replica)
+
+
 def test_a_leader_leads_on_if_the_replica_was_started_again_instead_of_leading(pair):
     leader, replica = pair()
     with replica.frozen():

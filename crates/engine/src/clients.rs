@@ -170,6 +170,8 @@ pub struct Client {
     killed: AtomicBool,
     /// Whether a review was signalled and has not begun.
     awaits_review: AtomicBool,
+    /// Whether pushed bytes wait for the reply of the client's long unit.
+    pushes_wait: AtomicBool,
     input_bytes: AtomicU64,
     output_bytes: AtomicU64,
     query_buffer_bytes: AtomicU64,
@@ -220,6 +222,7 @@ impl Client {
             closing: false.into(),
             killed: false.into(),
             awaits_review: false.into(),
+            pushes_wait: false.into(),
             input_bytes: 0.into(),
             output_bytes: 0.into(),
             query_buffer_bytes: 0.into(),
@@ -268,6 +271,18 @@ impl Client {
 
     pub(crate) fn served_at(&self) -> Lsn {
         Lsn::new(self.served_at.load(Relaxed))
+    }
+
+    /// Decides whether bytes that are pushed to this client wait for the reply of its long unit: from the
+    /// first moment at which they may invalidate what that reply shows. To be set while the slots of the unit
+    /// are locked: whoever changes a key of the unit later sees it.
+    pub(crate) fn set_pushes_wait(&self, wait: bool) {
+        self.pushes_wait.store(wait, Relaxed);
+    }
+
+    /// Whether pushed bytes wait for the reply of the client's long unit, if it has one.
+    pub(crate) fn pushes_wait(&self) -> bool {
+        self.pushes_wait.load(Relaxed)
     }
 
     /// The address of this server to which the client connected.

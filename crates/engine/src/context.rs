@@ -303,6 +303,8 @@ impl Context<'_, '_> {
         let Some(tracking) = &mut self.session.tracking else { return };
         let reads = row.flags.has(Flags::READONLY) && !row.flags.has(Flags::RUNS_SCRIPTS);
         if reads && tracking.remembers() {
+            // A remembered key may be evicted at once, also while this unit goes on.
+            self.session.client.set_pushes_wait(true);
             row.keys.for_each(args, |index| self.unit.remember(tracking, args.at(index)));
         }
         let goes_on = is_inner || self.session.transaction.is_some() || row.name.starts_with("client|");

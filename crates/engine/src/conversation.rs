@@ -128,6 +128,8 @@ pub struct Conversation {
     turn_ends_us: Option<u64>,
     /// Whether a command runs on another thread.
     is_away: bool,
+    /// Pushed bytes that follow the reply of the command on another thread, each with its gate.
+    behind_reply: Vec<(Box<[u8]>, Lsn)>,
     /// The command for another thread, until [`Conversation::take_long_unit`].
     long_unit: Option<Box<LongUnit>>,
 }
@@ -148,6 +150,7 @@ impl Conversation {
             spoke_http: false,
             turn_ends_us: None,
             is_away: false,
+            behind_reply: Vec::new(),
             long_unit: None,
         }
     }
@@ -163,10 +166,15 @@ impl Conversation {
     }
 
     /// Appends bytes that others send to the client, held until `gate` is committed. A conversation that is
-    /// closing takes nothing more.
+    /// closing takes nothing more. Bytes that may invalidate what the reply of a command on another thread
+    /// shows wait for that reply: see [`Conversation::take_behind_reply`].
     pub fn push(&mut self, bytes: &[u8], gate: Lsn, committed: Lsn) {
         if self.session.closing {
             self.session.client.pushed_taken(bytes.len() as u64);
+            return;
+        }
+        if self.is_away && self.session.client.pushes_wait() {
+            self.behind_reply.push((bytes.into(), gate));
             return;
         }
         self.append(bytes, gate, committed);
@@ -272,6 +280,11 @@ impl Conversation {
     /// Whether a command runs on another thread, which has the session meanwhile.
     pub fn is_away(&self) -> bool {
         self.is_away
+    }
+
+    /// Takes the bytes to push after the reply that [`Conversation::return_from_thread`] has appended.
+    pub fn take_behind_reply(&mut self) -> Vec<(Box<[u8]>, Lsn)> {
+        std::mem::take(&mut self.behind_reply)
     }
 
     /// Appends the reply of a command that has run on another thread; the next command may run.
@@ -593,6 +606,23 @@ mod tests {
         assert_eq!(sendable(&conversation), "+held\r\n+free\r\n+later\r\n");
         conversation.push(b"+durable\r\n", Lsn::new(20), Lsn::new(20));
         assert!(sendable(&conversation).ends_with("+durable\r\n"));
+    }
+
+    #[test]
+    fn what_may_invalidate_the_reply_of_a_long_unit_follows_that_reply() {
+        let mut conversation = conversation();
+        let away = conversation.session.go_away();
+        conversation.is_away = true;
+        conversation.push(b"+early\r\n", Lsn::ZERO, Lsn::ZERO);
+        assert_eq!(sendable(&conversation), "+early\r\n", "the unit has read nothing yet");
+        away.client.set_pushes_wait(true);
+        conversation.push(b"+late\r\n", Lsn::ZERO, Lsn::ZERO);
+        let reply = LongReply { session: away, reply: b"+reply\r\n".to_vec(), gate: Lsn::ZERO };
+        conversation.return_from_thread(reply, Lsn::ZERO);
+        for (bytes, gate) in conversation.take_behind_reply() {
+            conversation.push(&bytes, gate, Lsn::ZERO);
+        }
+        assert_eq!(sendable(&conversation), "+early\r\n+reply\r\n+late\r\n");
     }
 
     #[test]

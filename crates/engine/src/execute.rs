@@ -588,7 +588,8 @@ impl Executor {
         }
         .map_err(Retry::Slot)?;
         // The wait for the locks may have been long, and the client may have been killed meanwhile.
-        if matches!(self.scripting.place, ThreadRole::OwnThread) && session.client.is_killed() {
+        let is_away = matches!(self.scripting.place, ThreadRole::OwnThread);
+        if is_away && session.client.is_killed() {
             return Ok(Outcome::Wait);
         }
         let reply = ReplyWriter::new(out, session.protocol);
@@ -608,6 +609,10 @@ impl Executor {
             };
             cx.unit.show_held_slots();
             let succeeded = cx.handle(row, args)?;
+            if is_away {
+                // Once the slots are unlocked, others may change what the reply shows, and tell the client.
+                cx.session.client.set_pushes_wait(true);
+            }
             cx.unit.stats().called(index as usize, !succeeded);
             let flushing = cx.unit.flushes_all().then_some(host);
             let position = if cx.unit.has_ready() {

@@ -282,6 +282,7 @@ impl Session {
     /// closing the connection stay, with copies of the user and the protocol; nothing else of the session may
     /// be used until the session [comes back](Session::return_from_thread).
     pub(crate) fn go_away(&mut self) -> Session {
+        self.client.set_pushes_wait(false);
         let mut stand_in = Session::new(self.client.clone(), self.authenticated);
         stand_in.login = self.login.clone();
         let mut away = std::mem::replace(self, stand_in);

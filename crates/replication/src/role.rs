@@ -286,6 +286,17 @@ impl<A: PartialEq> Role<A> {
         self.unconfirmed = EVERYTHING;
     }
 
+    /// Follows the replica that was told to lead, gave no answer, and has shown since then that it leads in
+    /// `epoch`. Must be persisted. Returns false, and changes nothing, if this server is not fenced any more,
+    /// or was fenced by a later epoch.
+    pub fn follow_successor(&mut self, to: A, epoch: u32) -> bool {
+        let succeeds = self.is_fenced() && self.leader().is_none() && epoch >= self.remembered.fenced_by;
+        if succeeds {
+            self.hand_over(to);
+        }
+        succeeds
+    }
+
     /// Follows nobody until the votes say more: for members of a group. Need not be persisted.
     pub fn follow_nobody(&mut self) {
         self.remembered.set_leader(None);
@@ -394,6 +405,29 @@ mod tests {
         assert_eq!(role.leader(), Some(&"b"));
         assert!(role.unconfirmed() == EVERYTHING && role.remembered().is_unconfirmed);
         assert_eq!(role.follow("b"), Follow::Already);
+    }
+
+    #[test]
+    fn a_leader_follows_its_successor_only_while_nothing_else_was_decided() {
+        let yielded = || {
+            let mut role: Role<&str> = Role::start(Remembered::default(), false);
+            assert!(role.begin_hand_over() && role.yield_to_replica(7));
+            role
+        };
+        let mut role = yielded();
+        assert!(!role.follow_successor("b", 7) && role.is_fenced(), "that is its own epoch");
+        assert!(role.follow_successor("b", 8) && role.leader() == Some(&"b") && !role.is_fenced());
+        let mut role = yielded();
+        assert!(role.fence(100) && !role.follow_successor("b", 99), "a third server leads");
+        let mut role = yielded();
+        role.resume(7);
+        assert!(!role.follow_successor("b", 8) && role.leader().is_none(), "this server leads on");
+        let mut role = yielded();
+        role.follow("c");
+        assert!(
+            !role.follow_successor("b", 8) && role.leader() == Some(&"c"),
+            "it was told to follow another one"
+        );
     }
 
     #[test]

@@ -415,6 +415,11 @@ impl Connection {
         (held, !self.pushed.replace(true))
     }
 
+    /// See [`engine::Conversation::take_behind_reply`].
+    pub(crate) fn take_behind_reply(&self) -> Vec<(Box<[u8]>, Lsn)> {
+        self.conversation.borrow_mut().take_behind_reply()
+    }
+
     /// Whether a command of the client runs on another thread.
     pub(crate) fn is_away(&self) -> bool {
         self.conversation.borrow().is_away()

@@ -77,6 +77,19 @@ def test_pushes_stand_between_replies(server, client):
         assert connection.call("PING") == b"PONG"
 
 
+@pytest.mark.parametrize("mode", [(), ("BCAST",)], ids=["reads", "prefixes"])
+def test_an_invalidation_follows_the_reply_of_a_long_script_that_shows_the_older_value(server, mode):
+    """A client that got the invalidation first would then keep the older value for good."""
+    long = "for _ = 1, 3000000 do end"
+    script = f"local v = redis.call('GET', KEYS[1]) {long} redis.call('INCR', KEYS[1]) return v"
+    with server.connect() as connection:
+        connection.call("HELLO", "3")
+        assert connection.call("SET", "k", "1") == b"OK"
+        assert connection.call("CLIENT", "TRACKING", "ON", *mode) == b"OK"
+        assert connection.call("EVAL", script, 1, "k") == b"1"
+        assert connection.read() == [b"invalidate", [b"k"]]
+
+
 def test_prefixes_are_told_of_by_all_workers(server, connect):
     with server.connect() as connection:
         connection.call("HELLO", "3")

@@ -15,7 +15,7 @@
 //!   has fenced it.
 //! - If it is unknown whether the replica leads, this server takes no writes, not even after a restart: two
 //!   leaders are worse than none. It leads again if a new process of the replica shows that the replica has
-//!   not led ([`Unanswered`]).
+//!   not led ([`Unanswered`]). Until this process ends, it asks the replica, and follows it once it leads.
 
 use std::{
     sync::{
@@ -35,11 +35,14 @@ use storage::Log;
 
 use super::{
     Node,
-    line::{ask, connect},
+    line::{ask, ask_text, connect},
 };
 
 /// The interval at which the progress of the replica is checked.
 const LOOK_PERIOD: Duration = Duration::from_millis(5);
+
+/// The interval at which a replica that was told to lead and gave no answer is asked whether it leads.
+const ASK_PERIOD: Duration = Duration::from_secs(1);
 
 /// The timeout of a FAILOVER that gives none. Writes are refused while the FAILOVER lasts.
 const TIMEOUT_MS: u64 = 60_000;
@@ -230,17 +233,59 @@ fn run(
             return Err(format!("the replica refuses to lead: {refused}"));
         }
         Err(error) => {
-            return Err(format!(
-                "it is not known whether the replica leads now ({error}), so this server takes no writes. If ROLE at {target} says \
-                 master, have this server follow it (REPLICAOF {} {}); if it says slave, have this one lead (REPLICAOF NO ONE)",
-                target.host, target.port
-            ));
+            tracing::warn!(
+                target: "replication", error, replica = %target,
+                "it is not known whether the replica leads now, so this server takes no writes. It asks the replica, and follows it \
+                 once it leads. If ROLE at the replica still says slave, have this one lead (REPLICAOF NO ONE)"
+            );
+            // The hand-over ends here, so that an operator may decide, too.
+            take(node, handover);
+            drop(replica);
+            follow_once_it_leads(node, log, target);
+            return Ok(());
         }
     }
     node.change_role(|role| (role.hand_over(target.clone()), true))?;
     tracing::info!(target: "replication", leader = %target, "handed over");
     node.request_restart();
     Ok(())
+}
+
+/// Asks the replica that was told to lead and gave no answer until it leads, then follows it. Ends early if
+/// the role of this server is changed in another way, or its incarnation ends.
+fn follow_once_it_leads(node: &Node, log: &Log, target: &Address) {
+    let (log_id, own_epoch) = (hex::encode(log.id()), log.epoch());
+    while !node.is_restarting() && node.role().is_fenced() {
+        std::thread::sleep(ASK_PERIOD);
+        let answer = connect(target, &node.introduction(), |_| Ok(()))
+            .and_then(|mut replica| ask_text(&mut replica, &["INFO".into(), "replication".into()]));
+        let Some(epoch) = answer.ok().and_then(|info| epoch_of_leader(&info, &log_id, own_epoch)) else {
+            continue;
+        };
+        let followed = node.change_role(|role| {
+            let follows = role.follow_successor(target.clone(), epoch);
+            (follows, follows)
+        });
+        match followed {
+            Ok(true) => {
+                *node.unanswered.lock() = None;
+                tracing::info!(target: "replication", leader = %target, epoch, "the replica leads: handed over");
+                return node.request_restart();
+            }
+            Ok(false) => return,
+            Err(error) => tracing::error!(target: "replication", error, "cannot save that the replica leads"),
+        }
+    }
+}
+
+/// The epoch in which the server with this INFO leads the log `log_id`; `None` unless it leads that log in a
+/// higher epoch than `epoch`.
+fn epoch_of_leader(info: &str, log_id: &str, epoch: u32) -> Option<u32> {
+    let field = |name: &str| info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+    let leads = field("role")? == "master" && field("replication_fenced_by_epoch")? == "0";
+    let is_same_log = field("master_replid")?.starts_with(log_id);
+    let its_epoch: u32 = field("replication_epoch")?.parse().ok()?;
+    (leads && is_same_log && its_epoch > epoch).then_some(its_epoch)
 }
 
 /// Evaluates the claim of a replica that was told to lead and gave no answer. The claim may show that the
@@ -345,5 +390,22 @@ mod tests {
         assert!(handover.proceed());
         assert!(!handover.abort() && !handover.is_aborted());
         assert_eq!(handover.state(), "failover-in-progress");
+    }
+    #[test]
+    fn only_a_leader_of_this_log_in_a_higher_epoch_is_followed() {
+        let info = |role, log, epoch, fenced_by| {
+            format!(
+                "# Replication\r\nrole:{role}\r\nmaster_replid:{log}00000000\r\nreplication_epoch:{epoch}\r\n\
+                 replication_fenced_by_epoch:{fenced_by}\r\n"
+            )
+        };
+        assert_eq!(epoch_of_leader(&info("master", "aa", 9, 0), "aa", 8), Some(9));
+        let others =
+            [("slave", "aa", 9, 0), ("master", "bb", 9, 0), ("master", "aa", 8, 0), ("master", "aa", 9, 10)];
+        for (role, log, epoch, fenced_by) in others {
+            let info = info(role, log, epoch, fenced_by);
+            assert_eq!(epoch_of_leader(&info, "aa", 8), None, "{info}");
+        }
+        assert_eq!(epoch_of_leader("role:master\r\n", "aa", 8), None);
     }
 }

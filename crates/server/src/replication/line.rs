@@ -30,6 +30,8 @@ const PROBE_PERIOD: Duration = Duration::from_secs(1);
 /// The number of unanswered probes after which the system closes the connection. On a connection with
 /// [`limit_unacknowledged`], that limit decides instead.
 const PROBES_MAX: u32 = 5;
+/// The longest text that [`ask_text`] reads.
+const TEXT_BYTES_MAX: usize = 1 << 20;
 /// The longest answer line; a peer that sends a longer one is not a Sheaf server.
 const LINE_BYTES_MAX: usize = 1024;
 
@@ -204,6 +206,20 @@ pub(crate) fn ask(stream: &mut TcpStream, words: &[String]) -> Result<String, St
         return Err("this is the port of HTTP: name the port on which that server serves Redis".into());
     }
     Ok(String::from_utf8_lossy(&line).into_owned())
+}
+
+/// Sends a command and reads the text with which it is answered, such as that of INFO.
+///
+/// # Errors
+/// The reason, or another answer, as text for a line of the server's log.
+pub(crate) fn ask_text(stream: &mut TcpStream, words: &[String]) -> Result<String, String> {
+    let line = ask(stream, words)?;
+    let length = line.strip_prefix('$').and_then(|length| length.parse::<usize>().ok());
+    let Some(length) = length.filter(|length| *length <= TEXT_BYTES_MAX) else { return Err(line) };
+    let mut text = vec![0; length + b"\r\n".len()];
+    stream.read_exact(&mut text).map_err(|error| format!("no answer: {}", reason_of(&error)))?;
+    text.truncate(length);
+    Ok(String::from_utf8_lossy(&text).into_owned())
 }
 
 /// The reason of an error of a socket with a timeout, in words. For a timeout, the text of the OS would be

@@ -33,7 +33,11 @@ impl Worker {
         let Some(connection) = self.connections.borrow().get(&client_id).cloned() else { return };
         let committed = self.executor.borrow().committed_lsn();
         let appended = connection.return_from_thread(reply, committed, ended.backpressure);
+        let behind_reply = connection.take_behind_reply();
         self.send_later(connection, appended);
+        for (bytes, gate) in behind_reply {
+            self.push(client_id, &bytes, gate);
+        }
     }
 
     /// Refuses the long units that have waited too long for a thread; their clients get a BUSY error.

@@ -70,7 +70,7 @@ impl Worker {
 
     /// Appends bytes for a client. They are sent at the end of the tick, together with its other pushed
     /// bytes.
-    fn push(&self, client_id: u64, bytes: &[u8], gate: Lsn) {
+    pub(super) fn push(&self, client_id: u64, bytes: &[u8], gate: Lsn) {
         let Some(connection) = self.connections.borrow().get(&client_id).cloned() else { return };
         let committed = self.executor.borrow().committed_lsn();
         let appended = connection.push(bytes, gate, committed);
