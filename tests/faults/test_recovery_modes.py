@@ -334,7 +334,7 @@ def test_a_round_over_sound_files_finds_nothing(with_snapshots):
     wait_until("no round is running", lambda: client.info("persistence")["scrub_in_progress"] == 0)
 
 
-@pytest.mark.parametrize("what", ["newest", "older", "log", "control"])
+@pytest.mark.parametrize("what", ["newest", "older", "log", "newest segment", "control"])
 def test_damage_that_is_found_while_the_server_runs_does_no_harm(with_snapshots, what):
     server = with_snapshots
     client = redis.Redis(port=server.start().port)
@@ -342,9 +342,10 @@ def test_damage_that_is_found_while_the_server_runs_does_no_harm(with_snapshots,
     if what in ("newest", "older"):
         manifest = {"newest": newest, "older": older}[what]
         damaged, offset = manifest.with_name(manifest.name.replace("manifest", "0.part")), 4096 + 200
-    elif what == "log":
-        damaged = segment_with(server, b"2:100")
-        offset = damaged.read_bytes().index(b"2:100")
+    elif what in ("log", "newest segment"):
+        value = {"log": b"2:100", "newest segment": b"the newest"}[what]
+        damaged = segment_with(server, value)
+        offset = damaged.read_bytes().index(value)
     else:
         damaged, offset = server.directory / "control", 40
     def damage_is_found() -> bool:

@@ -207,7 +207,7 @@ pub enum Resource {
 pub struct Progress {
     /// The completed part of the work, in percent: 0 to 100.
     pub percent: f64,
-    /// Seconds until recovery is done at the present rate; `None` before there is a rate.
+    /// Seconds until recovery is done, at its average rate so far; `None` before anything is loaded.
     pub eta_seconds: Option<f64>,
     /// Bytes that were processed so far.
     pub bytes: u64,

@@ -27,7 +27,8 @@ pub(crate) enum Refusal {
     /// The server asks to join a group, which has not accepted it yet.
     #[error("This server is not in its group yet: it asks to be added, and its log says what keeps it out.")]
     Joining,
-    /// The server's group has no leader that it knows, or the server leads without a majority.
+    /// The server is a member of a group, and knows no leader or does not hear its leader. Or it leads, and
+    /// another member may have been elected.
     #[error("The group has no leader: a majority of its members must be reachable. Try again.")]
     NoMajority,
     /// The server leads its group, and no majority takes its log.

@@ -40,7 +40,8 @@ pub enum DocError {
     /// An illegal id of a document.
     #[error("{0}")]
     IllegalDocId(&'static str),
-    /// A member of a document that is not allowed: an unknown special one, a wrong value, or a duplicate.
+    /// A special member of a document is unknown or has a wrong value, a member comes twice, or a replicated
+    /// document has neither `_rev` nor `_revisions`.
     #[error("{0}")]
     DocValidation(Cow<'static, str>),
     /// Any other malformed request.

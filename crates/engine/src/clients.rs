@@ -352,8 +352,8 @@ impl Client {
         self.input_bytes.store(self.input_bytes.load(Relaxed) + bytes, Relaxed);
     }
 
-    /// Counts bytes written to the socket. Only one thread calls this: the worker, or the thread that writes
-    /// to a Redis replica.
+    /// Counts bytes sent to the client, as they are before encryption. Only one thread calls this: the
+    /// worker, or the thread that writes to a Redis replica.
     #[inline]
     pub fn sent(&self, bytes: u64) {
         self.output_bytes.store(self.output_bytes.load(Relaxed) + bytes, Relaxed);

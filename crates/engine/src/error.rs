@@ -190,8 +190,9 @@ impl fmt::Display for CommandError {
             CommandError::DiskFull(reason) => {
                 return write!(
                     f,
-                    "MISCONF Sheaf cannot make room for its log and is read-only until it can. Free disk space; \
-                     writes are accepted again by themselves. Reason: {reason}"
+                    "MISCONF Sheaf cannot make room for its log and is read-only until it can. Free disk space for a \
+                     segment of the log (log-segment-bytes) and a little more; writes are accepted again by \
+                     themselves. Reason: {reason}"
                 );
             }
             CommandError::NeedsRoom(bytes) => {

@@ -25,7 +25,8 @@ use keyspace::DbId;
 use lsn::Lsn;
 use pubsub::Kind;
 
-/// A set of event classes, as the letters of `notify-keyspace-events`.
+/// A set of event classes, one for each letter of `notify-keyspace-events` except `A`, which stands for
+/// several. `K` and `E` count as classes, too, although they choose the channels of the events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct EventClass(u16);
 

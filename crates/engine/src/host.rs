@@ -54,6 +54,9 @@ pub struct MemoryFigures {
     pub system_bytes: u64,
     /// The memory of the ring of the log.
     pub log_buffer_bytes: u64,
+    /// The resident memory beside the data when the process began to serve: the program, its threads and
+    /// buffers; 0 if unknown.
+    pub beside_data_bytes: u64,
 }
 
 /// The clients that may run DEBUG (`enable-debug-command`).

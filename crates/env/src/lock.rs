@@ -64,8 +64,8 @@ pub enum LockError {
 }
 
 impl LockError {
-    /// The text of the error. If another process holds the lock, `remedy` follows, because a server and each
-    /// tool have another way out.
+    /// The text of the error, followed by `remedy` if the lock is held already. The caller gives the remedy,
+    /// because the server and the tools have different ones.
     pub fn with_remedy(&self, remedy: &str) -> String {
         match self {
             LockError::Held { .. } => format!("{self}. {remedy}"),

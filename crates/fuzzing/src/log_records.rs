@@ -55,7 +55,7 @@ fn new_disk() -> Arc<SimDisk> {
 /// # Panics
 /// If a record is read that was never appended.
 pub fn log_records(input: &[u8]) -> Outcome {
-    // The payload of a record, as decoded by recovery.
+    // The input as the payload of a record. Messages and changes of documents in it are skipped.
     let (mut rest, mut effects) = (input, 0);
     while let Ok(Some(_)) = Effect::decode_next(&mut rest) {
         effects += 1;

@@ -518,7 +518,7 @@ impl SlotState {
         }
     }
 
-    /// Makes the heap of hashes with fields that expire anew from the entries.
+    /// Rebuilds, from the entries, the heap with the deadlines of the fields of hashes.
     fn rebuild_field_heap(&mut self) {
         let items: Vec<Item> = self
             .tables()

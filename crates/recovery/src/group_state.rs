@@ -240,7 +240,9 @@ impl GroupState {
     }
 }
 
-/// Ends the membership of a directory, whether its file is there or lost.
+/// Removes the reserve and the file of a directory that leaves its group; the file may be lost already. The
+/// caller has cleared the note in `replication.json` before ([`ReplicationState::set_member`]). Otherwise the
+/// directory would count as that of a member whose file is lost.
 ///
 /// # Errors
 /// I/O errors.

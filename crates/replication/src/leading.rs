@@ -98,7 +98,8 @@ impl Leading {
         self.retention.note(id, position);
     }
 
-    /// From now on, no log is kept for a replica.
+    /// Keeps no log for a replica any more, until [`Leading::hear`], [`Leading::hold`] or a connection of the
+    /// replica requires it again.
     pub fn forget(&mut self, id: ReplicaId) {
         self.retention.forget(id);
     }

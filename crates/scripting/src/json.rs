@@ -171,8 +171,9 @@ fn add_settings(lua: &Lua, table: &Table, options: &Shared) -> Result<()> {
         },
     )?;
     table.set("encode_sparse_array", sparse)?;
-    // `cjson.new` returns a copy, to which the script may write: all scripts of the machine share the table
-    // itself. A copy has no options of its own: a machine has one set of options, reset before every script.
+    // All scripts of the machine share the table of the library, and cannot write to it. So `cjson.new`
+    // returns a copy, to which the script can write. The copy has no options of its own: a machine has one
+    // set of options, reset before every script.
     let whole = table.clone();
     let copied = function(lua, "new", move |lua, ()| {
         let copy = lua.create_table()?;

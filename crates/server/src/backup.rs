@@ -4,8 +4,8 @@
 //! The crate `backup` describes how a copy is made and its contents.
 //!
 //! Invariants
-//! - The copying client may choose the name of its session and keep it: a session replaces an earlier one of
-//!   the same name.
+//! - The copying client may choose the name of its session, and begin again under this name after an
+//!   interruption: the new session replaces the earlier one.
 //! - A session ends when the log has grown by a bounded number of bytes, or when its client stops asking.
 
 mod file_body;

@@ -40,6 +40,7 @@ impl Process for ServerProcess {
             resident_bytes_max: env::process::peak_rss_bytes(),
             system_bytes: env::process::memory_total_bytes(),
             log_buffer_bytes: self.0.log.get().map_or(0, Log::ring_bytes),
+            beside_data_bytes: self.0.startup.beside_data_bytes.get().copied().unwrap_or(0),
         }
     }
 

@@ -311,14 +311,16 @@ impl Found {
             match (&*name, &words[..]) {
                 ("include", [_]) if depth == 0 => return Err(failed("files include each other too deeply")),
                 ("include", [pattern]) if is_pattern(pattern) => {
-                    files_of(pattern).iter().try_for_each(|included| self.add(included, depth - 1))?;
+                    files_of(pattern)
+                        .iter()
+                        .try_for_each(|included| self.include(included, depth, &place))?;
                 }
                 ("include", [included]) if Path::new(included).is_dir() => {
                     return Err(failed(
                         "a directory cannot be included; 'include DIR/*.conf' reads its files",
                     ));
                 }
-                ("include", [included]) => self.add(&PathBuf::from(included), depth - 1)?,
+                ("include", [included]) => self.include(Path::new(included), depth, &place)?,
                 ("include", [_, _, ..]) => {
                     return Err(failed(
                         "'include' takes one file or pattern; quotes hold a name with spaces together",
@@ -329,6 +331,14 @@ impl Found {
             }
         }
         Ok(())
+    }
+
+    /// Adds the directives of a file that is included at `place`, which is named if the file cannot be read.
+    fn include(&mut self, path: &Path, depth: usize, place: &str) -> Result<(), ConfigError> {
+        self.add(path, depth - 1).map_err(|error| match error {
+            ConfigError::File { .. } => error.at(place.to_owned()),
+            located => located,
+        })
     }
 }
 

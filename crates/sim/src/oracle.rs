@@ -96,7 +96,8 @@ impl Oracle {
         self.model.position()
     }
 
-    /// The newest position that a delivered reply acknowledges.
+    /// The newest position that a delivered reply acknowledges, or, with strict durability, one of which a
+    /// subscriber was told.
     pub fn acknowledged(&self) -> usize {
         self.acknowledged
     }

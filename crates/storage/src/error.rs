@@ -78,8 +78,8 @@ impl std::fmt::Display for Damage {
         write!(
             f,
             "log is damaged: {} at offset {} (lsn {}): {}. The log is intact up to lsn {}, but had been durable up to \
-             lsn {} ({}), so this is not an interrupted last write. Nothing was changed. Restore the file from a \
-             backup or a replica",
+             lsn {} ({}), so this is not an interrupted last write. Nothing was changed. Restore the file from \
+             another copy: a backup or a replica",
             self.path.display(),
             self.offset,
             self.lsn,
@@ -122,7 +122,7 @@ impl std::fmt::Display for SnapshotDamage {
             Some((first, last)) => write!(f, "The keys of slots {first} to {last} cannot be loaded. ")?,
             None => f.write_str("It cannot be loaded. ")?,
         }
-        f.write_str("Nothing was changed. Restore the file from a backup or a replica")
+        f.write_str("Nothing was changed. Restore the file from another copy: a backup or a replica")
     }
 }
 

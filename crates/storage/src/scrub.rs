@@ -1,10 +1,10 @@
 //! Scrubbing: reads files that may otherwise not be read again before the next start, so that damage is found
 //! while memory still has all data.
 //!
-//! One pass covers the control file, the segments that are no longer written, and the snapshots, at the pace
-//! of the caller. As far as the system permits, it reads from the disk and not from the page cache, whose
-//! contents prove nothing about the disk. Unlike `check`, a pass runs while the server writes. It repairs
-//! nothing.
+//! One pass covers the control file, the part of the log that is durable when the pass begins, and the
+//! snapshots, at the pace of the caller. As far as the system permits, it reads from the disk and not from
+//! the page cache, whose contents prove nothing about the disk. Unlike `check`, a pass runs while the server
+//! writes. It repairs nothing.
 //!
 //! Invariant: segments and snapshots that are removed or recycled during the pass are not reported as
 //! damaged. Before such a finding is reported, it is checked that the file is still needed.
@@ -90,7 +90,7 @@ struct ScrubPass<'a> {
 
 impl ScrubPass<'_> {
     fn run(&mut self) -> Result<(), Early> {
-        // Best effort, as in `read_sealed`.
+        // Best effort, as in `read_durable`.
         let _ = self.disk.open(&Control::path(self.dir), Access::Read).and_then(|file| file.drop_cache());
         match Control::load(&**self.disk, self.dir) {
             Ok(Some(_)) => {}
@@ -108,7 +108,7 @@ impl ScrubPass<'_> {
     fn read_log(&mut self) -> Result<(), Early> {
         for _ in 0..TRIES {
             let start = self.log.start_lsn();
-            match self.read_sealed() {
+            match self.read_durable() {
                 Err(Early::Failed(error)) if start == self.log.start_lsn() => {
                     self.findings.push(Finding::Log(error));
                     return Ok(());
@@ -121,12 +121,12 @@ impl ScrubPass<'_> {
         Ok(())
     }
 
-    /// Reads the segments that are completely written and durable.
-    fn read_sealed(&mut self) -> Result<(), Early> {
+    /// Reads the durable part of the log, also that of the segment that is being written.
+    fn read_durable(&mut self) -> Result<(), Early> {
         let mut reader = LogReader::open(self.disk.clone(), self.dir, Access::Read)?;
-        let end = self.log.durable_lsn().align_down(reader.control().segment_bytes);
+        let end = self.log.durable_lsn();
         let drop_caches = |reader: &LogReader| {
-            for segment in reader.segments().iter().filter(|segment| segment.end <= end) {
+            for segment in reader.segments().iter().filter(|segment| segment.start < end) {
                 // Best effort: if it fails, the cache is read.
                 let _ = segment.file.drop_cache();
             }
@@ -177,7 +177,7 @@ impl ScrubPass<'_> {
         let directory = snapshot::directory(self.dir);
         let drop_caches = || {
             for name in info.file_names() {
-                // Best effort, as in `read_sealed`.
+                // Best effort, as in `read_durable`.
                 let _ =
                     self.disk.open(&directory.join(name), Access::Read).and_then(|file| file.drop_cache());
             }

@@ -210,31 +210,35 @@ pub(super) fn run_loaded(
         }
         Ended::Stopped(stop) => {
             cx.unit.undo();
+            let is_undone = !cx.unit.end_undo();
+            let changes = if is_undone {
+                "its changes are undone"
+            } else {
+                "its changes stay, because it has flushed a database"
+            };
             let problem = match (stop, refusal) {
                 (Stop::Retry, Some(refusal)) => refusal,
                 (Stop::Overtime, _) if runs_elsewhere => CommandError::NeedsOwnThread,
-                (Stop::Overtime, _) => CommandError::Text(
-                    "ERR the script has run for too long in a transaction with documents, subscriptions, HELLO or RESET; its \
-                     changes are undone",
-                ),
+                (Stop::Overtime, _) => CommandError::Composed(format!(
+                    "ERR the script has run for too long in a transaction with documents, subscriptions, HELLO or RESET; \
+                     {changes}"
+                )),
                 (Stop::Killed, _) => CommandError::Composed(format!(
                     "ERR Script killed by user with SCRIPT KILL... script: {name}"
                 )),
                 (Stop::HeldReplication, _) => CommandError::Text(
                     "ERR the script was ended: it kept this replica from applying the log of its leader",
                 ),
-                (Stop::HostEnds, _) => CommandError::Text(
-                    "ERR the script was ended, and its changes are undone: the server stops, or changes its role",
-                ),
-                _ => CommandError::Text(
-                    "ERR the script has executed more instructions than script-max-instructions allows; its changes \
-                     are undone",
-                ),
+                (Stop::HostEnds, _) => CommandError::Composed(format!(
+                    "ERR the script was ended, and {changes}: the server stops, or changes its role"
+                )),
+                _ => CommandError::Composed(format!(
+                    "ERR the script has executed more instructions than script-max-instructions allows; {changes}"
+                )),
             };
-            if !cx.unit.end_undo() {
+            if is_undone {
                 return Err(problem);
             }
-            // The script has flushed a database, which cannot be undone.
             cx.reply_error(&problem);
             return Err(CommandError::Replied);
         }

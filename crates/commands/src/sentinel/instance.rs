@@ -11,7 +11,8 @@ use wire::{Aggregate, Deferred, ReplyWriter};
 
 /// Silence after which a member counts as down, in milliseconds.
 const DOWN_AFTER_MS: u64 = 2000;
-/// Shown as the silence of a member that was never heard from: 24 days, within the integers of all clients.
+/// The longest silence that is shown, also for a member that was never heard from: 24 days, in milliseconds
+/// the largest signed integer of 32 bits.
 const NEVER_MS: u64 = i32::MAX as u64;
 /// The default `failover-timeout` of Redis, in milliseconds.
 const FAILOVER_TIMEOUT_MS: u64 = 180_000;

@@ -131,11 +131,17 @@ impl Usage {
     pub(super) fn used(&self) -> u64 {
         self.fixed() + self.data + self.clients
     }
+
+    /// The resident memory that is explained. As in INFO, the program, its threads and buffers do not count
+    /// as fragmentation.
+    pub(super) fn explained(&self) -> u64 {
+        self.figures.beside_data_bytes.max(self.fixed()) + self.data + self.clients
+    }
 }
 
 /// `MEMORY STATS`: the fields of Redis that apply, and zeros where tools expect a field. The allocator does
 /// not say which part of its pages is in use, so the pages count as full. The whole difference to the
-/// resident memory is shown as `allocator-rss`, and again as `fragmentation`.
+/// resident memory is shown as `allocator-rss`; `fragmentation` is as in INFO.
 fn stats(cx: &mut Context<'_, '_>, _args: Args<'_>) -> Result<(), CommandError> {
     let usage = Usage::gather(cx);
     let index = cx.keyspace.index_bytes();
@@ -184,8 +190,8 @@ fn stats(cx: &mut Context<'_, '_>, _args: Args<'_>) -> Result<(), CommandError> 
     fields.difference("allocator-rss.bytes", resident_bytes, used);
     fields.number("rss-overhead.ratio", 1.0);
     fields.bytes("rss-overhead.bytes", 0);
-    fields.number("fragmentation", ratio(resident_bytes, used));
-    fields.difference("fragmentation.bytes", resident_bytes, used);
+    fields.number("fragmentation", ratio(resident_bytes, usage.explained()));
+    fields.difference("fragmentation.bytes", resident_bytes, usage.explained());
     let count = fields.count;
     cx.reply.end_deferred(map, Aggregate::Map, count);
     Ok(())

@@ -70,7 +70,7 @@ fn machine(usage: &Usage, limits: &MemoryLimits) -> Option<String> {
 }
 
 fn waste(usage: &Usage) -> Option<String> {
-    let (resident, used) = (usage.figures.resident_bytes, usage.used());
+    let (resident, used) = (usage.figures.resident_bytes, usage.explained());
     if ratio(resident, used) < 1.4 || resident.saturating_sub(used) < waste_bytes_min(usage) {
         return None;
     }
@@ -121,6 +121,7 @@ mod tests {
             resident_bytes_max: 130 * MIB,
             system_bytes: 1000 * MIB,
             log_buffer_bytes: 4 * MIB,
+            beside_data_bytes: 0,
         };
         Usage { figures, data: 100 * MIB, clients: MIB, client_count: 50 }
     }
@@ -136,6 +137,10 @@ mod tests {
         assert!(diagnosis(&new, &LIMITS).starts_with("There is hardly any data"));
         new.figures.resident_bytes = 500 * MIB;
         assert!(diagnosis(&new, &LIMITS).starts_with("Fragmentation: "), "after many keys were removed");
+        // A small keyspace beside the memory that the process had from the start.
+        let mut small = Usage { data: 30 * MIB, ..healthy() };
+        small.figures.beside_data_bytes = 85 * MIB;
+        assert_eq!(diagnosis(&small, &LIMITS), "Nothing to complain about.\n");
     }
 
     #[test]

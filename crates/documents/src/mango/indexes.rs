@@ -51,8 +51,8 @@ struct OpenIndex {
     progress: Mutex<Option<(IndexProgress, Weak<()>)>>,
 }
 
-/// A caller that brings an index up to date, step by step. When it is dropped, the update has ended, complete
-/// or not.
+/// The handle of an update that brings an index up to date, step by step. When the handle is dropped, the
+/// update counts as ended, complete or not.
 #[derive(Default)]
 pub struct IndexUpdate(Arc<()>);
 

@@ -48,7 +48,8 @@ impl Histogram {
         self.0.iter().sum()
     }
 
-    /// The upper bound, in microseconds, of the bucket in which this share of the calls ends: the percentile.
+    /// The percentile in microseconds: the upper bound of the first bucket that has, together with the
+    /// buckets before it, at least this percentage of the calls; 0 if there are no calls.
     pub fn percentile_us(&self, percent: f64) -> u64 {
         let wanted = (self.count() as f64 * percent / 100.0).ceil().max(1.0) as u64;
         let mut calls = 0;

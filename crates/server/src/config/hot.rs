@@ -91,7 +91,7 @@ impl HotSettings {
         self.sparse_bytes_max.load(Relaxed) as usize
     }
 
-    /// The maximum bytes of one request.
+    /// The setting `client-query-buffer-limit`: the maximum bytes of one request that is not inline.
     pub(crate) fn request_bytes_max(&self) -> usize {
         self.request_bytes_max.load(Relaxed) as usize
     }

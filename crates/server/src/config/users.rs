@@ -83,7 +83,10 @@ impl Config {
             tracing::info!(target: "server", "the data have users: aclfile is not read. ACL LOAD reads it");
             return Ok(());
         }
-        let (path, content) = self.read_file_of_users()?;
+        let (path, content) = self.read_file_of_users().map_err(|text| match text.strip_prefix("ERR ") {
+            Some(reason) => format!("aclfile: {reason}"),
+            None => text,
+        })?;
         let all_channels = self.users.settings().all_channels;
         let grammar = Grammar { commands: self.users.commands(), all_channels };
         let users = parse_file(&grammar, path.as_bytes(), &content)

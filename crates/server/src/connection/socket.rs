@@ -32,7 +32,7 @@ pub(crate) struct Encrypted {
     stream: TcpStream,
     /// `None` once another server has taken the connection over.
     session: RefCell<Option<Box<Session>>>,
-    /// Whether plain bytes may have come with the last bytes of the handshake.
+    /// Whether the session may hold decrypted bytes that came with the end of the handshake and are unread.
     may_have_plain: Cell<bool>,
     /// Bytes that the socket has taken.
     sent_bytes: Cell<u64>,

@@ -135,7 +135,7 @@ fn promises_that_are_not_kept_here_are_refused_with_their_line() {
         ("requirepass \"\\xff\"\n", "not text in UTF-8"),
         ("port\n", "a name and at least one word"),
         ("port 0\n", "line 1: invalid value '0' for 'port': no client could connect"),
-        ("include /nowhere.conf\n", "/nowhere.conf"),
+        ("include /nowhere.conf\n", "line 1: cannot read the settings of /nowhere.conf"),
         ("\n\nport 99999\n", "line 3: invalid value '99999' for 'port'"),
     ] {
         let error = refusal("refused", text);

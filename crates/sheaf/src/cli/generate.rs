@@ -1,5 +1,5 @@
-//! `sheaf completions SHELL` and `sheaf man DIR`. Both make files that packages ship beside the binary, from
-//! the same arguments as the help.
+//! `sheaf completions SHELL` prints a script, `sheaf man DIR` writes the manual pages. Both are made from the
+//! same definitions of commands and options as the help. Packages ship the results beside the binary.
 
 use std::{
     io::{self, Write},

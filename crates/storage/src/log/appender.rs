@@ -233,7 +233,8 @@ impl Appender {
         self.shared.needs_flusher()
     }
 
-    /// The position after the last record reserved by any appender.
+    /// The position after everything reserved in the log: the end of the last record, or of its batch if that
+    /// batch is closed.
     #[inline]
     pub fn appended_lsn(&self) -> Lsn {
         Lsn::new(self.shared.sequencer.tail())

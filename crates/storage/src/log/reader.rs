@@ -164,7 +164,8 @@ impl LogReader {
         Ok(reader)
     }
 
-    /// The contents of the control file when the log was opened.
+    /// The contents of the control file when the log was opened. If the file has no chain value, `start`
+    /// is of the footer before the log, if there is one. A salvage reconstructs a damaged or missing file.
     pub fn control(&self) -> &Control {
         &self.control
     }

@@ -76,7 +76,7 @@ pub struct ChunkInfo {
     pub first_slot: u16,
     /// The last slot of which the chunk may have rows.
     pub last_slot: u16,
-    /// Number of rows.
+    /// The number of keys of the slots that begin in the chunk, even if later chunks have some of these keys.
     pub rows: u32,
     /// The highest LSN of the captured slots: the chunk may be published only when that position is durable.
     pub lsn: Lsn,
