@@ -158,11 +158,11 @@ def test_documents_that_could_not_be_saved_are_saved_when_there_is_room(on_volum
 def test_scripts_on_a_full_disk_evict_no_key(on_volume, volume):
     writers = [Writer(number, seed=5) for number in range(WRITERS)]
     write_until_refused(on_volume, writers)
-    volume.fill()
     with on_volume.connect() as connection:
-        before = contents(connection)
         for setting in (("maxmemory-policy", "allkeys-random"), ("maxmemory", "1mb")):
             assert connection.call("CONFIG", "SET", *setting) == b"OK"
+        volume.fill()
+        before = contents(connection)
         for command in (("EVAL", "return 1", 0), ("EVAL", "return redis.call('DBSIZE')", 0)):
             connection.call(*command)
         assert isinstance(connection.call("EVAL", "return redis.call('SET', KEYS[1], 1)", 1, "k"), ErrorReply)

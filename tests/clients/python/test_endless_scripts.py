@@ -296,6 +296,18 @@ def test_more_scripts_than_threads(new_server, dial):
     assert all("Script killed" in it.read().text for it in connections if it not in busy)
 
 
+def test_a_script_that_has_flushed_is_told_that_its_changes_stay(new_server, dial):
+    connection = dial(new_server(extra=("--script-max-instructions", "1000000")).start())
+    for call, consequence, left in (
+        ("redis.call('SET', 'k', 'after')", "its changes are undone", b"before"),
+        ("redis.call('FLUSHALL')", "its changes stay, because it has flushed a database", None),
+    ):
+        assert connection.call("SET", "k", "before") == b"OK"
+        ended = connection.call("EVAL", f"{call} while true do end", 0)
+        assert ended.text.endswith(f"script-max-instructions allows; {consequence}")
+        assert connection.call("GET", "k") == left
+
+
 @pytest.mark.parametrize("behind", [b"*1\r\n:7\r\n", b"GET / HTTP/1.1\r\n"], ids=["error", "HTTP"])
 def test_an_error_behind_a_script_follows_its_reply(new_server, dial, behind):
     server = new_server(workers=None).start()
