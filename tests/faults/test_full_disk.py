@@ -159,7 +159,7 @@ def test_scripts_on_a_full_disk_evict_no_key(on_volume, volume):
     writers = [Writer(number, seed=5) for number in range(WRITERS)]
     write_until_refused(on_volume, writers)
     with on_volume.connect() as connection:
-        for setting in (("maxmemory-policy", "allkeys-random"), ("maxmemory", "1mb")):
+        for setting in (("maxmemory-policy", "allkeys-random"), ("maxmemory", "1kb")):
             assert connection.call("CONFIG", "SET", *setting) == b"OK"
         volume.fill()
         before = contents(connection)
