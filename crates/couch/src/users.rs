@@ -26,7 +26,7 @@ use access::{DerivedPassword, ITERATIONS_MAX, Prf, User as Principal, is_role, i
 use documents::{DocError, EditRequest, History, Pick, Snapshot, Writer};
 use engine::{
     clients::DEFAULT_USER,
-    users::{USER_BYTES_MAX, USERS_BYTES_MAX, USERS_MAX, records, setting_of},
+    users::{USER_BYTES_MAX, have_room, setting_of},
 };
 use keyspace::DataSettings;
 use serde_json::{Map, Value};
@@ -276,12 +276,7 @@ pub(super) fn setting_changes(
             changes.push(SettingChange { name: setting.into(), value });
         }
     }
-    let is_new = |change: &&SettingChange| change.value.is_some() && data.get(&change.name).is_none();
-    let new = changes.iter().filter(is_new).count();
-    let added: usize = changes.iter().filter_map(|it| it.value.as_ref()).map(|value| value.len()).sum();
-    let (count, bytes) = records(data)
-        .fold((0, 0), |(count, bytes), (name, record)| (count + 1, bytes + name.len() + record.len()));
-    if new > 0 && (count + new > USERS_MAX || bytes + added > USERS_BYTES_MAX) {
+    if !have_room(data, changes.iter().map(|change| (&*change.name, change.value.as_deref()))) {
         return forbidden("There would be more than 10000 users, or more than 16 MiB of them.");
     }
     Ok(changes)

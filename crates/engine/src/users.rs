@@ -65,14 +65,14 @@ pub const OF_HTTP: &str = "http:";
 pub const REQUIREPASS: &str = "requirepass";
 
 /// The maximum number of users with a record.
-pub const USERS_MAX: usize = 10_000;
+const USERS_MAX: usize = 10_000;
 
 /// The maximum bytes of the record of one user and the name of its setting together. There is a maximum
 /// because FLUSHALL and every snapshot write the record again.
 pub const USER_BYTES_MAX: usize = 64 << 10;
 
-/// The maximum bytes of the records of all users.
-pub const USERS_BYTES_MAX: usize = 16 << 20;
+/// The maximum bytes of the records of all users, with the names of their settings.
+const USERS_BYTES_MAX: usize = 16 << 20;
 
 /// The name of the setting that keeps a user.
 pub fn setting_of(user: &[u8]) -> Vec<u8> {
@@ -82,6 +82,28 @@ pub fn setting_of(user: &[u8]) -> Vec<u8> {
 /// The name and the record of each user that the data have.
 pub fn records(data: &DataSettings) -> impl Iterator<Item = (&[u8], &[u8])> {
     data.iter().filter_map(|(name, value)| Some((name.strip_prefix(OF_USERS.as_bytes())?, value)))
+}
+
+/// Whether there is room for these changes: each has the name of a setting and the new record of the user,
+/// `None` to remove it. Changes that leave no more users and no more bytes than before always have room.
+pub fn have_room<'c>(
+    data: &DataSettings,
+    changes: impl IntoIterator<Item = (&'c [u8], Option<&'c [u8]>)>,
+) -> bool {
+    let (count, bytes) = records(data).fold((0, 0), |(count, bytes), (name, record)| {
+        (count + 1, bytes + OF_USERS.len() + name.len() + record.len())
+    });
+    let (mut count_after, mut bytes_after) = (count, bytes);
+    for (name, record) in changes {
+        if let Some(record) = record {
+            (count_after, bytes_after) = (count_after + 1, bytes_after + name.len() + record.len());
+        }
+        if let Some(replaced) = data.get(name) {
+            count_after = count_after.saturating_sub(1);
+            bytes_after = bytes_after.saturating_sub(name.len() + replaced.len());
+        }
+    }
+    count_after <= USERS_MAX.max(count) && bytes_after <= USERS_BYTES_MAX.max(bytes)
 }
 
 /// A user in force, with its rights compiled for the table of commands.

@@ -4,7 +4,7 @@ use access::{User, is_user_name};
 use engine::{
     CommandError, Context,
     clients::DEFAULT_USER,
-    users::{USER_BYTES_MAX, USERS_BYTES_MAX, USERS_MAX, records, setting_of},
+    users::{USER_BYTES_MAX, have_room, setting_of},
 };
 use keyspace::Effect;
 use wire::Args;
@@ -98,27 +98,20 @@ pub(crate) fn user_changes<'u>(
             (name, record)
         })
         .collect();
-    let (mut count, mut bytes) = (0, 0);
-    for (name, record) in records(&data) {
-        (count, bytes) = (count + 1, bytes + setting_of(name).len() + record.len());
+    let sizes = changes.iter().map(|(name, record)| {
+        let record_bytes = record.as_ref().map_or(0, |record| name.len() + record.len());
+        (record_bytes, name.len() + record_bytes)
+    });
+    let (largest, total) = sizes.fold((0, 0), |(largest, total), (record_bytes, setting_bytes)| {
+        (largest.max(record_bytes), total + setting_bytes)
+    });
+    if largest > USER_BYTES_MAX {
+        return Err(TOO_LARGE);
     }
-    let mut record_bytes = 0;
-    for (name, record) in &changes {
-        if let Some(replaced) = data.get(name) {
-            (count, bytes) = (count - 1, bytes - name.len() - replaced.len());
-        }
-        let new = record.as_ref().map_or(0, |record| name.len() + record.len());
-        if new > USER_BYTES_MAX {
-            return Err(TOO_LARGE);
-        }
-        (count, bytes) = (count + usize::from(record.is_some()), bytes + new);
-        record_bytes += name.len() + new;
-    }
-    let grows = changes.iter().any(|(_, record)| record.is_some());
-    if grows && (count > USERS_MAX || bytes > USERS_BYTES_MAX) {
+    if !have_room(&data, changes.iter().map(|(name, record)| (&**name, record.as_deref()))) {
         return Err(TOO_MANY);
     }
-    cx.require_room(record_bytes as u64)?;
+    cx.require_room(total as u64)?;
     Ok(UserChanges(changes))
 }
 

@@ -59,7 +59,7 @@ impl Monitors {
                 return;
             }
             let Some(slowest) = served.max_by_key(|client| client.pushed_unsent_bytes()) else { return };
-            slowest.kill();
+            slowest.disconnect_slow();
         }
     }
 }

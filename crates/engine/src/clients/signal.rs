@@ -88,10 +88,21 @@ impl Client {
         let count = bytes.len() as u64;
         let unsent = self.pushed_bytes.fetch_add(count, Relaxed) + count;
         if unsent > PUSHED_BYTES_MAX {
-            self.kill();
+            self.disconnect_slow();
         } else {
             (self.signaller)(self.id, Signal::Push { bytes, gate });
         }
+    }
+
+    /// Kills the client because it leaves too many pushed bytes unsent, and says so in the server's log.
+    pub(super) fn disconnect_slow(&self) {
+        if !self.is_killed() {
+            tracing::warn!(
+                target: "server", id = self.id, peer = self.peer(), unsent_bytes = self.pushed_unsent_bytes(),
+                "disconnected a client that reads too slowly what is pushed to it (MONITOR, CLIENT TRACKING)"
+            );
+        }
+        self.kill();
     }
 
     /// Has the worker answer the command in which the client is blocked; see [`Signal::Answer`]. The caller

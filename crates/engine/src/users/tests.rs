@@ -148,3 +148,18 @@ fn the_connections_of_a_user_do_not_go_on_as_the_next_one_of_its_name() {
     world.put("a", Some(&user(2)));
     assert!(client.is_killed());
 }
+
+#[test]
+fn users_have_room_up_to_a_number_of_bytes() {
+    let (world, half) = (World::new(), vec![0; USERS_BYTES_MAX / 2]);
+    world.put("a", Some(&half));
+    world.put("b", Some(&half[..half.len() / 2]));
+    let data = world.keyspace.data_settings();
+    let [a, b, c] = ["a", "b", "c"].map(|name| setting_of(name.as_bytes()));
+    let record = Some(&*half);
+    assert!(have_room(&DataSettings::default(), [(&*a, record)]));
+    assert!(!have_room(&data, [(&*c, record)]) && !have_room(&data, [(&*b, record)]), "too many bytes");
+    assert!(have_room(&data, [(&*a, record)]), "the record takes the place of another one");
+    assert!(have_room(&data, [(&*a, None), (&*c, record)]), "one goes, one comes");
+    assert!(have_room(&data, [(&*c, None), (&*c, None)]));
+}
