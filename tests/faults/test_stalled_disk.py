@@ -1,17 +1,20 @@
 """A disk that does not answer: what waits for it waits, the server says why, and a group goes on without it."""
 
 import contextlib
+import signal
+import socket
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from harness import procfs
 from harness.couch import Couch
 from harness.groups import NAME, member, settle, wait_leader
 from harness.replicas import call, follower_of, info, is_following, wait_same
 from harness.resp import Closed, Connection, encode
 from harness.server import Server
 from harness.volume import MIB, Volume
-from harness.waiting import wait_until
+from harness.waiting import PATIENCE_S, wait_until
 
 pytestmark = pytest.mark.sheaf_only
 
@@ -311,6 +314,34 @@ def test_a_replica_is_told_to_lead_while_its_disk_does_not_answer(new_server, vo
                 assert call(replica, "SET", "key", "value").text.startswith("READONLY")
             assert told.read() == b"OK"
         wait_until("it to lead", lambda: call(replica, "SET", "key", "value") == b"OK")
+    finally:
+        replica.close()
+
+
+def is_turned_away(port: int, request: bytes) -> bool:
+    """Whether a new connection is closed or refused without an answer."""
+    with socket.socket() as connection:
+        connection.settimeout(PATIENCE_S)
+        try:
+            connection.connect(("127.0.0.1", port))
+            connection.sendall(request)
+            return connection.recv(100) == b""
+        except ConnectionError:
+            return True
+
+
+def test_a_replica_that_stops_while_its_disk_does_not_answer_turns_new_clients_away(new_server, volume):
+    leader = new_server().start()
+    replica = follower_of(new_server, leader, directory=volume.root / "data")
+    try:
+        with volume.stalled():
+            assert call(leader, "SET", "key", "value") == b"OK"
+            wait_doors(replica, reason="disk_stalled")
+            replica.signal(signal.SIGTERM)
+            wait_until("the log to be closed", lambda: "scrubber" not in procfs.thread_names(replica.pid))
+            assert is_turned_away(replica.port, encode("PING"))
+            assert is_turned_away(replica.http_port, b"GET /_up HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert replica.wait_exit() == 0
     finally:
         replica.close()
 

@@ -38,6 +38,15 @@ def threads(pid: int) -> int:
     return len(os.listdir(f"/proc/{pid}/task"))
 
 
+def thread_names(pid: int) -> set[str]:
+    """The names of its threads."""
+    names = set()
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            names.add((task / "comm").read_text().strip())
+    return names
+
+
 def cpu_ticks(pid: int) -> int:
     """User and system time of all its threads, in clock ticks."""
     after_name = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()

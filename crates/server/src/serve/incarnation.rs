@@ -174,7 +174,7 @@ pub(super) async fn run(process: &Process, next: Next) -> Result<Option<Next>, S
         save_documents(&parts.saver, &log).await;
     }
     parts.traces.detach();
-    log.close().map_err(ServeError::Close)?;
+    close(&log).await.map_err(ServeError::Close)?;
     log_threads.stop();
     tracing::info!(target: "server", lsn = log.durable_lsn().get(), "stopped in order");
     let settings = parts.config.current().clone();
@@ -514,6 +514,14 @@ fn renew_retention(parts: &Parts, log: &Log) {
     }
     let now_ms = parts.clock.unix_ms();
     parts.durable_channels.retention.renew(&parts.config, &parts.startup.dir, now_ms, log);
+}
+
+/// Closes the log. The disk may keep this waiting; the thread of the doors goes on meanwhile, and turns new
+/// connections away.
+async fn close(log: &Log) -> Result<(), storage::Error> {
+    let log = log.clone();
+    let closed = tokio::task::spawn_blocking(move || log.close()).await;
+    closed.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic()))
 }
 
 async fn stop_http(http: &Arc<Http>) {
