@@ -94,6 +94,7 @@ def test_new_connections_are_served_while_a_worker_waits_for_the_disk(new_server
             assert [call(server, "PING") for _ in range(8)] == [b"PONG"] * 8
             assert info(server)["read_only_reason"] == "disk_stalled"
             assert call(server, "SET", "other", "value").text.startswith("BUSY")
+            assert call(server, "CONFIG", "SET", "ack-timeout", "9").text.startswith("BUSY")
     finally:
         server.close()
 

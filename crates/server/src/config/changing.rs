@@ -12,13 +12,13 @@
 
 use std::{fmt, path::Path, time::Duration};
 
-use engine::UNCONFIRMED;
+use engine::{CommandError, UNCONFIRMED};
 use parking_lot::MutexGuard;
 use recovery::group_state::check_durability;
 use settings::{
     ConfigError, Key, Lasting, NotStored, OPTIONS, Origin, Settings, in_our_words, inert_named, setting_named,
 };
-use storage::Log;
+use storage::{Admission, Log};
 
 use super::{Config, data_settings::VALUE_BYTES_MAX, possible_clients, users::user_settings};
 use crate::{encryption::Encryption, http::issuers, logging};
@@ -117,8 +117,11 @@ impl Config {
                 "READONLY '{name}' belongs to the data: set it on the leader, its replicas have it then"
             ));
         }
-        if self.log.get().is_none() {
+        let Some(log) = self.log.get() else {
             return Err("LOADING Redis is loading the dataset in memory".into());
+        };
+        if log.admit(0) == Admission::Stalled {
+            return Err(CommandError::LogStalled.to_string());
         }
         if self.awaits_confirmation() {
             return Err(UNCONFIRMED.into());
