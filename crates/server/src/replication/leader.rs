@@ -472,7 +472,7 @@ fn write(
 }
 
 /// Reads acknowledgements until the connection ends. Returns the reason, or `None` if the connection was
-/// merely closed.
+/// closed or has failed.
 fn read_acks(
     node: &Arc<Node>,
     mut socket: &TcpStream,
