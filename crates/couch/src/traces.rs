@@ -5,7 +5,7 @@
 //!
 //! Invariants
 //! - A traced request has no key, value or name of a user: of its path only the route and the database.
-//! - While nothing is traced, a request costs one load of a flag.
+//! - While there is no collector, a request costs one look at a flag.
 
 use std::{cell::RefCell, rc::Rc, sync::Arc};
 
@@ -77,7 +77,7 @@ pub struct TracedRequest {
     pub reply_bytes: u64,
     /// The status of the reply; `None` if the client left before there was one.
     pub status: Option<u16>,
-    /// The waits for the log, in order.
+    /// The first waits for the log, in order: eight at most.
     pub waits: Vec<LogWait>,
 }
 

@@ -7,7 +7,7 @@ use http::StatusCode;
 /// The classes of status: 1xx to 5xx.
 const CLASSES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
 
-/// The counters of the HTTP port, over all threads and incarnations.
+/// The counters of the HTTP port, over all threads of an incarnation.
 #[derive(Debug, Default)]
 pub struct Traffic {
     /// Connections that are open now.
