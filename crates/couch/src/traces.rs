@@ -73,7 +73,7 @@ pub struct TracedRequest {
     pub ended_us: u64,
     /// Bytes of its body by `Content-Length`, if given.
     pub request_bytes: Option<u64>,
-    /// Bytes of the body of the reply.
+    /// Bytes of the reply's body that the connection took to send.
     pub reply_bytes: u64,
     /// The status of the reply; `None` if the client left before there was one.
     pub status: Option<u16>,

@@ -23,7 +23,8 @@ impl Traffic {
         self.connections.load(Relaxed)
     }
 
-    /// (class of status, responses begun) for every class.
+    /// (class of status, responses begun) for every class. Refusals of malformed requests by the HTTP library
+    /// are not counted.
     pub fn responses(&self) -> impl Iterator<Item = (&'static str, u64)> {
         CLASSES.into_iter().zip(self.responses.iter().map(|count| count.load(Relaxed)))
     }
