@@ -78,7 +78,7 @@ pub struct NotedRequest<'a> {
     pub target: &'a str,
     /// The status of the reply; `None` if the client left before there was one.
     pub status: Option<u16>,
-    /// Bytes of the body of the reply.
+    /// Bytes of the reply's body that the connection took to send.
     pub bytes: u64,
     /// Microseconds from the head of the request to the end of the reply.
     pub duration_us: u64,

@@ -53,8 +53,8 @@ type BoxError = Box<dyn std::error::Error + Send + Sync>;
 /// The body of a reply.
 pub struct Body {
     content: Content,
-    /// The notes on the request. The body counts its sent bytes in them; they are complete when the body is
-    /// dropped.
+    /// The notes on the request. The body counts in them the bytes that the connection takes; they are
+    /// complete when the body is dropped.
     noted: Option<Box<Noted>>,
 }
 

@@ -3,8 +3,8 @@
 //! Invariants
 //! - All claims together are at most [`BODIES_BYTES_MAX`], or one body of the largest permitted size, if that
 //!   is more. The small buffer of each connection is not counted.
-//! - The claims of clients that have not authenticated are at most [`ANONYMOUS_BODIES_BYTES_MAX`] together:
-//!   they cannot crowd out the others.
+//! - If passwords are set, the claims of clients that have not authenticated are at most
+//!   [`ANONYMOUS_BODIES_BYTES_MAX`] together: they cannot crowd out the others.
 //! - No request waits for memory: without memory it is refused with [`Failure::Busy`], and gives up its
 //!   claim.
 

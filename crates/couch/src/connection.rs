@@ -25,7 +25,8 @@ const BUFFER_BYTES_MAX: usize = 64 << 10;
 /// The maximum number of header fields of a request.
 const HEADERS_MAX: usize = 100;
 
-/// Serves until the client leaves, `idle_timer.ended` is notified, or the thread stops and the reply is sent.
+/// Serves until the connection ends, `idle_timer.ended` is notified, or the thread stops and the reply is
+/// sent.
 pub(super) async fn serve<S: Socket>(
     thread: Rc<HttpThread>,
     stream: S::Stream,
@@ -62,7 +63,7 @@ pub(super) async fn serve<S: Socket>(
     loop {
         tokio::select! {
             biased;
-            // The client has left, or does not speak HTTP: an error cannot be reported to it.
+            // The connection has ended: an error cannot be reported to the client.
             _ = connection.as_mut() => return,
             () = idle_timer.ended.notified() => return,
             () = thread.stopping(), if !leaving => {

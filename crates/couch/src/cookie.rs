@@ -70,7 +70,7 @@ pub(super) struct Sessions {
     logged_out: Mutex<LoggedOut>,
 }
 
-/// Logged-out sessions whose cookies have not yet expired.
+/// The logged-out sessions; some of their cookies may have expired.
 #[derive(Default)]
 struct LoggedOut {
     of_users: HashMap<String, OfUser>,

@@ -49,7 +49,7 @@ pub(super) enum Failure {
     NotReplicated,
     /// Commands were not run, or their replies are not known.
     Commands(Broken),
-    /// The client left before the end of its request.
+    /// The body of the request ended early, or HTTP does not allow its form.
     Gone,
 }
 

@@ -18,7 +18,7 @@ const COUCHDB_VERSION: &str = "3.5.0";
 const UUIDS_MAX: u64 = 1000;
 
 /// `/_up`: 200 `{"status":"ok"}` as in CouchDB, or 503 with the reason while a fault prevents writes, and
-/// with the progress while the server recovers. A replica is healthy.
+/// with the progress while the server recovers. A replica that shows data is healthy.
 pub(super) fn up(host: &Host) -> Reply {
     let progress = host.status.loading();
     let Some(Fault { name, reason }) = host.status.fault() else {

@@ -11,7 +11,7 @@
 //! [`serve_thread`].
 //!
 //! Invariants
-//! - Redis clients are served by other threads: a document that must be read from a disk holds up HTTP
+//! - Redis clients are served by other threads: a document that a request reads from a disk holds up HTTP
 //!   clients only.
 //! - Bodies of requests have limits, each and all together (`body_memory`). Attachments, lists of documents
 //!   and feeds are sent in chunks, which are rendered only as fast as the client takes them.

@@ -24,7 +24,7 @@ impl Noted {
         self.status = Some(status);
     }
 
-    /// Counts bytes of the reply's body as they are sent.
+    /// Counts bytes of the reply's body that the connection takes to send.
     pub(super) fn add_bytes(&mut self, bytes: u64) {
         self.bytes += bytes;
     }

@@ -43,7 +43,7 @@ impl Query {
         self.0.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
     }
 
-    /// The value of a boolean parameter; false if absent.
+    /// The value of a boolean parameter; false if it is absent or empty.
     pub(super) fn flag(&self, name: &str) -> Result<bool, Failure> {
         self.flag_or(name, false)
     }

@@ -5,7 +5,7 @@
 //!
 //! Invariants
 //! - A traced request has no key, value or name of a user: of its path only the route and the database.
-//! - While nothing is traced, a request costs one load of a flag.
+//! - While there is no collector, a request costs one look at a flag.
 
 use std::{cell::RefCell, rc::Rc, sync::Arc};
 
@@ -73,11 +73,11 @@ pub struct TracedRequest {
     pub ended_us: u64,
     /// Bytes of its body by `Content-Length`, if given.
     pub request_bytes: Option<u64>,
-    /// Bytes of the body of the reply.
+    /// Bytes of the reply's body that the connection took to send.
     pub reply_bytes: u64,
     /// The status of the reply; `None` if the client left before there was one.
     pub status: Option<u16>,
-    /// The waits for the log, in order.
+    /// The first waits for the log, in order: eight at most.
     pub waits: Vec<LogWait>,
 }
 

@@ -7,7 +7,7 @@ use http::StatusCode;
 /// The classes of status: 1xx to 5xx.
 const CLASSES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
 
-/// The counters of the HTTP port, over all threads and incarnations.
+/// The counters of the HTTP port, over all threads of an incarnation.
 #[derive(Debug, Default)]
 pub struct Traffic {
     /// Connections that are open now.
@@ -23,7 +23,8 @@ impl Traffic {
         self.connections.load(Relaxed)
     }
 
-    /// (class of status, responses begun) for every class.
+    /// (class of status, responses begun) for every class. Refusals of malformed requests by the HTTP library
+    /// are not counted.
     pub fn responses(&self) -> impl Iterator<Item = (&'static str, u64)> {
         CLASSES.into_iter().zip(self.responses.iter().map(|count| count.load(Relaxed)))
     }

@@ -6,8 +6,8 @@
 //! Invariants
 //! - No password is stored or returned: it is replaced before the document reaches the database.
 //! - Every edit of a user's document passes [`guard`], whatever the route.
-//! - Users read and change their own document only. Of the documents of others, they read the members that
-//!   `users-public-fields` names. Lists, feeds and queries are for admins.
+//! - Users read and change their own document only. Of the documents of others, they read the id, the
+//!   revision, and the members that `users-public-fields` names. Lists, feeds and queries are for admins.
 
 use std::sync::Arc;
 
@@ -60,7 +60,8 @@ pub(super) fn admit(call: &Call, path: &[&str]) -> Result<(), Failure> {
 }
 
 /// The public members of another user's document, for a user who is no admin. `None` for all other requests,
-/// and if the settings make no members public. An error if the document has no public member.
+/// and if the settings make no members public. An error if there is no such document, or if it has no public
+/// member.
 pub(super) async fn public_part(
     call: &Call,
     database: &Arc<Database>,

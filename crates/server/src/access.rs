@@ -41,7 +41,7 @@ pub(crate) struct Access {
     progress: Arc<LoadProgress>,
     /// The other servers whose word about users is trusted.
     pub(crate) issuers: Arc<Issuers>,
-    /// Connections that were refused.
+    /// Connections that were turned away since CONFIG RESETSTAT.
     pub(crate) rejected_connections: AtomicU64,
     /// Connections that were admitted, and that no worker has registered yet.
     arriving: Arc<AtomicU64>,

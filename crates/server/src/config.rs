@@ -61,7 +61,7 @@ pub(crate) struct Config {
     /// Knows whether any client listens to events.
     hub: Arc<Hub>,
     users: Arc<Users>,
-    /// Closes the connections of deleted users.
+    /// Closes or reviews the connections of users that were changed.
     clients: Arc<Clients>,
 }
 

@@ -595,7 +595,7 @@ impl Connection {
         self.kill();
     }
 
-    /// Whether the user may use all channels to which the connection listens.
+    /// Whether the user may use all channels to which the connection listens, and MONITOR if it runs.
     pub(crate) fn may_listen(&self, executor: &mut Executor, host: &Host) -> bool {
         executor.may_listen(&self.conversation.borrow().session, host)
     }
@@ -660,7 +660,7 @@ impl Connection {
         self.conversation.borrow_mut().close();
     }
 
-    /// Whether any bytes may be sent now.
+    /// Whether the outbox has bytes that wait for no gate.
     pub(crate) fn has_sendable(&self) -> bool {
         !self.conversation.borrow().outbox.sendable().is_empty()
     }

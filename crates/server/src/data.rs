@@ -1,4 +1,4 @@
-//! The shared data of the server: everything that an executor needs.
+//! The data of the server that executors share.
 
 use std::sync::Arc;
 
@@ -7,7 +7,6 @@ use env::Entropy;
 use keyspace::Keyspace;
 use pubsub::Hub;
 
-/// The state that all executors share.
 #[derive(Clone)]
 pub(crate) struct Data {
     pub(crate) keyspace: Arc<Keyspace>,

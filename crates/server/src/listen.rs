@@ -37,7 +37,7 @@ const THIS_MACHINE: SocketAddr = SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::LOCA
 /// take no connections of IPv4. Must run within a runtime.
 ///
 /// # Errors
-/// If an address cannot be resolved or bound.
+/// If an address cannot be resolved or bound, or if all are skipped.
 pub(crate) fn bind(
     bind: &str,
     (setting, port): (&str, u16),

@@ -46,7 +46,7 @@ pub(crate) struct Admitted {
 pub(crate) struct UnixPeer {
     /// The path of the socket.
     pub(crate) path: Arc<str>,
-    /// The user of the operating system that the process runs as.
+    /// The user of the operating system as whom the other side runs.
     pub(crate) uid: u32,
 }
 
@@ -56,9 +56,10 @@ pub(crate) enum WorkerOrder {
     Connect(Admitted),
     /// Recovery is done: all commands may run.
     Attach(LogThreads),
-    /// Close the connection of this client (CLIENT KILL).
+    /// Close the connection of this client (for example CLIENT KILL).
     Kill(u64),
-    /// Close the connection of this client if it listens to a channel that its user may no longer use.
+    /// Close the connection of this client if its user may no longer use MONITOR, or a channel to which it
+    /// listens.
     Review(u64),
     /// Append these bytes to the client's outbox, to be sent once `gate` is committed.
     Push { client_id: u64, bytes: Arc<[u8]>, gate: Lsn },
@@ -102,7 +103,7 @@ pub(crate) struct LongUnitDone {
     pub(crate) wrote: bool,
     /// Keys whose waiters could not be served yet.
     pub(crate) serves: PendingServes,
-    /// The command, if it is traced.
+    /// The traced commands of the unit that wait for the log.
     pub(crate) traced: Vec<TracedCommand>,
 }
 

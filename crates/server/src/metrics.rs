@@ -1,4 +1,4 @@
-//! Metrics for Prometheus, read at the moment of the scrape from the same counters that INFO shows.
+//! Metrics for Prometheus, read from the counters of the server's parts at the moment of the scrape.
 //!
 //! Names start with `sheaf_`, except for the names that every process has (`process_`). Units are base units.
 //! Labels come from closed sets (such as families and outcomes) or are addresses of replicas; labels never

@@ -61,7 +61,7 @@ pub(crate) struct Counters {
     /// Clients that were disconnected because they received too slowly, or sent too much behind a blocked
     /// command.
     pub(crate) slow_clients_cut: AtomicU64,
-    /// Clients that were disconnected because they had to log in and did not.
+    /// Clients of the Redis protocol that were disconnected because they had to log in and did not.
     pub(crate) login_timeouts: AtomicU64,
 }
 
@@ -82,7 +82,7 @@ pub(crate) struct Parts {
     /// The log of requests over HTTP.
     pub(crate) access_log: Arc<AccessLog>,
     pub(crate) rates: Rates,
-    /// How many values the reaper has freed, and how many it has yet to free.
+    /// How many values the reaper has yet to free, and how many it has freed since CONFIG RESETSTAT.
     pub(crate) freed: Arc<ReaperFigures>,
     pub(crate) unread_replies: UnreadReplies,
     pub(crate) cross_protocol: CrossProtocol,

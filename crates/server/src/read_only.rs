@@ -41,7 +41,7 @@ pub(crate) enum ReadOnly {
     /// The server follows a leader and shows nothing: it does not know which of its data are committed, is
     /// far behind, or has copied nothing yet.
     ShowsNothing,
-    /// The server follows others that follow each other: no server leads.
+    /// The server follows others that follow each other, or that form too long a chain: no server leads.
     Ring,
     /// The server recovers its data.
     Loading,
@@ -97,7 +97,8 @@ impl ReadOnly {
         ReadOnly::LogFailed,
     ];
 
-    /// The present reason; if there are several, the gravest one. `log` is `None` while the server loads.
+    /// The present reason; faults of the log and of the disk come first. `log` is `None` while the server
+    /// loads.
     pub(crate) fn of(log: Option<&Log>, server: &dyn Availability) -> Option<ReadOnly> {
         let Some(log) = log else { return Some(ReadOnly::Loading) };
         match log.admit(0) {

@@ -14,7 +14,7 @@ use std::{
 
 use keyspace::Freed;
 
-/// The time for which freed memory is kept for reuse.
+/// The shortest time for which freed memory is kept for reuse.
 const KEPT_FOR: Duration = Duration::from_secs(1);
 
 /// Sends values to the thread that frees them. The queue is unbounded: a queued value takes no more memory
@@ -30,7 +30,7 @@ pub struct Reaper {
 pub struct ReaperFigures {
     /// The number of values that are not freed yet.
     pub pending: AtomicU64,
-    /// The number of freed values.
+    /// The number of values freed since the last CONFIG RESETSTAT.
     pub freed: AtomicU64,
 }
 

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! This module has sockets and threads; the crate `propagation` decides what is sent. The log serves as the
-//! backlog of Redis: no bytes are kept in memory for a replica.
+//! backlog of Redis: no sent bytes are kept in memory for a replica that may return.
 //!
 //! Invariants
 //! - Only committed changes are sent.
@@ -54,7 +54,7 @@ const SILENCE: Duration = Duration::from_secs(60);
 /// The period at which, while a file is prepared, the replica gets a newline as a sign of life and is checked
 /// for whether it may stay.
 const PREPARING_PERIOD: Duration = Duration::from_secs(1);
-/// The number of bytes of log that are read, and of the stream that are written, at a time.
+/// About the number of bytes of log that are read, and of the stream that are written, at a time.
 const PIECE_BYTES: usize = 256 << 10;
 
 /// The parts of the server that are needed to serve Redis replicas.
@@ -82,7 +82,7 @@ struct Serving<'a> {
 struct Begun {
     feed: Feed,
     ticket: Ticket,
-    /// The file that the replica has just loaded; `None` after a partial sync.
+    /// The contents of the file that was just sent; `None` after a partial sync.
     loaded: Option<Loaded>,
 }
 
@@ -256,7 +256,7 @@ impl Serving<'_> {
         Ok(Some(Begun { feed, ticket, loaded: None }))
     }
 
-    /// Waits until a tool has closed the connection.
+    /// Waits until a tool has closed the connection, or may not stay.
     fn wait_for_close(&self) -> Result<(), String> {
         let _ = self.replica.socket.shutdown(std::net::Shutdown::Write);
         while self.check().is_ok() {

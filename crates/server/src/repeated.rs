@@ -1,8 +1,9 @@
-//! Limits lines of the server's log that would repeat as long as their cause lasts. Each line is logged once,
-//! and then at most once in [`PERIOD_MS`], with the number of lines that were left out.
+//! Limits lines of the server's log that would repeat as long as their cause lasts. Each line is logged once.
+//! While it is remembered, it is logged again at most once in [`PERIOD_MS`], with the number of lines that
+//! were left out.
 //!
 //! Invariants
-//! - At most [`KEPT_MAX`] messages are remembered, so a peer that invents ever new reasons takes no memory.
+//! - At most [`KEPT_MAX`] messages are remembered, however many reasons a peer invents.
 
 /// The shortest time between two equal lines, as long as the message is remembered.
 const PERIOD_MS: u64 = 60_000;

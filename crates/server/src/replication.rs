@@ -178,8 +178,8 @@ pub(crate) struct Node {
     /// The replicas that are Redis servers.
     pub(crate) redis: RedisReplicas,
     following: Mutex<Option<(Arc<Following>, Option<Threads>)>>,
-    /// The parts that following needs; `None` for a server that has never followed, and for one that has
-    /// stopped.
+    /// The parts that following needs; `None` for a server that has not followed in this incarnation, and for
+    /// one that has stopped.
     following_parts: Mutex<Option<Arc<FollowingParts>>>,
     /// The mirror of the log from before the promotion, kept while this server leads its group, because it
     /// may follow again.
@@ -210,7 +210,7 @@ pub(crate) struct Node {
     diverged_at: Mutex<Option<Lsn>>,
     /// Whether the log of this replica is of no use, so that a full sync is needed.
     copies_anew: AtomicBool,
-    /// The copy in progress: bytes done and total.
+    /// The present or the last copy: bytes done and total.
     copied: (AtomicU64, AtomicU64),
 }
 

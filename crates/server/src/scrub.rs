@@ -46,7 +46,7 @@ const LOOK_PERIOD: Duration = Duration::from_secs(1);
 pub(crate) struct Figures {
     pub(crate) in_progress: bool,
     pub(crate) rounds: u64,
-    /// When the last pass ended.
+    /// When the last pass ended; 0 before the first.
     pub(crate) last_round_unix_ms: u64,
     /// Damaged files found in all passes.
     pub(crate) damaged_files: u64,

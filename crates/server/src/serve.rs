@@ -68,25 +68,26 @@ pub enum ServeError {
     /// Another process uses the directory, or it cannot be locked.
     #[error("{}", .0.with_remedy("Stop it, or name another directory with --dir"))]
     Lock(#[from] env::LockError),
-    /// The directory is not for a server.
+    /// The directory holds files of others, or cannot be read.
     #[error(transparent)]
     Foreign(#[from] Foreign),
-    /// The value of a setting is wrong, or does not fit the directory.
+    /// A setting, or a file that it names, is wrong, or does not fit the directory or another setting.
     #[error("{0}")]
     Setting(std::io::Error),
-    /// The OS has refused an address, a thread, a runtime or access to a file.
+    /// The OS has refused an address, a thread, a runtime or access to a file; or a small file of the
+    /// directory is damaged or missing.
     #[error(transparent)]
     Os(#[from] std::io::Error),
     /// An import or a restore into the directory was interrupted.
     #[error(transparent)]
     Unfinished(#[from] Unfinished),
-    /// The directory is a backup.
+    /// The directory is a backup, or an incomplete one.
     #[error(transparent)]
     Backup(#[from] backup::ManifestError),
     /// The directory of the indexes of document databases cannot be used.
     #[error("the indexes of documents: {0}")]
     Indexes(String),
-    /// The log cannot be recovered.
+    /// The data directory cannot be recovered.
     #[error("{0}{hint}", hint = .0.last_resort())]
     Recover(#[from] RecoverError),
     /// The log could not be closed in order.

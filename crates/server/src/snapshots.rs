@@ -182,8 +182,8 @@ impl State {
 }
 
 impl Snapshots {
-    /// The snapshots of a server that has taken none yet. Until the first snapshot, LASTSAVE gets the time of
-    /// this call.
+    /// The snapshots of a server that has taken none yet. Until one is found or taken, LASTSAVE gets the time
+    /// of this call.
     pub(crate) fn new(sources: Sources) -> Snapshots {
         let figures = Figures { last_unix_ms: sources.unix_ms(), ..Figures::default() };
         let captures = InFlight::new(sources.clock.clone());

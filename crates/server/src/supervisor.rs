@@ -16,7 +16,7 @@ pub(crate) fn tell_stopping() {
     tell(NotifyState::Stopping);
 }
 
-/// Sends a state to the supervisor. Does nothing without a supervisor that listens.
+/// Sends a state to the supervisor. Does nothing if `NOTIFY_SOCKET` is not set.
 fn tell(state: NotifyState<'_>) {
     if let Err(error) = sd_notify::notify(&[state]) {
         tracing::warn!(target: "server", %error, "the supervisor (NOTIFY_SOCKET) cannot be reached");

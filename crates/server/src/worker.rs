@@ -15,8 +15,8 @@
 //! Invariants
 //! - All state of a worker belongs to one thread, so `Rc` and `RefCell` are enough. No borrow lives across an
 //!   await.
-//! - Everything that waits for the log is in [`Tick`]. No borrow of the tick lives while an action is carried
-//!   out.
+//! - Replies, notices and commands that wait for the log are in [`Tick`]. No borrow of the tick lives while
+//!   an action is carried out.
 
 mod clients;
 mod delivery;
@@ -65,7 +65,7 @@ pub(crate) struct Worker {
     pub(crate) read_buffer: RefCell<Vec<u8>>,
     /// A second buffer, for the encrypted bytes of TLS; empty until the first encrypted connection is read.
     pub(crate) encrypted_buffer: RefCell<Vec<u8>>,
-    /// Everything that waits for the log, and the end of the tick.
+    /// The replies, notices and commands that wait for the log, and the end of the tick.
     tick: RefCell<Tick<Rc<Connection>>>,
     /// Wakes the task that ends the tick.
     wake_up: Arc<Notify>,
@@ -78,7 +78,7 @@ pub(crate) struct Worker {
     connections: RefCell<HashMap<u64, Rc<Connection>>>,
     /// Publishers whose next command waits for slow subscribers, or for room in a mailbox.
     held_back: HeldBack,
-    /// Connections that are checked because their clients have to read replies.
+    /// Connections whose commands wait until the client reads, or whose limit of unsent bytes is raised.
     unread: RefCell<Vec<Rc<Connection>>>,
     log: OnceCell<LogThreads>,
     reaper: Reaper,

@@ -164,7 +164,7 @@ impl Acceptor {
     /// Begins the session of a connection that was accepted.
     ///
     /// # Errors
-    /// If rustls refuses the configuration, which never happens with one that was loaded.
+    /// If rustls refuses the configuration.
     pub fn accept(&self) -> Result<Session, LoadError> {
         let config = self.loaded.load().config.clone();
         let connection = ServerConnection::new(config);

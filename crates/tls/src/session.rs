@@ -45,7 +45,8 @@ impl Session {
     /// the other side has already said that it sends nothing more.
     ///
     /// # Errors
-    /// If the other side breaks the protocol, or is not trusted. An alert then waits to be written.
+    /// If the other side breaks the protocol, is not trusted, or has sent an alert that ends the session. An
+    /// alert may then wait to be written.
     pub fn receive(&mut self, mut encrypted: &[u8], plain: &mut [u8]) -> io::Result<usize> {
         let mut filled = 0;
         while !encrypted.is_empty() && !self.is_closed {

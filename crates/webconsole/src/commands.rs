@@ -116,8 +116,8 @@ fn reason(need: ConnectionNeed) -> &'static str {
     }
 }
 
-/// The reason why a request cannot run this command, because its row says that it needs a connection of its
-/// own. `None` if the command's row does not say so, or if no row has this name.
+/// The reason why a request cannot run this command: by its row or its arguments, it needs a connection of
+/// its own. `None` if it needs none, or if no row has this name.
 pub fn refusal(table: &'static CommandTable, words: &[Vec<u8>]) -> Option<CommandRefusal> {
     let args: OwnedArgs = words.iter().collect();
     let (row, need) = ConnectionNeed::of(table, args.as_args())?;

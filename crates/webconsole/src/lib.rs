@@ -18,8 +18,8 @@
 //! - Words and values keep their bytes on the way through JSON. Bytes that are not UTF-8 are `{"base64":
 //!   "..."}` in both directions. An integer that JavaScript would round is `{"integer": "..."}` in a reply.
 //!   Errors are always texts: U+FFFD replaces bytes in them that are not UTF-8.
-//! - A command is refused by name if it would outlive its request, or change how its connection answers. So
-//!   the n-th reply always belongs to the n-th command.
+//! - A command is refused if it would outlive its request, or change how its connection answers. So the n-th
+//!   reply always belongs to the n-th command.
 //! - All files together are smaller than [`FILES_BYTES_MAX`].
 
 #![forbid(unsafe_code)]

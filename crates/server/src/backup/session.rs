@@ -125,7 +125,7 @@ impl Sessions {
         Sessions { traces: Some(traces), ..Sessions::default() }
     }
 
-    /// A permit for one more session, if fewer than [`SESSIONS_MAX`] are open.
+    /// A permit for one more session, if one of the [`SESSIONS_MAX`] permits is free.
     pub(crate) fn place(&self) -> Option<OwnedSemaphorePermit> {
         self.places.clone().try_acquire_owned().ok()
     }

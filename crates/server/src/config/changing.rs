@@ -23,7 +23,7 @@ use storage::{Admission, Log};
 use super::{Config, data_settings::VALUE_BYTES_MAX, possible_clients, users::user_settings};
 use crate::{encryption::Encryption, http::issuers, logging};
 
-/// How long a change of settings waits for an earlier one.
+/// How long a client's change of settings waits for an earlier one.
 const TURN: Duration = Duration::from_secs(10);
 
 /// Why a value is refused.
@@ -94,9 +94,9 @@ impl Config {
         })
     }
 
-    /// Runs `store`, which changes the file of settings that clients have set. If the disk does not answer
-    /// meanwhile, the doors report it. With a configuration file they do not, because it may be on another
-    /// disk.
+    /// Runs `store`, which changes the file of settings that clients have set. While the disk takes too long
+    /// for it, the server reports that the disk does not answer. With a configuration file it does not,
+    /// because that file may be on another disk.
     fn storing<T>(&self, store: impl FnOnce() -> T) -> T {
         if self.config_file.is_none() { self.node.during_write(store) } else { store() }
     }

@@ -1,7 +1,7 @@
 //! The socket of a connection, plain or encrypted.
 //!
 //! Invariants
-//! - A plain socket costs one branch for each call, and nothing else.
+//! - For a plain socket, each call tests once whether the socket is encrypted.
 //! - An encrypted socket keeps the bytes that it has accepted, as encrypted records, until [`Socket::flush`]
 //!   has succeeded. It keeps about [`tls::UNSENT_BYTES_MAX`] at most.
 //! - Encrypted replies leave only in `write` and `flush`. Their caller has asked whether replies may leave,

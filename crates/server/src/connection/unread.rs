@@ -11,13 +11,12 @@
 //! - All clients together are allowed at most [`UNREAD_BYTES_MAX`] unsent beyond the first mebibyte of each.
 //! - A client whose limit cannot be raised further, and whose peer acknowledges nothing for
 //!   [`STALLED_MS_MAX`] while its commands wait, is disconnected.
-//! - While other clients are refused more bytes, a client whose commands wait, or whose limit is raised, is
+//! - While clients are refused more bytes, a client whose commands wait, or whose limit is raised, is
 //!   disconnected if its peer acknowledges nothing for [`STALLED_MS_MAX`].
 //!
 //! The limit of clients that are not logged in, and of subscribers, is never raised.
 //!
-//! A client that has sent nothing more may leave its replies unread, unless other clients are refused more
-//! bytes.
+//! A client that has sent nothing more may leave its replies unread, unless clients are refused more bytes.
 //!
 //! Invariants
 //! - A connection in [`ConversationState::WaitForClient`] or with a raised limit is checked several times a
@@ -99,8 +98,8 @@ struct Silence {
 }
 
 impl Unread {
-    /// Notes the bytes that the peer has acknowledged (`None`: all bytes that were sent to it), and whether
-    /// commands wait.
+    /// Notes the bytes that the peer has acknowledged (`None`: all bytes that were sent to it, or unknown),
+    /// and whether commands wait.
     fn look(&mut self, acknowledged_bytes: Option<u64>, commands_wait: bool, now_ms: u64) -> Silence {
         let bytes = acknowledged_bytes.unwrap_or(0);
         let seen = self.progress.filter(|(seen, _)| acknowledged_bytes == Some(*seen));

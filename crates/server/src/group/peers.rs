@@ -220,7 +220,7 @@ impl Peers {
         }
     }
 
-    /// When a member was last heard; `None` if never.
+    /// When a member was last heard; `None` if never, or if that was forgotten.
     pub(super) fn heard(&self, id: MemberId) -> Option<Heard> {
         self.heard.lock().get(&id).copied()
     }

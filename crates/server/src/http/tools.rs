@@ -1,5 +1,5 @@
 //! Two paths of the HTTP port that are not CouchDB's: `/metrics` for Prometheus, `/_backup` for `sheaf
-//! backup`.
+//! backup` and for servers that copy everything.
 
 use std::sync::Arc;
 

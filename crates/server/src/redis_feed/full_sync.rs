@@ -155,7 +155,8 @@ impl Serving<'_> {
         }
     }
 
-    /// Whether whole databases were changed while the snapshot was taken.
+    /// Whether whole databases were changed while the snapshot was taken, as far as the log of that time
+    /// tells; if it is no longer kept, true.
     fn changes_databases(&self, info: &SnapshotInfo) -> Result<bool, storage::Error> {
         let mut cursor = self.log.cursor(self.log.boundary_before(info.begin_lsn)?);
         while cursor.position() < info.end_lsn {

@@ -37,8 +37,8 @@ impl Clocks {
 }
 
 /// The milliseconds by which the clock that closed the newest batch is ahead of the clock here; negative if
-/// it is behind. `None` if they differ by at most [`APART_MS_MAX`]. Also `None` if the batch is from the past
-/// and committed already, because such a batch may be old.
+/// it is behind. `None` if they differ by at most [`APART_MS_MAX`], or there is no batch. Also `None` if the
+/// batch is from the past and committed already, because such a batch may be old.
 fn apart_ms(batches: &[BatchInfo], commit: Lsn, unix_ms: u64) -> Option<i64> {
     let newest = batches.last()?;
     let apart_ms = newest.closed_at_ms.cast_signed().saturating_sub(unix_ms.cast_signed());

@@ -7,7 +7,7 @@
 //!
 //! Invariants
 //! - The replica is promoted only when nothing more is appended here, and the replica has everything that was
-//!   appended, also in memory. With FORCE, the rest may be lost instead.
+//!   appended, and in memory what is committed. With FORCE, the rest may be lost instead.
 //! - "Everything" includes the batch that ends this log. This batch is written before the wait for the
 //!   replica begins, so that the log here holds nothing that the new leader lacks. The thread of the log
 //!   writes it, so timeout and abort have an effect also while the disk does not answer.
@@ -15,7 +15,8 @@
 //!   has fenced it.
 //! - If it is unknown whether the replica leads, this server takes no writes, not even after a restart: two
 //!   leaders are worse than none. It leads again if a new process of the replica shows that the replica has
-//!   not led ([`Unanswered`]). Until this process ends, it asks the replica, and follows it once it leads.
+//!   not led ([`Unanswered`]). Until this incarnation ends or its role is changed, it asks the replica, and
+//!   follows it once it leads.
 
 use std::{
     sync::{

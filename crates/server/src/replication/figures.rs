@@ -39,9 +39,9 @@ pub(crate) struct LeaderFigures {
     /// Bytes of committed log that are not applied; `None` while the link is down, or before the leader has
     /// told its commit position.
     pub(crate) lag_bytes: Option<u64>,
-    /// The maximum age of the data that this server shows; `None` if it has never caught up.
+    /// The age of the moment at which everything committed was last applied; `None` if there was none.
     pub(crate) lag_ms: Option<u64>,
-    /// The copy in progress: bytes done and total.
+    /// The present or the last copy: bytes done and total.
     pub(crate) copied: (u64, u64),
 }
 

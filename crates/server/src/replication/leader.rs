@@ -71,7 +71,7 @@ pub(super) struct Leader {
     pub(crate) joins: Joins,
 }
 
-/// How often replicas have joined, by the answer of this leader.
+/// How often replicas have joined since `CONFIG RESETSTAT`, by the answer of this leader.
 #[derive(Debug, Default)]
 pub(crate) struct Joins {
     /// Partial syncs: replicas that went on from the position that they had, Redis replicas among them.
@@ -234,7 +234,8 @@ impl Leader {
         self.disconnect();
     }
 
-    /// Pins as much of the log as replicas need. Called once a second, and when a replica joins.
+    /// Pins the log that replicas need, within the limits of retention. Called once a second, and when a
+    /// replica joins.
     pub(super) fn keep_log(&self, log: &Log, now_ms: u64) {
         let mut pin = self.pin.lock();
         let from = self.leading.lock().keep_from(log.shippable_lsn(), now_ms);
@@ -472,7 +473,7 @@ fn write(
 }
 
 /// Reads acknowledgements until the connection ends. Returns the reason, or `None` if the connection was
-/// merely closed.
+/// closed or has failed.
 fn read_acks(
     node: &Arc<Node>,
     mut socket: &TcpStream,

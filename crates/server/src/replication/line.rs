@@ -79,8 +79,8 @@ pub(crate) struct Introduction {
 }
 
 /// Connects, shakes hands if `tls-replication` is on, and logs in if a password is set. `begun` receives a
-/// second handle of each socket before the socket is connected. To shut this handle down makes the function
-/// return at once.
+/// second handle of each socket before the socket is connected. To shut this handle down ends the attempt
+/// with this socket at once.
 ///
 /// # Errors
 /// The reason as text for a line of the server's log; or the error of `begun`.

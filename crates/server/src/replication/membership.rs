@@ -10,7 +10,7 @@ use storage::{Log, batches_in};
 
 use super::{Node, failover::end_log};
 
-/// The maximum age of data that a follower shows, if it has caught up once and hears its leader. With
+/// The longest time for which a member of a group may lag behind its group and still show its data. With
 /// `stale-reads`, older data is shown, too.
 const SHOWN_AGE_MS_MAX: u64 = 5_000;
 

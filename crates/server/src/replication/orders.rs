@@ -16,10 +16,11 @@ use wire::ReplyWriter;
 
 /// A change of the role that is not done after this time is answered with an error, and goes on.
 pub(super) const ANSWER_MS: u64 = 30_000;
-/// The time for which a change waits for an earlier one. After that, the change is not made.
+/// The time for which a promotion waits for an earlier one, and then for another change of the role. After
+/// that, it is not made.
 pub(super) const TURN_MS: u64 = 10_000;
 
-/// The answer to a change that waits for an earlier one for too long.
+/// The answer to a promotion that waits for an earlier change for too long.
 pub(super) const NOT_ITS_TURN: &str = "ERR an earlier change of this server's role has waited for the disk for 10 seconds, so nothing was \
                                        changed: try again when the disk answers";
 /// The answer to a change that has begun and waits for too long.

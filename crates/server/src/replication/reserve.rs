@@ -2,8 +2,8 @@
 //! begins to lead, or when this one does. Without the reserve, a leader whose disk is full could not hand
 //! over.
 //!
-//! Every member of a group keeps a reserve, and so does every server that follows a Sheaf server or is
-//! followed by one. A server on its own makes none.
+//! Every member of a group keeps a reserve once its disk has room, and so does every server that follows a
+//! Sheaf server or is followed by one. A server on its own makes none.
 
 use std::{
     sync::{Arc, atomic::Ordering::SeqCst},

@@ -55,7 +55,7 @@ impl Node {
     }
 
     /// As [`Node::change_role_here`], but does not wait for another change: `None` if another change is being
-    /// persisted.
+    /// made.
     pub(super) fn try_change_role_here<T>(&self, change: impl FnOnce(&mut Role<Address>) -> T) -> Option<T> {
         let _standing = self.standing.try_lock()?;
         let mut changed = Role::clone(&self.role());
@@ -100,8 +100,8 @@ impl Node {
         self.writes.oldest_us() > STALLED_US
     }
 
-    /// Runs `write`, which writes a file of the data directory. If the disk does not answer meanwhile, the
-    /// doors report it.
+    /// Runs `write`, which writes a file of the data directory. While it takes too long,
+    /// [`Node::awaits_disk`] is true.
     pub(crate) fn during_write<T>(&self, write: impl FnOnce() -> T) -> T {
         self.writes.during(write)
     }
@@ -185,8 +185,8 @@ impl Node {
         self.change_role(|role| ((), role.saw_epoch(epoch)))
     }
 
-    /// Forgets the epochs of this group. The log here is about to be replaced by the log of another group,
-    /// whose leader such an epoch would fence.
+    /// Forgets the epochs that this server has seen. The log here is about to be replaced by the log of
+    /// another group, whose leader such an epoch would fence.
     ///
     /// # Errors
     /// If `replication.json` cannot be written.

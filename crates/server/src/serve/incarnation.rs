@@ -43,7 +43,7 @@ use crate::{
     supervisor, worker,
 };
 
-/// How long replies may take to leave when the server stops.
+/// How long the stop waits for each worker to send its last replies.
 const STOP_GRACE: Duration = Duration::from_secs(10);
 /// The minimum number of workers by default, also on one core: while one worker waits for its own write to a
 /// slow disk, the second one gets the new connections.
@@ -53,7 +53,8 @@ const WORKERS_MIN: usize = 2;
 pub(super) struct Next {
     pub(super) settings: Settings,
     pub(super) mode: Mode,
-    /// The position at which the log is cut before it is recovered; `None` for no cut.
+    /// The position at which the log of a replica is to be cut before it is recovered, unless a full copy
+    /// replaces the log; `None` for no cut.
     pub(super) diverged_at: Option<Lsn>,
     /// Whether this is the first incarnation of the process. Only then may settings given at the start be new
     /// to the data.
@@ -309,7 +310,7 @@ fn start_workers(
     Ok(started?.into_iter().unzip())
 }
 
-/// Starts the log's threads and gives the log to all parts.
+/// Starts the log's threads, and gives the log to the node, HTTP, the workers and other parts.
 fn attach(
     parts: &Arc<Parts>,
     mailboxes: &[Mailbox],
@@ -446,7 +447,7 @@ async fn every_second(parts: &Parts, log: &Log) {
             .get_or_init(|| env::process::rss_bytes().saturating_sub(parts.data.keyspace.bytes()));
         renew_retention(parts, log);
         parts.dead_log.cut();
-        // LATENCY records the slowest write of each second.
+        // LATENCY looks at the slowest write of each second.
         let slowest_us = log.stats().take_slowest_us();
         parts.observer.latency.took(LatencyEvent::LogSync, slowest_us, parts.clock.unix_ms());
         parts.backups.end_due();

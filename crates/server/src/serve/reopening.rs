@@ -1,6 +1,6 @@
 //! The wait for room on the disk before a restart within the process. Such a restart replaces files: without
 //! room the process would end, and nobody might start it again. A server that replicates has a reserve
-//! ([`env::reserve`]) for the restart, which is released first.
+//! ([`env::reserve`]) for the restart, which is released if the disk is full.
 //!
 //! During the wait, a member takes no part in its group and refuses writes, and reads unless `stale-reads` is
 //! on. A member that has led also closes the connections of its clients again and again. A stop in order ends

@@ -97,7 +97,7 @@ impl Traces {
     }
 
     /// The spans of the parts of a wait for the log, one after the other. There are none if the wait has no
-    /// duration, or if the batch was written too long ago.
+    /// duration, or if it is not known when the batch was written.
     fn parts_of_wait(&self, place: Place, LogWait { lsn, since_us, until_us }: LogWait) -> Vec<Span> {
         let log = self.log.read();
         let Some(log) = log.as_ref().filter(|_| lsn > Lsn::ZERO && until_us > since_us) else {

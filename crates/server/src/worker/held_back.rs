@@ -2,8 +2,8 @@
 //!
 //! Invariants
 //! - Messages are delivered while their publishers wait, so the awaited delivery makes progress.
-//! - Slow subscribers hold a publisher back for [`HELD_BACK_US_MAX`] at most. Then the next message is
-//!   published, however far behind they are.
+//! - Slow subscribers hold a publisher back for about [`HELD_BACK_US_MAX`] at most. Then its next command
+//!   runs, however far behind they are.
 //! - A full mailbox holds a publisher back until it is no longer full. This wait ends, because the worker
 //!   that empties the mailbox never waits for a publisher.
 //! - A worker with held publishers has registered itself with the channels, which wake it when a reason may

@@ -51,7 +51,7 @@ impl Worker {
         }
     }
 
-    /// Closes a connection that listens to a channel which its user may no longer use.
+    /// Closes a connection that listens to a channel, or uses MONITOR, if its user may no longer do that.
     fn review(&self, id: u64) {
         let Some(connection) = self.connections.borrow().get(&id).cloned() else { return };
         connection.client().begin_review();

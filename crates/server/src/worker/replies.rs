@@ -9,7 +9,8 @@
 //! - A reply waits for the replies of at most [`TOGETHER_MAX`] connections, and at most until the first round
 //!   that begins in a later millisecond. A slow command delays the replies kept just before it, as it delays
 //!   everything else on its worker.
-//! - No reply is kept beyond the end of the tick, so a single active connection is never delayed.
+//! - No kept reply stays beyond the end of the tick, so a connection that is active alone waits for no other
+//!   one.
 
 use std::{
     cell::{Cell, RefCell},

@@ -28,7 +28,7 @@ pub(crate) struct Following {
     /// The receiver and the socket, while frames arrive.
     session: Mutex<Option<(Receiver, TcpStream)>>,
     committed: (Mutex<Lsn>, Condvar),
-    /// The position up to which the log is shown; `None` before the first commit position.
+    /// The position up to which the log was last shown; `None` if it was not shown yet.
     shown: Mutex<Option<Lsn>>,
     applied: AtomicU64,
     needed_from: AtomicU64,
