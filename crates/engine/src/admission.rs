@@ -5,7 +5,7 @@
 //! a call                 check_call                        its demand
 //! a command is queued    check_call                        its demand
 //! EXEC                   check_call                        the demands of all queued commands together
-//! a waiter is served     refuse_waiter                     Rules::admit_waiter, which also refuses stale data
+//! a waiter is served     refuse_waiter                     Rules::admit_waiter, also for stale data
 //! a script's command     scripts::Caller                   as found for the script before it began
 //! ```
 //!

@@ -31,8 +31,8 @@ impl Executor {
     }
 
     /// Evicts until the data fits the limit. Fails if no key may or can be evicted (always with `noeviction`,
-    /// and while the log takes no removal), if the data does not fit after [`EVICTIONS_MAX`] evictions, or if a
-    /// long unit holds a candidate's slot.
+    /// and while the log takes no removal), if the data does not fit after [`EVICTIONS_MAX`] evictions, or if
+    /// a long unit holds a candidate's slot.
     #[inline]
     pub fn make_room(&mut self, host: &Host) -> Result<(), CommandError> {
         let limits = self.rules.limits;
