@@ -25,7 +25,7 @@ pub enum Reason {
     Key,
     /// A channel is not permitted.
     Channel,
-    /// The name or password is wrong.
+    /// A login failed, for instance because the name or the password is wrong.
     Auth,
 }
 

@@ -1,9 +1,9 @@
 //! A whole server for tests, without a process around it: executor, keyspace and log on a simulated disk with
 //! a clock that tests advance.
 //!
-//! `check` is for tables of commands and replies, `TestServer` for everything else. A table ends with a
-//! replay of the log into another keyspace, which must have the same content. So every table also proves that
-//! the effects of its commands are complete.
+//! `check` is for tables of commands and replies, `TestServer` for everything else. A table of `check` ends
+//! with a replay of the log into another keyspace, which must have the same content. So the table also proves
+//! that the effects of its commands are complete.
 //! Expectations about single commands do not belong here.
 
 mod group;
@@ -579,7 +579,7 @@ pub(crate) struct TestHost {
     pub(crate) users: Arc<Users>,
     /// The clients whose subscriptions were to be reviewed.
     pub(crate) reviewed: Arc<Mutex<Vec<u64>>>,
-    /// The settings of CONFIG; only settings in this map can be changed.
+    /// The settings of CONFIG. Only these, and `of-data`, can be set.
     pub(crate) settings: Mutex<BTreeMap<&'static str, String>>,
     /// The largest record for which the log can make room.
     pub(crate) room_bytes: AtomicU64,

@@ -5,7 +5,7 @@
 //! a call                 check_call                        its demand
 //! a command is queued    check_call                        its demand
 //! EXEC                   check_call                        the demands of all queued commands together
-//! a waiter is served     refuse_waiter, admit_waiter       Rules::admit_waiter
+//! a waiter is served     refuse_waiter                     Rules::admit_waiter, also for stale data
 //! a script's command     scripts::Caller                   as found for the script before it began
 //! ```
 //!
@@ -17,8 +17,9 @@
 //! - EXEC, and the service of a waiting client, ask the log and the memory again: no command relies on an
 //!   admission of an earlier round.
 //! - Commands that free memory, or only read, are never refused for want of memory, unless they are in one
-//!   transaction with commands that add data. Commands that only read are not refused for want of disk space
-//!   either, unless they are in one transaction with commands that write.
+//!   transaction with commands that add data, or run a script whose declared flags do not exclude that it adds
+//!   data. Commands that only read are not refused for want of disk space either, unless they are in one
+//!   transaction with commands that write.
 
 use access::Context as DenialContext;
 use storage::Admission;

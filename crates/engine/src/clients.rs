@@ -345,8 +345,8 @@ impl Client {
         Some(self.last_command.load(Relaxed)).filter(|row| *row != NO_COMMAND).map(usize::from)
     }
 
-    /// Counts bytes read from the socket. Only one thread calls this: the worker, or the thread that reads
-    /// from a Redis replica.
+    /// Counts bytes received from the client, as they are after decryption. Only one thread calls this: the
+    /// worker, or the thread that reads from a Redis replica.
     #[inline]
     pub fn received(&self, bytes: u64) {
         self.input_bytes.store(self.input_bytes.load(Relaxed) + bytes, Relaxed);
@@ -359,7 +359,7 @@ impl Client {
         self.output_bytes.store(self.output_bytes.load(Relaxed) + bytes, Relaxed);
     }
 
-    /// Bytes read from and written to the socket.
+    /// Bytes received from and sent to the client, as they are without encryption.
     pub fn traffic_bytes(&self) -> (u64, u64) {
         (self.input_bytes.load(Relaxed), self.output_bytes.load(Relaxed))
     }

@@ -156,8 +156,8 @@ pub struct Event {
     pub gate: Lsn,
 }
 
-/// A message that is delivered after its unit: it was published in a transaction or script, to a durable
-/// channel, or by a client that has published such a message before.
+/// A message that is delivered after its unit: it was published in a transaction, a script or IDEMP, to a
+/// durable channel, or by a client that has published such a message before.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Message {
     /// Whether the channel is durable, so that the message is in the record of its unit.

@@ -30,9 +30,9 @@ impl Executor {
         !self.rules.keeps_all() && self.admit(0) == Admission::Go
     }
 
-    /// Evicts until the data fits the limit. Fails if no key may be evicted (always with `noeviction`, and
-    /// while the log takes no removal), if the data does not fit after [`EVICTIONS_MAX`] evictions, or if a
-    /// long unit holds a candidate's slot.
+    /// Evicts until the data fits the limit. Fails if no key may or can be evicted (always with `noeviction`,
+    /// and while the log takes no removal), if the data does not fit after [`EVICTIONS_MAX`] evictions, or if
+    /// a long unit holds a candidate's slot.
     #[inline]
     pub fn make_room(&mut self, host: &Host) -> Result<(), CommandError> {
         let limits = self.rules.limits;
@@ -61,7 +61,7 @@ impl Executor {
     }
 
     /// Evicts a key, unless another worker removes it first; `false`: no key can be evicted. Fails if a long
-    /// unit holds the slot, as every attempt to lock does.
+    /// unit holds a slot that is needed.
     fn evict_one(
         &mut self,
         policy: EvictionPolicy,

@@ -172,7 +172,7 @@ impl Executor {
         }
     }
 
-    /// The position for which all replies to the session's user wait, because of a change of users.
+    /// The position for which replies to the session's user wait, because of a change of users.
     #[inline]
     fn user_gate(&self, session: &Session) -> Lsn {
         if self.users_changed == Lsn::ZERO {
@@ -204,7 +204,7 @@ impl Executor {
         &self.scratch.interests
     }
 
-    /// Attaches the log: from now on commands may write.
+    /// Attaches the log, to which commands write from now on.
     pub fn attach(&mut self, appender: Appender) {
         self.appender = Some(appender);
     }
@@ -237,8 +237,8 @@ impl Executor {
         std::mem::take(&mut self.wrote)
     }
 
-    /// Takes the keys that may serve waiters as soon as their slots are free. Another executor continues with
-    /// them: [`Executor::adopt_pending_serves`].
+    /// Takes the keys whose waiters are still to be served. Another executor continues with them:
+    /// [`Executor::adopt_pending_serves`].
     pub fn take_pending_serves(&mut self) -> PendingServes {
         PendingServes(std::mem::take(&mut self.later))
     }

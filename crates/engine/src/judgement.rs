@@ -4,7 +4,7 @@
 //! a command, alone or queued   Executor::check_call -> judge -> NOPERM
 //! EXEC, each queued command    Context::judge_queued -> judge -> NOPERM: the rules have changed
 //! a call of a script           commands::scripts -> judge -> ERR ACL failure in script
-//! a waiter is served           Surroundings -> judge -> NOPERM
+//! a waiter is served           refuse_waiter -> judge -> NOPERM
 //! ACL DRYRUN                   judge -> its verdict
 //! ```
 //!
@@ -12,7 +12,7 @@
 //! is judged as the key `DATABASE/ID`.
 //!
 //! Invariants
-//! - A session whose user is gone has no rights: it may run only the commands that need no login.
+//! - A session whose user is gone has no rights: its next command gets NOAUTH, and the connection is closed.
 
 use access::{Call, ChannelUse, CommandId, Context as DenialContext, Denied, KeyAccess, KeyUse, Rights};
 use smallvec::SmallVec;

@@ -122,8 +122,8 @@ pub struct Session {
     pub reader_generation: u32,
     /// Whether the client has subscriptions now.
     pub subscribed: bool,
-    /// Whether the client has published in a transaction or script, or to a durable channel. To keep the
-    /// order, its later messages are notices, too ([`Notice`](crate::Notice)).
+    /// Whether the client has published in a transaction, a script or IDEMP, or to a durable channel. To keep
+    /// the order, its later messages are notices, too ([`Notice`](crate::Notice)).
     pub publishes_in_turn: bool,
     /// The commands queued since MULTI. Boxed: most sessions have none.
     pub transaction: Option<Box<Transaction>>,

@@ -1,8 +1,8 @@
 //! Counters per command. Each thread that executes commands has counters of its own, and readers add them up.
 //!
 //! Invariants
-//! - A counter that is not under a lock has one writer and only grows. A reset (CONFIG RESETSTAT) does not
-//!   change such a counter: it notes the sums as of now, and readers subtract these sums. So every count is
+//! - A count that is not under a lock has one writer and only grows. A reset (CONFIG RESETSTAT) does not
+//!   change this count: it notes the sums as of now, and readers subtract these sums. So every count is
 //!   before a reset or after it, and none is lost. The counts of one call, such as its number and its time,
 //!   are made one after the other: a reset may come in between.
 

@@ -16,7 +16,8 @@
 //! - Every script can be stopped: long operations ask the [`Meter`] regularly whether to continue, and
 //!   `pcall` does not catch a stop.
 //! - The size of values that a script builds is bounded: the memory of Lua by the limit of its allocator,
-//!   results of libraries by the same limit, and the arguments of a command by a constant.
+//!   results of libraries by the limit with which the machine was made, and the arguments of a command by a
+//!   constant.
 
 #![forbid(unsafe_code)]
 

@@ -49,8 +49,8 @@ fn log(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<usize, CommandError> 
 }
 
 /// Sends a message to the present subscribers. Returns how many subscriptions match. The message is delivered
-/// at once or as a notice of its unit. It is a notice in a transaction or script, and after the client has
-/// published in a transaction or script or to a durable channel.
+/// at once or as a notice of its unit. It is a notice in a transaction, a script or IDEMP, and after the
+/// client has published in one of these or to a durable channel.
 fn send(cx: &mut Context<'_, '_>, kind: Kind, args: Args<'_>, is_logged: bool) -> usize {
     let (channel, payload) = (args.at(1), args.at(2));
     cx.session.publishes_in_turn |= cx.in_transaction;

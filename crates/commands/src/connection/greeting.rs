@@ -252,7 +252,7 @@ fn authenticate_while_loading(
 }
 
 /// Makes EXEC wait until the passwords of its logins are checked on another thread. EXEC does not wait while
-/// the data are loaded, nor while the client's address has to wait after failures.
+/// the server loads, nor while the client's address has to wait after failures.
 ///
 /// # Errors
 /// EXEC has to wait, and then runs again.

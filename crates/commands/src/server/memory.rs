@@ -105,9 +105,9 @@ pub(super) struct Usage {
     pub(super) figures: MemoryFigures,
     /// Keys, values and their indexes.
     pub(super) data: u64,
-    /// The buffers of connections.
+    /// The clients: their entries in the list of clients, and their buffers.
     pub(super) clients: u64,
-    /// The number of connections.
+    /// The number of clients.
     pub(super) client_count: u64,
 }
 

@@ -7,7 +7,7 @@
 //! the same path as through the numbers, so the matches are those of Redis.
 //!
 //! Strings are refused where the table of Redis would exceed its limit. That table takes 32 times the memory
-//! needed here; the limit also bounds the time.
+//! of the bits; the limit also bounds the time.
 
 use engine::{CommandError, Context};
 use wire::{Args, number::parse_i64};

@@ -2,8 +2,9 @@
 //!
 //! Every sum is logged as its result, so that replay never computes.
 //!
-//! INCRBYFLOAT adds decimals exactly (see [`wire::decimal`]). Redis adds in 80-bit floating point and shows
-//! 17 digits after the point, so large sums can end in noise: 948.12 + 622.6 is 1570.71999999999999997 there.
+//! INCRBYFLOAT adds decimals of usual size exactly (see [`wire::decimal`]). Redis adds in 80-bit floating
+//! point and shows 17 digits after the point, so large sums can end in noise: 948.12 + 622.6 is
+//! 1570.71999999999999997 there.
 
 use engine::{CommandError, Context, EventClass};
 use keyspace::{KeyOp, Value};

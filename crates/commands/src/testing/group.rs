@@ -126,7 +126,7 @@ pub(crate) fn sample_group() -> GroupView {
     }
 }
 
-/// As [`check_protocols()`](super::check_protocols()), on a server in this group.
+/// As [`check_protocols()`](super::check_protocols()), on a server in this group, and without a replay.
 ///
 /// # Panics
 /// At the first reply that is not the expected one.

@@ -22,9 +22,9 @@ pub(crate) struct AddOptions {
     pub(crate) only_new: bool,
     /// XX: only existing members.
     pub(crate) only_old: bool,
-    /// GT: an existing member gets only a greater score; new members are added anyway.
+    /// GT: an existing member gets only a greater score. New members are not concerned.
     only_greater: bool,
-    /// LT: an existing member gets only a lesser score; new members are added anyway.
+    /// LT: an existing member gets only a lesser score. New members are not concerned.
     only_less: bool,
     /// CH: changed members count, not only new ones.
     pub(crate) counts_changed: bool,

@@ -46,7 +46,7 @@ use crate::{
 /// are served later, so that records do not grow without bound.
 const RECORD_BYTES_MAX: usize = 1 << 20;
 
-/// Keys that may serve waiters as soon as their slots are free. One executor hands such keys to another.
+/// Keys whose waiters are still to be served. One executor hands these keys to another.
 #[derive(Default)]
 pub struct PendingServes(pub(crate) VecDeque<PendingServe>);
 

@@ -88,7 +88,7 @@ impl Clients {
         true
     }
 
-    /// Bytes (received, sent) by all clients since the start, disconnected ones included.
+    /// Bytes received from and sent to all clients since the start, disconnected ones included.
     pub fn traffic_bytes(&self) -> (u64, u64) {
         let list = self.list.lock();
         let present = list.by_id.values().map(|client| client.traffic_bytes());
@@ -100,7 +100,7 @@ impl Clients {
         self.list.lock().by_id.values().map(|client| client.memory_bytes()).sum()
     }
 
-    /// The client with this id; `None` if it has disconnected.
+    /// The connected client with this id.
     pub fn find(&self, id: u64) -> Option<Arc<Client>> {
         self.list.lock().by_id.get(&id).cloned()
     }

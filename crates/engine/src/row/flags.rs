@@ -23,7 +23,7 @@ impl Flags {
     pub const ADMIN: Flags = Flags(1 << 6);
     /// Not allowed in scripts and functions.
     pub const NOSCRIPT: Flags = Flags(1 << 7);
-    /// Allowed on a stale replica.
+    /// Allowed where data may not be shown, for instance on a stale replica.
     pub const STALE: Flags = Flags(1 << 8);
     /// A container: the first argument names a subcommand.
     pub const CONTAINER: Flags = Flags(1 << 9);
@@ -82,8 +82,8 @@ impl Flags {
     /// Takes time in proportion to the size of its keys' values: see [`crate::LongUnit`].
     pub const WALKS: Flags = Flags(1 << 25);
 
-    /// A command of a replica or a member of a group to another server: allowed on the places that are kept
-    /// for them beyond `maxclients` (see [`Place`](crate::Place)).
+    /// A command that servers send to each other: no pause of clients holds it, and it is allowed on the
+    /// places that are kept for other servers beyond `maxclients` (see [`Place`](crate::Place)).
     pub const BETWEEN_SERVERS: Flags = Flags(1 << 28);
 
     /// Shows or changes what only administrators may. While a server loads and does not know its users, the

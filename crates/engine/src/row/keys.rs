@@ -45,7 +45,7 @@ pub enum Keys {
         /// Whether a call reads keys that no argument names: it locks every slot.
         reads_others: fn(Args<'_>) -> bool,
     },
-    /// The command changes every slot at once.
+    /// The command needs every slot at once.
     AllSlots,
     /// The command works on the libraries of functions, which belong to one slot.
     Libraries,
@@ -56,9 +56,8 @@ pub enum Keys {
 }
 
 impl Keys {
-    /// Calls `visit` with the index of each key in a call, in order. Finds no key if the arguments are
-    /// malformed, such as a number of keys that is not a number: the handler must detect that before it
-    /// touches a key.
+    /// Calls `visit` with the index of each key in a call, in order. Finds no key if the argument that gives
+    /// the number of keys is malformed: the handler must detect that before it touches a key.
     #[inline]
     pub fn for_each(self, args: Args<'_>, mut visit: impl FnMut(usize)) {
         let count = args.len();

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use parking_lot::Mutex;
 
-/// The maximum number of codes that are told apart, as in Redis; scripts can reply with any code.
+/// The maximum number of codes that one worker tells apart, as in Redis; scripts can reply with any code.
 const CODES_MAX: usize = 128;
 /// The code under which replies with codes beyond the maximum are counted.
 const OTHERS: &str = "ERRORSTATS_OVERFLOW";
