@@ -51,8 +51,8 @@ impl Log {
         self.shared.awaits_acks()
     }
 
-    /// The position up to which clients may see the log: up to there, the log may leave the server, and
-    /// enough replicas have it if any are required.
+    /// The position up to which clients may see the log: up to there, the log may leave the server, and it is
+    /// committed if acknowledgements of replicas are required.
     pub fn showable_lsn(&self) -> Lsn {
         if self.awaits_acks() { self.committed_lsn() } else { self.shippable_lsn() }
     }

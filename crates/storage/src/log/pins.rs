@@ -31,7 +31,7 @@ pub(crate) struct Pins {
 }
 
 impl Pins {
-    /// The first position that must be kept; `None` if nothing is pinned.
+    /// The first position that must be kept; `None` if nothing is pinned and there is no floor.
     pub(crate) fn lowest(&self) -> Option<Lsn> {
         self.positions.iter().copied().chain(self.floor).min()
     }
