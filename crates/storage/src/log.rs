@@ -138,8 +138,8 @@ struct LogState {
     written: AtomicU64,
     /// Everything before this position survives a power cut. A batch boundary.
     durable: AtomicU64,
-    /// Nothing after this position is committed, because replicas must acknowledge it first; `UNASKED` if no
-    /// acknowledgements are required. See `commit`.
+    /// Nothing after this position is committed, whatever this disk has; `UNASKED` if there is no such limit.
+    /// See `commit`.
     acked: AtomicU64,
     /// Segments exist up to this position.
     prepared_end: AtomicU64,

@@ -1,5 +1,5 @@
-//! Pins: each keeps the log from a position on while its files are copied, together with the snapshot that
-//! begins there.
+//! Pins: each keeps the log from a position on, together with the snapshot that begins there, while files are
+//! copied or a replica needs them.
 //!
 //! A *floor* keeps the log from a position on, without a snapshot, for other readers of the log
 //! ([`Log::retain_from`]).
