@@ -60,7 +60,7 @@ pub fn write_atomically_with(
 }
 
 /// Replaces or creates `path` with `bytes` and the permissions `mode`, durably and atomically, on
-/// [`RealDisk`]. It is for files with secrets, and does not use the [`reserve`].
+/// [`RealDisk`]. Does not use the [`reserve`].
 ///
 /// # Errors
 /// I/O errors; `path` then holds the complete old or the complete new contents.

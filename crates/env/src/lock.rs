@@ -13,8 +13,8 @@
 //! - The kernel releases the locks when the holder dies, in whatever way. The lock file may exist without a
 //!   holder.
 //! - Only [`DirLock::discard_directory`] removes the file. While the lock is held, the path leads to the
-//!   locked directory and file, or [`DirLock::verify`] fails. A directory that was moved, removed or
-//!   replaced, or whose lock file was removed, is no longer protected from another server.
+//!   locked directory and file, or [`DirLock::verify`] fails, unless it cannot tell. A directory that was
+//!   moved, removed or replaced, or whose lock file was removed, is no longer protected from another server.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, Write};

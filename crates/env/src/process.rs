@@ -25,7 +25,7 @@ pub fn peak_rss_bytes() -> u64 {
 }
 
 /// Memory available to this process, in bytes: the memory of the machine, or the limit of the control group
-/// if that is less. 0 if unknown.
+/// at `/sys/fs/cgroup` if that is less. 0 if unknown.
 pub fn memory_total_bytes() -> u64 {
     let machine = kib_field("/proc/meminfo", "MemTotal:").unwrap_or(0);
     let group = ["/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"]
@@ -35,7 +35,7 @@ pub fn memory_total_bytes() -> u64 {
     machine.min(group)
 }
 
-/// The user as whom this process runs: its name, or its number if it has none.
+/// The user as whom this process runs: its name in `/etc/passwd`, or its number if it is not there.
 pub fn user() -> String {
     // SAFETY: the call only reads, and cannot fail.
     let id = unsafe { libc::geteuid() }.to_string();

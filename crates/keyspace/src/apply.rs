@@ -50,8 +50,8 @@ const WRONG_TYPE: Applied = Applied {
 /// The changes that an effect has made.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Applied {
-    /// If `false`, the effect changed nothing and need not be logged. Some effects that put a value report
-    /// `true` even if the key already had this value.
+    /// If `false`, the effect changed nothing and need not be logged. Some effects report `true` although the
+    /// data are as before, such as a Put of the value that the key has.
     pub changed: bool,
     /// Elements, members, fields or entries that are new; of a stream also groups, consumers and pending
     /// entries.

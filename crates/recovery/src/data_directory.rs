@@ -11,8 +11,8 @@ use storage::Control;
 
 /// The file of the settings that clients have set. The crate `settings` reads and writes it.
 const SETTINGS_FILE: &str = "settings.toml";
-/// The names that a data directory may have without a control file. Such a directory is either new, or has
-/// lost the control file, which the start then reports.
+/// The names that a data directory may have without a control file. Such a directory is new or unfinished, or
+/// has lost the control file, which the start then reports.
 const OWN: [&str; 15] = [
     DirLock::NAME,
     "control",

@@ -16,7 +16,7 @@ pub enum RecoverError {
     /// The log or a snapshot cannot be read or written, or the log is damaged.
     #[error(transparent)]
     Storage(#[from] storage::Error),
-    /// An intact record has effects unknown to this version.
+    /// This version cannot decode an intact record.
     #[error(
         "the record at lsn {lsn} is intact but cannot be understood ({reason}): it was written by another version of sheaf"
     )]
@@ -105,8 +105,8 @@ pub enum RecoverError {
 }
 
 impl RecoverError {
-    /// A sentence about `--force-recovery` for some errors that this option gets past and whose text does not
-    /// name it; empty for all others.
+    /// A sentence about `--force-recovery` for some errors that this option may get past and whose text does
+    /// not name it; empty for all others.
     pub fn last_resort(&self) -> &'static str {
         match self {
             RecoverError::Storage(storage::Error::Corrupt(_) | storage::Error::Inconsistent { .. })

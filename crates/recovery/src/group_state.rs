@@ -103,7 +103,7 @@ pub enum Membership {
     None,
     /// The directory belongs to a group, and the settings end the membership: see [`leave`].
     Leaves,
-    /// The directory belongs to a group, or its server asks to join one.
+    /// The directory belongs to a group, or its server begins one or asks to join one.
     Of(Box<GroupState>),
 }
 

@@ -5,12 +5,12 @@
 //! salvage: the same, skipping damage      snapshot_task: writes the next snapshot from memory
 //! ```
 //!
-//! This crate is not a server: it owns no socket, and no thread outlives a call. `server` decides when a
-//! snapshot is taken.
+//! This crate is not a server: it owns no socket, and no thread outlives a call, except the one that redraws
+//! a progress bar. `server` decides when a snapshot is taken.
 //!
 //! Invariants
-//! - Damage in what is recovered is refused; only `salvage` leaves it out, and reports every loss. Damage in
-//!   an older snapshot is reported.
+//! - Damage in what is recovered is refused; only `salvage` leaves it out, and reports every loss. An older
+//!   snapshot that cannot be opened is reported.
 //! - A directory with a marker of unfinished work is never used as if it were complete (`unfinished`).
 //! - Live execution, recovery and replicas apply the same effects with the same function.
 

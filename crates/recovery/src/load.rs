@@ -8,7 +8,8 @@
 //! unnoticed.
 //!
 //! Invariants
-//! - Memory in flight is bounded: per thread one chunk as stored and one decompressed.
+//! - Memory in flight is bounded: per thread one chunk as stored, one decompressed, and a copy of the latter
+//!   with what the chunk before it has left incomplete.
 //! - The replay compares records with the LSNs in [`Loaded`], which do not change. The LSN of the slot itself
 //!   changes with each effect. After the first effect of a record, a second effect of the same record on the
 //!   same slot would look as if the snapshot included it.

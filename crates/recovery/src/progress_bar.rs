@@ -15,7 +15,7 @@ use indicatif::{ProgressBar as Bar, ProgressStyle};
 
 const DRAW_PERIOD: Duration = Duration::from_millis(200);
 
-/// A progress bar with an estimate of the time left, on a terminal only.
+/// A progress bar; it shows nothing if standard error is not a terminal.
 pub struct ProgressBar {
     bar: Bar,
     style: &'static str,

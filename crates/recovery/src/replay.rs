@@ -26,7 +26,7 @@ use lsn::Lsn;
 pub use self::live::Replayer;
 use crate::error::RecoverError;
 
-/// Observes every effect that is applied, except on a witness: there it only learns of records. The unit type
+/// Observes every effect that a [`Replayer`] applies; on a witness, it only learns of records. The unit type
 /// ignores all.
 pub trait Observer {
     /// An effect was applied; the slots of its record are locked.

@@ -61,7 +61,7 @@ pub struct ReplicationState {
     leader: String,
     /// The highest epoch of the leaders followed.
     seen_epoch: u32,
-    /// The epoch of another leader that fenced this server; 0 if it is not fenced.
+    /// The epoch of another server that keeps this one from taking writes; 0 for none.
     fenced_by: u32,
     /// Whether the log here may hold more than any leader has committed.
     #[serde(default)]

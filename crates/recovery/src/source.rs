@@ -10,7 +10,8 @@ use storage::LogOptions;
 /// The starting point of a recovery.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Mode {
-    /// The newest snapshot. Damage is refused.
+    /// The newest snapshot from which the log can be replayed; the log alone if there is none. Damage is
+    /// refused.
     #[default]
     Newest,
     /// The snapshot that begins here, or the log alone if it begins here and holds everything. Newer

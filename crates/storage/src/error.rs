@@ -56,11 +56,11 @@ pub enum Error {
 /// The place of damage in the log, and the state of the bytes around it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Damage {
-    /// The segment file.
+    /// The segment file; if the log's files end before `lsn`, the file that would hold it.
     pub path: PathBuf,
-    /// Byte offset of the damaged record in that file.
+    /// Byte offset of the damaged record in that file; of the first log byte if the file is missing.
     pub offset: u64,
-    /// Position of the damaged record in the log.
+    /// Position in the log of the record that is damaged or missing.
     pub lsn: Lsn,
     /// End of the last intact batch.
     pub intact_end: Lsn,

@@ -10,11 +10,12 @@
 //! - Bytes before `durable_lsn` survive a crash. `durable_lsn` never moves back, and never runs ahead of a
 //!   completed sync.
 //! - A batch is recovered whole or not at all. So is a record, even if it was split into parts.
-//! - After a failed write or sync the log is poisoned: nothing is written, synced or acknowledged again.
-//! - Recovery either yields exactly the durable prefix (plus batches that were written but not yet durable)
-//!   or reports which bytes of which file are damaged. Recovery skips damage only on request
-//!   ([`Recovery::salvage`]). A salvage reports all skipped bytes, and nothing is written to the log before
-//!   the operator agrees.
+//! - After a failed write or sync the log is poisoned: no batch is written or synced again.
+//! - Recovery either yields the durable prefix (plus batches that were written but not yet durable) or
+//!   reports which bytes of which file are damaged. One case looks like an interrupted write: damage to the
+//!   last batches, for which no later footer, snapshot or clean end vouches (`log::reader`).
+//! - Recovery skips damage only on request ([`Recovery::salvage`]). A salvage reports all skipped damage; if
+//!   something is lost, the log takes no writes before the operator agrees.
 
 mod error;
 mod log;

@@ -126,7 +126,7 @@ struct LogState {
     dir: PathBuf,
     options: LogOptions,
     epoch: AtomicU32,
-    /// The reign of the batches closed here; for a mirror, of the last batch copied. See `footer`.
+    /// The reign of the batches closed here; for a mirror, of the log's last batch. See `footer`.
     reign: AtomicU64,
     /// Whether this log is a mirror: whole batches come from another server.
     mirroring: AtomicBool,
@@ -138,12 +138,13 @@ struct LogState {
     written: AtomicU64,
     /// Everything before this position survives a power cut. A batch boundary.
     durable: AtomicU64,
-    /// The position that enough replicas have acknowledged; `UNASKED` if none are required. See `commit`.
+    /// Nothing after this position is committed, whatever this disk has; `UNASKED` if there is no such limit.
+    /// See `commit`.
     acked: AtomicU64,
     /// Segments exist up to this position.
     prepared_end: AtomicU64,
-    /// A write has requested segments up to this position, which may lie beyond the usual reserve; 0 for
-    /// none.
+    /// Segments were requested up to this position, which may lie beyond the usual reserve; 0 if none were,
+    /// or if one could not be made.
     wanted_end: AtomicU64,
     durability: AtomicU8,
     poisoned: AtomicBool,
@@ -157,11 +158,11 @@ struct LogState {
     no_room: AtomicBool,
     /// Why a segment could not be made, at the last failure.
     no_room_reason: Mutex<Option<NoRoom>>,
-    /// Whether [`Log::look_for_stall`] has found a stall, and no write has ended since.
+    /// Whether the last call of [`Log::look_for_stall`] found a stall, and no write has ended since.
     stalled: AtomicBool,
     /// Monotonic microseconds at which the write or sync in flight began; 0 without one.
     flush_started_us: AtomicU64,
-    /// The indices that no appender uses.
+    /// The indices for new appenders. A listening appender that is dropped does not give its index back.
     free_appenders: Mutex<Vec<usize>>,
     waiters: Waiters,
     /// Wakes the caller of [`Log::prepare_segment`].
@@ -172,7 +173,8 @@ struct LogState {
     preparing: Mutex<()>,
     /// The pinned positions. A thread that locks both this and `control` locks this first.
     pins: Mutex<Pins>,
-    /// The contents of the control file. Stays locked while the file is written.
+    /// The contents of the control file; of a frozen log, those that the file will get when the log is
+    /// adopted. Stays locked while the file is written.
     control: Mutex<Control>,
     /// The id of the log, which never changes: a copy of the id in `control` that needs no lock.
     id: [u8; 16],
@@ -213,7 +215,8 @@ impl Log {
         Lsn::new(self.shared.written.load(Ordering::SeqCst))
     }
 
-    /// The position after the last reserved record.
+    /// The position after everything reserved in the log: the end of the last record, or of its batch if that
+    /// batch is closed.
     pub fn appended_lsn(&self) -> Lsn {
         Lsn::new(self.shared.sequencer.tail())
     }
@@ -223,7 +226,8 @@ impl Log {
         self.shared.id
     }
 
-    /// The epoch of this run's batches; for a mirror, the highest epoch that it has seen.
+    /// The epoch of the batches that are closed here; for a mirror, the highest epoch of its batches, or that
+    /// of the control file at its opening if that is higher.
     pub fn epoch(&self) -> u32 {
         self.shared.epoch.load(Ordering::SeqCst)
     }
@@ -386,7 +390,7 @@ impl Log {
     /// If `boundary` is not durable or not a multiple of the block size.
     ///
     /// # Errors
-    /// I/O errors; no needed data is lost then.
+    /// I/O errors, or if the log before that position cannot be read; no needed data is lost then.
     pub fn truncate_before(&self, boundary: Lsn) -> Result<bool, Error> {
         let pins = self.pins();
         if pins.lowest().is_some_and(|pinned| pinned < boundary) {
@@ -395,15 +399,15 @@ impl Log {
         self.shared.truncate_before(boundary, false).map(|()| true)
     }
 
-    /// Forgets the log before `begin_lsn`, the beginning of the oldest snapshot that is kept. From now on,
-    /// recovery starts at this snapshot or a newer one, and refuses a directory that has neither. The log
-    /// after the lowest pinned position is kept.
+    /// Forgets the log before `begin_lsn`, usually the beginning of the oldest snapshot that is kept. Does
+    /// nothing if the log starts there or later. Else the recovery of data needs a snapshot from now on, one
+    /// that begins at the new start of the log or later. The log after the lowest pinned position is kept.
     ///
     /// # Panics
     /// As [`Log::truncate_before`].
     ///
     /// # Errors
-    /// I/O errors; no needed data is lost then.
+    /// I/O errors, or if the log before that position cannot be read; no needed data is lost then.
     pub fn forget_before(&self, begin_lsn: Lsn) -> Result<(), Error> {
         self.forget_before_unpinned(begin_lsn, &self.pins())
     }

@@ -16,8 +16,8 @@
 //! Invariants
 //! - A snapshot exists if and only if its manifest does. The manifest is written last, when every part is
 //!   durable under its name. The manifest is removed first, durably, before any part is removed.
-//! - Parts without a manifest are leftovers. Leftovers are removed at the next start, never while a snapshot
-//!   is being written.
+//! - Parts without a manifest are leftovers, unless their snapshot is being written. Leftovers are removed at
+//!   the next start.
 //! - A payload is returned only if every checksum on the path to it matches: manifest, footer, index, chunk.
 //! - When a snapshot is read, no allocation depends on an unverified length, and no allocation for a chunk is
 //!   larger than [`CHUNK_RAW_BYTES_MAX`] plus the header.

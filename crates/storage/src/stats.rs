@@ -53,7 +53,7 @@ impl Histogram {
 pub struct LogStats {
     /// Batches written; several batches that a mirror writes at once count as one.
     pub batches: AtomicU64,
-    /// Records written, without batch-end records.
+    /// Records in batches that were closed here or taken from a mirror's source, without batch-end records.
     pub records: AtomicU64,
     /// Bytes written, padding included.
     pub bytes: AtomicU64,

@@ -49,7 +49,7 @@ pub enum TreeError {
         wanted: (Lsn, Lsn),
         /// The newest intact checkpoint that is not too new.
         newest: Option<Lsn>,
-        /// A newer checkpoint that was skipped because it is damaged.
+        /// A newer checkpoint that was skipped because it is damaged or incomplete.
         passed_over: Option<PassedOver>,
     },
     /// The file was written by another version.

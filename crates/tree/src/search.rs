@@ -23,7 +23,7 @@ pub(crate) const READ_BYTES: usize = 1 << 20;
 
 pub(crate) struct SearchResult {
     pub(crate) header: Header,
-    /// A newer checkpoint that was skipped because it is damaged.
+    /// A newer checkpoint that was skipped because it is damaged or incomplete.
     pub(crate) passed_over: Option<PassedOver>,
 }
 

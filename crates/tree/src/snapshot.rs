@@ -27,7 +27,8 @@ pub struct TreeSnapshot {
 }
 
 impl TreeSnapshot {
-    /// Opens a file read-only. The second value is a newer checkpoint that was skipped because it is damaged.
+    /// Opens a file read-only. The second value is a newer checkpoint that was skipped because it is damaged
+    /// or incomplete.
     ///
     /// # Errors
     /// As [`TreeFile::open`](crate::TreeFile::open).

@@ -29,7 +29,7 @@ pub fn len(number: u64) -> usize {
 /// Why no number can be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NumberError {
-    /// The input ends within the number.
+    /// The input is empty, or ends within the number.
     Truncated,
     /// The number has more than 64 bits, or it is not in its shortest form.
     Malformed,

@@ -95,9 +95,9 @@ pub struct IoEvent {
     pub kind: IoKind,
     /// The file or directory; for a rename the old name.
     pub path: PathBuf,
-    /// First byte written (0 for other operations); for `SetLen` the new size.
+    /// Offset of a write (0 for other operations); for `SetLen` the new size.
     pub offset: u64,
-    /// Bytes written; 0 for other operations.
+    /// Bytes that a write was to write; 0 for other operations.
     pub len: usize,
 }
 

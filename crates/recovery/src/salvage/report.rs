@@ -27,7 +27,7 @@ pub(super) enum Kind {
     Log(HoleKind),
     /// Chunks of the loaded snapshot.
     SnapshotChunk,
-    /// Another part of the loaded snapshot.
+    /// A part file of the loaded snapshot that could not be opened.
     SnapshotPart,
     /// A damaged snapshot that was not loaded.
     SnapshotPassedOver,
@@ -227,7 +227,7 @@ pub struct Losses {
     pub(super) log_end: Option<Lsn>,
     pub(super) rows: u64,
     pub(super) records: u64,
-    /// Logged changes of lost keys or documents.
+    /// Logged changes that did not fit what is left of the keys and documents.
     pub(super) changes_left_out: u64,
     /// Number of recovered keys.
     pub(super) keys: u64,

@@ -270,9 +270,9 @@ impl Appender {
         self.shared.waiters.listen(self.index, Box::new(listener));
     }
 
-    /// Requests one call of the listener once `lsn` is committed; replaces the previous request. Returns
-    /// `false` if `lsn` is committed already: then the request is withdrawn, although a call may come if
-    /// `lsn` was committed meanwhile.
+    /// Requests one call of the listener once `lsn` is committed; replaces the previous request. A call of
+    /// the listener for another reason before that ends the request. Returns `false` if `lsn` is committed
+    /// already: then the request is withdrawn, although a call may come if `lsn` was committed meanwhile.
     pub fn wait_for(&self, lsn: Lsn) -> bool {
         self.shared.waiters.arm(self.index, lsn, || self.shared.committed())
     }
@@ -283,7 +283,7 @@ impl Appender {
     }
 
     /// Requests one call of the listener at the next progress of the log, after an [`Admission::Wait`].
-    /// Returns `false` if there is nothing to wait for: there is room by now, or there will be none.
+    /// Returns `false` if there is nothing to wait for: there is room by now, or the log refuses writes.
     pub fn wait_for_room(&self) -> bool {
         self.shared.waiters.arm_any(self.index);
         let prepared_end = self.shared.prepared_end.load(Ordering::SeqCst);

@@ -1,6 +1,6 @@
 //! Chains: payloads that were split into parts, reassembled while the log is replayed.
 //!
-//! A `Chains` holds, by chain id, the parts seen so far of every payload whose last part was not seen yet. An
+//! A `Chains` holds, by chain id, the parts seen so far of payloads whose last part was not seen yet. An
 //! appender writes one chain at a time; the size of each is bounded by [`CHAIN_BYTES_MAX`]. The splitting is
 //! in `appender`.
 //!

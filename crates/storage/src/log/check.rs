@@ -31,8 +31,8 @@ pub struct CheckReport {
     pub needs_snapshot: bool,
 }
 
-/// Verifies every byte of the log in `dir`. `progress` is called with (position, end of the segments) after
-/// every batch, and may end the check.
+/// Verifies the log in `dir` from its start to its end. `progress` is called with (position, end of the
+/// segments) after every batch, and may end the check.
 ///
 /// # Errors
 /// [`Error::Corrupt`] and [`Error::Inconsistent`] for damage, or if there is no log; [`Error::Io`] if files

@@ -1,11 +1,12 @@
 //! The committed position: records before it are safe in as many places as configured, so replies may show
 //! them.
 //!
-//! The committed position is the smaller of two positions, one for this disk and one for the replicas. The
+//! The committed position is the smaller of two positions, one for this disk and one for other servers. The
 //! position for this disk is the durable position, or the written position if the durability does not sync
-//! every batch. By default no replica is required, and only the position for this disk counts. With
-//! `durability = none`, a sync may be minutes away, and no reply waits for the sync. Replicas are counted
-//! elsewhere: [`Log::set_acked`] sets the position that enough replicas have.
+//! every batch. With `durability = none`, a sync may be minutes away, and no reply waits for the sync. The
+//! position for other servers is determined elsewhere and set by [`Log::set_acked`]: on a leader, what enough
+//! replicas have or its group has committed; on a follower, what its leader has committed or memory shows
+//! already. By default there is none, and only the position for this disk counts.
 //!
 //! Invariants
 //! - Both positions are stored before waiters are woken, and waiters check both after registering: no wake-up
@@ -16,7 +17,7 @@ use lsn::Lsn;
 use super::{Log, LogState};
 use crate::sync::Ordering;
 
-/// The value of `acked` when no replica is required.
+/// The value of `acked` when only the position for this disk counts.
 pub(super) const UNASKED: u64 = u64::MAX;
 
 impl Log {
@@ -26,8 +27,8 @@ impl Log {
         Lsn::new(self.shared.committed())
     }
 
-    /// Sets the position that enough replicas have; nothing after it is committed. [`Lsn::MAX`] means that no
-    /// replica is required.
+    /// Sets the position for other servers, as the module documentation describes it; nothing after it is
+    /// committed. [`Lsn::MAX`] means that only this disk counts.
     pub fn set_acked(&self, position: Lsn) {
         self.shared.acked.store(position.get(), Ordering::SeqCst);
         self.shared.waiters.wake(self.committed_lsn());
@@ -45,14 +46,14 @@ impl Log {
         committed
     }
 
-    /// Whether commits require acknowledgements of replicas.
+    /// Whether commits depend on other servers, by [`Log::set_acked`] or [`Log::begin_to_await_acks`].
     #[inline]
     pub fn awaits_acks(&self) -> bool {
         self.shared.awaits_acks()
     }
 
-    /// The position up to which clients may see the log: up to there, the log may leave the server, and
-    /// enough replicas have it if any are required.
+    /// The position up to which clients may see the log: up to there, the log may leave the server, and it is
+    /// committed if commits depend on other servers.
     pub fn showable_lsn(&self) -> Lsn {
         if self.awaits_acks() { self.committed_lsn() } else { self.shippable_lsn() }
     }

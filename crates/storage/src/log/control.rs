@@ -13,8 +13,8 @@
 //!              bits 0 to 30: the last epoch whose batches may have been copied from another server,
 //!              0 if none were, all ones while they still are
 //! 60  u32      crc32c of bytes 0..60
-//! 64  u64      the chain value of the batch that ends at log_start, 0 if it is not known: see `footer`
-//! 72  u64      the reign of that batch
+//! 64  u64      the chain value that the batch at log_start continues, 0 if it is not known: see `footer`
+//! 72  u64      the reign before that batch, 0 if there was none or it is not known
 //! 80  u32      bit 0: documents were saved in files of their own, without which the directory is incomplete
 //!              bit 1: clients have set settings, which are in a file of their own
 //! 84  u32      crc32c of bytes 0..84

@@ -11,8 +11,8 @@
 //!
 //! Invariants
 //! - The log and the snapshot are pinned while the plan lives.
-//! - The copy is a complete data directory once its control file is written. Before that, no server recovers
-//!   from it.
+//! - The copy is a complete data directory, apart from files of documents, once its control file is written.
+//!   Before that, no server recovers from it.
 
 use std::io;
 
@@ -55,8 +55,8 @@ impl CopyPlan {
 
 impl Log {
     /// Plans a copy that starts with the snapshot of `begin_lsn`. `None` if that snapshot does not exist, or
-    /// no longer. Makes everything appended so far durable, so it blocks. `has_documents`: the copy will
-    /// include files of documents, without which it is incomplete.
+    /// the log from there on is forgotten. Makes everything appended so far durable, so it blocks.
+    /// `has_documents`: the copy will include files of documents, without which it is incomplete.
     ///
     /// # Errors
     /// If the log cannot be made durable or read, or the snapshot cannot be read.

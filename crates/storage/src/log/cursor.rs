@@ -225,7 +225,8 @@ impl Log {
     }
 
     /// The batch that contains the byte before `position`, and so the record with this LSN. `None` if that
-    /// part of the log is forgotten, or may not leave the server yet.
+    /// part of the log is forgotten or may not leave the server yet, if the batch has no intact footer, or
+    /// if `position` is 0.
     ///
     /// # Errors
     /// If the log cannot be read.

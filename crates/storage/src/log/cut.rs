@@ -35,7 +35,7 @@ const PIECE_BYTES: u64 = 1 << 20;
 /// The result of cutting a log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Cut {
-    /// The log now ends at `at`. The bytes cut off are in this file.
+    /// The log now ends at `at`. The first 256 MiB of the bytes cut off are in this file.
     Done(PathBuf),
     /// Nothing was changed; a full sync is needed. Either `at` lies before the start of the log, or no usable
     /// snapshot ends at or before `at` although the log needs one, or nothing would remain of a log that is
@@ -84,7 +84,7 @@ fn load_control(disk: &dyn Disk, dir: &Path) -> Result<Control, Error> {
     Control::load(disk, dir)?.ok_or_else(missing)
 }
 
-/// The steps of a cut; `set_aside` is the second one. Returns the file of the bytes cut off.
+/// The steps of a cut; `set_aside` is the second one. Returns the file in which bytes cut off are kept.
 fn cut_at(
     disk: &dyn Disk,
     dir: &Path,

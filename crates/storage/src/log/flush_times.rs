@@ -15,7 +15,7 @@ use crate::sync::{AtomicBool, Ordering};
 /// The maximum number of batches whose times are kept: about 0.1 s on a fast disk.
 const BATCHES_KEPT: usize = 1024;
 
-/// When a batch was written.
+/// When a batch was written, or the batches that a mirror wrote at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FlushTime {
     /// Where the batch begins.

@@ -22,9 +22,9 @@
 //!   does not sync every write, it syncs before it writes footers that vouch for more than it has synced.
 //! - The epoch of a promoted mirror is durable before the first append, and higher than every epoch that the
 //!   mirror has seen. An epoch that is not given by the votes of a group is also higher than the epochs that
-//!   the source reaches by restarting, unless it restarts tens of thousands of times: a promotion takes a
-//!   large step ([`PROMOTION_STEP`]), a start a small one. Two mirrors promoted from the same source can get
-//!   the same epoch: their reigns and chains distinguish them.
+//!   the source reaches by restarting, unless it starts tens of thousands of times in one reign: a promotion
+//!   takes a large step ([`PROMOTION_STEP`]), a start a small one. Two mirrors promoted from the same source
+//!   can get the same epoch: their reigns and chains distinguish them.
 
 #![allow(unsafe_code)]
 

@@ -1,5 +1,5 @@
-//! Pins: each keeps the log from a position on while its files are copied, together with the snapshot that
-//! begins there.
+//! Pins: each keeps the log from a position on, together with the snapshot that begins there, while files are
+//! copied or a replica needs them.
 //!
 //! A *floor* keeps the log from a position on, without a snapshot, for other readers of the log
 //! ([`Log::retain_from`]).
@@ -31,7 +31,7 @@ pub(crate) struct Pins {
 }
 
 impl Pins {
-    /// The first position that must be kept; `None` if nothing is pinned.
+    /// The first position that must be kept; `None` if nothing is pinned and there is no floor.
     pub(crate) fn lowest(&self) -> Option<Lsn> {
         self.positions.iter().copied().chain(self.floor).min()
     }

@@ -402,7 +402,8 @@ impl LogReader {
     }
 }
 
-/// Refuses a directory that holds acknowledged data but no control file: the file was lost.
+/// Refuses a directory without a control file that may hold acknowledged data: the file was lost. For a
+/// caller that has found no control file.
 pub(super) fn refuse_lost_control(disk: &dyn Disk, dir: &Path) -> Result<(), Error> {
     let is_lost = match segment::list(disk, dir)?.as_slice() {
         _ if !snapshot::list_begins(disk, dir)?.is_empty() => true,

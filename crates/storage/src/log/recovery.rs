@@ -73,7 +73,7 @@ pub struct Recovery {
     reached: Reached,
 }
 
-/// The last record of a replay, not counting records that the snapshot already includes.
+/// The last record of a replay, not counting records up to the end of the snapshot at which it starts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Reached {
     /// The LSN of the last record; if there is none, where the log starts, or the end of the snapshot from
@@ -348,7 +348,7 @@ impl Recovery {
                     }
                     None => continue,
                 }
-                // Records that the snapshot already includes are replayed, too, but do not count.
+                // Records up to the end of the snapshot are replayed, too, but do not count.
                 if record.lsn > reached.lsn {
                     reached = Reached { lsn: record.lsn, closed_at_ms: Some(batch.closed_at_ms) };
                 }

@@ -64,8 +64,7 @@ pub struct Hole {
     pub lsns: Option<(Lsn, Lsn)>,
     /// Number of lost batches; `None` if unknown.
     pub batches: Option<u64>,
-    /// When the batches before and after the hole were closed, in milliseconds since 1970; `None` if there is
-    /// no such batch.
+    /// When the batches before and after the hole were closed, in milliseconds since 1970; `None` if unknown.
     pub closed_at_ms: (Option<u64>, Option<u64>),
     /// The reason why the place is unreadable.
     pub reason: String,

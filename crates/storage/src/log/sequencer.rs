@@ -46,7 +46,7 @@ struct Word {
     /// This appender has filled everything that it reserved before this position. IDLE if it fills nothing at
     /// the moment.
     filling_from: AtomicU64,
-    /// Records published so far, for statistics.
+    /// Reservations published so far, for statistics: records, or the batches of a mirror.
     records: AtomicU64,
 }
 
@@ -124,7 +124,7 @@ impl Sequencer {
         word.filling_from.store(IDLE, Ordering::Release);
     }
 
-    /// Records published by all appenders so far.
+    /// Reservations published by all appenders so far: records, or the batches of a mirror.
     pub(crate) fn published_records(&self) -> u64 {
         self.words.iter().map(|word| word.0.records.load(Ordering::Relaxed)).sum()
     }

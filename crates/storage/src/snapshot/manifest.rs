@@ -40,7 +40,7 @@ pub struct PartSummary {
     pub part: u32,
     /// Length of the file in bytes.
     pub file_bytes: u64,
-    /// Number of rows.
+    /// Sum of the `rows` of the chunks.
     pub rows: u64,
     /// Bytes of all payloads, uncompressed.
     pub raw_bytes: u64,
@@ -70,7 +70,7 @@ pub struct SnapshotInfo {
 }
 
 impl SnapshotInfo {
-    /// Number of rows in all parts.
+    /// Sum of the `rows` of all parts.
     pub fn rows(&self) -> u64 {
         self.sum(|part| part.rows)
     }

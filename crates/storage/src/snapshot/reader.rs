@@ -34,7 +34,7 @@ pub struct ReadBuffers {
 pub struct Run {
     /// The chunks of the run, to be applied in this order.
     pub chunks: Range<usize>,
-    /// Number of rows in the chunks.
+    /// Sum of the `rows` of the chunks.
     pub rows: u64,
     /// Bytes of the payloads of the chunks, uncompressed.
     pub raw_bytes: u64,

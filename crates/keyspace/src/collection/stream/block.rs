@@ -35,8 +35,8 @@ use crate::effect::{Items, Reader};
 
 /// A block with this many entries gets no more.
 const ENTRIES_MAX: u32 = 100;
-/// The maximum bytes of a block after an entry was added to it. Once sealed, such a block takes up to 4,096
-/// bytes of memory, including its two reference counters.
+/// The maximum bytes of a block with more than one entry made here. Once sealed, such a block takes up to
+/// 4,096 bytes of memory, including its two reference counters.
 const BYTES_MAX: usize = 4096 - COUNTERS_BYTES;
 /// Bytes of the two reference counters in front of shared bytes.
 const COUNTERS_BYTES: usize = 2 * size_of::<usize>();
