@@ -148,9 +148,10 @@ pub enum Onto {
 pub enum Notice<'n> {
     /// The data of an interrupted copy is of no use any more.
     StartsOver,
-    /// A file of the backup being brought up to date is damaged, and is copied again.
+    /// A file of the backup being brought up to date is damaged or cannot be read. It is copied again if the
+    /// server still offers it.
     CopiedAgain(&'n str),
-    /// The server does not answer yet, because it has to take a snapshot first.
+    /// The server does not answer yet; perhaps it has to take a snapshot first.
     AwaitsSnapshot,
 }
 

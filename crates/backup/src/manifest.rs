@@ -107,10 +107,10 @@ pub enum ManifestError {
         .0.display(), .0.display()
     )]
     IsBackup(PathBuf),
-    /// The manifest is invalid.
+    /// The manifest, or the marker of an unfinished backup, is invalid.
     #[error("{}: {reason}", path.display())]
     Manifest {
-        /// The path of the manifest.
+        /// The path of the invalid file.
         path: PathBuf,
         /// A description of the error.
         reason: String,

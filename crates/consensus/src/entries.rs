@@ -1,8 +1,8 @@
 //! The entries of Raft: the batches of the log, by reference.
 //!
-//! `Entries` keeps the epoch and the end of all batches that are not committed, and of up to [`KEPT_MAX`]
-//! committed batches before them. Older batches are never needed: the messages between members carry no
-//! entries, because batches are sent on the connection that ships the log.
+//! `Entries` keeps the epoch and the end of all batches that are not committed, and of the last committed
+//! ones; see [`KEPT_MAX`]. Older batches are never needed: the messages between members carry no entries,
+//! because batches are sent on the connection that ships the log.
 //!
 //! Invariants
 //! - Entries are contiguous; the entry before the first one is committed.
@@ -18,7 +18,7 @@ use raft::{
 
 use crate::Batch;
 
-/// The maximum number of committed entries that are kept.
+/// While more entries than this are kept, the oldest committed ones are dropped.
 pub(crate) const KEPT_MAX: usize = 4096;
 
 pub(crate) fn index_of(number: u64) -> u64 {

@@ -16,7 +16,7 @@ pub struct Members {
 /// The persistent part of a member.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Ballot {
-    /// The highest term in which the member has taken part.
+    /// The term of the member, which never goes back.
     pub term: u64,
     /// The vote of the member in that term.
     pub voted_for: Option<MemberId>,
@@ -35,7 +35,7 @@ pub struct Start<'s> {
     pub members: Members,
     /// The position of the log up to which `members` includes every change of members.
     pub configured_up_to: Lsn,
-    /// The ballot of the member, as it was saved.
+    /// The ballot of the member, as it was saved; without a vote if the log has seen a later term.
     pub ballot: Ballot,
     /// The last batch of the member's log that is certainly committed; `None` if none is.
     pub committed: Option<Batch>,

@@ -491,8 +491,9 @@ impl Member {
         self.engine.store().end_of(committed.min(self.durable)).unwrap_or(Lsn::ZERO)
     }
 
-    /// The number of the engine's batches that this member does not know to be committed. The first batch of
-    /// an elected leader counts before it is written.
+    /// The number of batches that this member does not know to be committed. Batches that a leader has not
+    /// proposed yet count once they are durable; the first batch of an elected leader counts before it is
+    /// written.
     pub fn uncommitted_batches(&self) -> u64 {
         let log = &self.engine.raft.raft_log;
         log.last_index().saturating_sub(log.committed) + self.unproposed.len() as u64

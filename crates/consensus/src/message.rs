@@ -140,7 +140,7 @@ impl Message {
 /// Why bytes are not a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum MessageError {
-    /// The peer speaks another protocol.
+    /// The bytes do not begin as a message does.
     #[error("the bytes are not a message of a group")]
     Magic,
     /// Bytes were changed in transit.

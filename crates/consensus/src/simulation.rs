@@ -269,8 +269,8 @@ impl World {
         (self.found, self.figures)
     }
 
-    /// Checks the end of a run, whose last quarter was without trouble: a member leads, and everything is
-    /// committed.
+    /// Checks the end of a run, whose last quarter was without trouble: a member leads, and commits what it
+    /// writes.
     fn check_end(&self) {
         let leads = |(number, server): &(&u64, &Server)| {
             !self.is_witness(**number) && server.running.as_ref().is_some_and(|it| it.opened.is_some())

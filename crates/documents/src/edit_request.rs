@@ -91,7 +91,7 @@ pub enum AttachmentSource {
 }
 
 impl AttachmentSource {
-    /// The digest of the bytes; `None` for a stub, whose bytes the database already has.
+    /// The digest of the bytes; `None` for a stub, which sends none.
     pub fn digest(&self) -> Option<Digest> {
         match self {
             AttachmentSource::Stub => None,

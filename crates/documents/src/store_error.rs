@@ -49,12 +49,13 @@ pub enum StoreError {
         /// The cause.
         source: Arc<std::io::Error>,
     },
-    /// The files lack a database that was deleted only after the end of the log.
+    /// The files lack a database that was deleted only after the end of the log, or of the part of it that is
+    /// to be applied.
     #[error("document files hold changes up to lsn {files}, behind the end of the log at lsn {log}")]
     AheadOfLog {
         /// The position of the deletion.
         files: Lsn,
-        /// The end of the log.
+        /// The end of the log, or of that part.
         log: Lsn,
     },
     /// The log has not committed the changes to be saved: it has failed, the server stops, or the wait for

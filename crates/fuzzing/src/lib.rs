@@ -126,8 +126,8 @@ macro_rules! table {
 }
 with_targets!(table);
 
-/// The inputs that today's encoders make for a target; the names of those that are refused begin with
-/// `refused-`.
+/// The inputs that this code makes for a target, with today's encoders or byte by byte; the names of those
+/// that are refused begin with `refused-`.
 ///
 /// # Panics
 /// If there is no such target.

@@ -17,8 +17,8 @@ use crate::{Outcome, Seed, content};
 const DIR: &str = "/data";
 const SEGMENT: &str = "/data/log-0000000000000000.seg";
 const HEADER_BYTES: u64 = 4096;
-/// The size of the range behind the header in which the bytes of the input are written: the offset is taken
-/// modulo this size.
+/// The size of the range behind the header in which the bytes of the input begin: the offset is taken modulo
+/// this size.
 const BATCHES_BYTES: u64 = 4 * 4096;
 const RECORDS: u8 = 6;
 

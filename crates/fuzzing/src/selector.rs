@@ -1,5 +1,5 @@
-//! Arbitrary bytes as a selector and a document: no panic, at most linear time, and double negation does not
-//! change the result.
+//! Arbitrary bytes as a selector and a document: no panic, a document is rendered as an equal one, and double
+//! negation does not change the result.
 //!
 //! Input: the selector, and, after a line feed, the document.
 

@@ -106,7 +106,8 @@ fn node(bytes: &[u8]) -> Option<&[u8]> {
     let table = 8 + prefix;
     let last = table.checked_add(entries.checked_sub(1)?.checked_mul(4)?)?;
     let node = bytes.get(..(last + 4).checked_add(word(last)? as usize)?)?;
-    // A node of one entry does not count: any zeros decode as a leaf with one empty entry.
+    // A node of one entry does not count: two small numbers among zeros already decode as a leaf with one
+    // empty entry.
     (entries > 1 && fuzzing::decode_node(node).is_some()).then_some(node)
 }
 

@@ -7,8 +7,8 @@
 //! Invariants
 //! - Once the server runs, members come into force when their record is committed, and are saved before.
 //! - At a start it is not known whether the newest roster in the data is committed, unless `group.json` says
-//!   so. If it is not known, the members before the newest change are in force, provided that they are known
-//!   and this server is one of them.
+//!   so. If it is not known, the members before the newest change are in force, provided that `group.json`
+//!   has members, the roster names those before its change, and this server is one of them.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ use crate::{Roster, Votes};
 #[derive(Debug, Default)]
 pub struct Known {
     data: Arc<DataSettings>,
-    /// The roster that the data has.
+    /// The roster that the data has; `None` also if it is of another group.
     pub roster: Option<Roster>,
     /// The position of the record of the roster, or a later one; the roster comes into force once this
     /// position is committed.
@@ -44,8 +44,8 @@ pub struct Known {
 /// The news that a look at the data has found.
 #[derive(Debug, Default)]
 pub struct Seen {
-    /// The settings of the data, among them the roster, or the members in force have changed: connections to
-    /// members may have to change as well.
+    /// The settings of the data, among them the roster, may have changed: connections to members may have to
+    /// change as well.
     pub is_news: bool,
     /// To be passed to the machine of the votes: the members, and the position up to which they include
     /// every change.

@@ -10,14 +10,14 @@
 
 use std::{cell::Cell, ops::Deref, rc::Rc};
 
-/// Immutable bytes sent to several subscribers. Cloning counts a reference.
+/// Immutable bytes that several subscribers can share. Cloning counts a reference.
 #[derive(Debug, Clone)]
 pub struct Block(Rc<SharedBytes>);
 
 #[derive(Debug)]
 struct SharedBytes {
     bytes: Box<[u8]>,
-    /// Bytes of all blocks of the worker, each counted once.
+    /// The count to which the length of these bytes is added; see [`Block::new`].
     worker_bytes: Rc<Cell<usize>>,
 }
 

@@ -45,7 +45,8 @@ pub struct DurableMessage<'a> {
     pub payload: &'a [u8],
 }
 
-/// A worker's request to the thread. The result is a [`ReaderEvent`] to the worker.
+/// A worker's request to the thread. The result is a [`ReaderEvent`] to the worker, except for
+/// [`Request::Leave`].
 #[derive(Debug)]
 pub enum Request {
     /// A client subscribes to a channel (XSUBSCRIBE).

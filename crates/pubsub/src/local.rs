@@ -29,7 +29,8 @@ use crate::{
 };
 use fan_out::{Delivering, FanOut};
 
-/// The bytes of undelivered frames published on this worker above which [`Local::must_deliver`] is true.
+/// The bytes of undelivered frames from this worker to its own subscribers above which
+/// [`Local::must_deliver`] is true.
 const PENDING_BYTES_MAX: usize = 256 << 10;
 /// About the maximum number of bytes that one call of [`Local::deliver_some`] copies to subscribers; the
 /// copies of its last piece come on top. While more copied bytes than this are not taken,
@@ -337,8 +338,8 @@ impl Local {
         }
     }
 
-    /// Whether the undelivered bytes published here, or the copied bytes that are not taken yet, exceed their
-    /// limit.
+    /// Whether the undelivered bytes of messages published here to subscribers of this worker, or the copied
+    /// bytes that are not taken yet, exceed their limit.
     pub fn must_deliver(&self) -> bool {
         self.outgoing[self.worker].bytes.len() > PENDING_BYTES_MAX
             || self.fan_out.copied_bytes > COPIED_BYTES_MAX
@@ -475,7 +476,8 @@ impl Local {
         }
     }
 
-    /// Bytes of all delivered blocks that are still referenced, each counted once.
+    /// Bytes of all delivered blocks that are still referenced, each counted once. Blocks of durable channels
+    /// do not count.
     pub fn block_bytes(&self) -> usize {
         self.fan_out.block_bytes()
     }

@@ -42,7 +42,7 @@ const MALFORMED: Error = Error::Malformed("stream");
 /// Metadata of a stream's entries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct StreamHead {
-    /// The id of the last entry that was added.
+    /// The id of the last entry that was added, or a higher one that a client has set.
     pub last_id: StreamId,
     /// The highest id of a deleted entry. An encoding without it gives 0-0.
     pub max_deleted_id: StreamId,
@@ -66,7 +66,7 @@ pub enum StreamElement<'a> {
     Group {
         /// The name of the group.
         name: &'a [u8],
-        /// The id of the last delivered entry.
+        /// The id of the last delivered entry, or one that a client has set.
         last_id: StreamId,
         /// The number of entries ever added up to `last_id`; `None` if unknown.
         entries_read: Option<u64>,
@@ -108,7 +108,7 @@ pub struct Stream {
 pub struct StreamGroup {
     /// The name of the group.
     pub name: Vec<u8>,
-    /// The id of the last delivered entry.
+    /// The id of the last delivered entry, or one that a client has set.
     pub last_id: StreamId,
     /// The number of entries ever added up to `last_id`; `None` if unknown.
     pub entries_read: Option<u64>,

@@ -23,17 +23,18 @@ use crate::ReplicaId;
 pub struct Acked {
     /// The end of the log that is durable on the replica's disk.
     pub flushed: Lsn,
-    /// The end of the log that is applied to the replica's memory.
+    /// The end of the log that is applied to the replica's memory; 0 before its first acknowledgement.
     pub applied: Lsn,
     /// A time of the leader, in milliseconds: the replica has applied everything that was committed here at
     /// that time. 0 if the replica has not reported a time.
     pub as_of_ms: u64,
-    /// When the acknowledgement arrived, in monotonic milliseconds.
+    /// When the replica last acknowledged, or connected if it has not acknowledged since, in monotonic
+    /// milliseconds.
     pub heard_ms: u64,
 }
 
 impl Acked {
-    /// Bytes of the log up to `end` that the replica has not applied.
+    /// Bytes of the log up to `end` that the replica has not acknowledged as applied.
     pub fn lag_bytes(&self, end: Lsn) -> u64 {
         end.get().saturating_sub(self.applied.get())
     }
@@ -43,7 +44,7 @@ impl Acked {
         (self.as_of_ms > 0).then(|| now_ms.saturating_sub(self.as_of_ms))
     }
 
-    /// Milliseconds since its last acknowledgement.
+    /// Milliseconds since its last acknowledgement, or since it connected if there is none.
     pub fn silent_ms(&self, now_ms: u64) -> u64 {
         now_ms.saturating_sub(self.heard_ms)
     }
@@ -129,7 +130,7 @@ impl Acks {
         self.replicas.iter().filter(|(_, acked)| acked.flushed >= lsn).count()
     }
 
-    /// The number of replicas heard from within `silent_ms_max`.
+    /// The number of replicas that connected or acknowledged within the last `silent_ms_max`.
     pub fn count_heard(&self, now_ms: u64, silent_ms_max: u64) -> usize {
         self.replicas.iter().filter(|(_, acked)| acked.silent_ms(now_ms) <= silent_ms_max).count()
     }

@@ -35,7 +35,7 @@ pub enum Close {
     Fenced {
         /// The higher epoch.
         epoch: u32,
-        /// The leader's epoch.
+        /// The leader's epoch, as far as it is known here.
         own: u32,
     },
     /// The peer names an epoch that no leader can have reached.
@@ -46,7 +46,7 @@ pub enum Close {
         /// The highest epoch known here.
         own: u32,
     },
-    /// Nothing was received for [`SILENCE_MS`].
+    /// No whole frame was received for [`SILENCE_MS`].
     #[error("nothing was heard for {} s", SILENCE_MS / 1000)]
     Silent,
 }

@@ -107,7 +107,7 @@ pub enum Frame {
 /// Why bytes are not a frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum FrameError {
-    /// The peer speaks another protocol.
+    /// The bytes do not begin as a frame does.
     #[error("the bytes are not a frame of replication")]
     Magic,
     /// Bytes were changed in transit.

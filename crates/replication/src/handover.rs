@@ -28,7 +28,7 @@ use crate::{
 /// The next action of a hand-over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HandoverStep {
-    /// The replica lacks a part of the log, or has not applied everything committed.
+    /// The replica is not connected, lacks a part of the log, or has not applied everything committed.
     Wait,
     /// The replica may be told to lead.
     Promote,

@@ -104,7 +104,7 @@ impl Decision {
 /// Why a full sync is needed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Reason {
-    /// The replica's log is empty.
+    /// The replica's log is empty, or the replica calls it unusable.
     #[error("its log is empty")]
     Empty,
     /// The part of the log that the replica needs is not kept.

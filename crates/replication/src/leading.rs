@@ -11,7 +11,7 @@
 //! What it is not: sockets, threads, or the pin itself.
 //!
 //! Invariants
-//! - The log on which a decision depends is kept before the decision is made.
+//! - Within the limits, the log on which a decision depends is kept before the decision is made.
 //! - While a replica copies everything, the log that is written meanwhile is kept for it, within the limits.
 //! - No log is kept for a replica that was refused.
 

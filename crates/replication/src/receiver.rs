@@ -134,8 +134,8 @@ impl Receiver {
         }
     }
 
-    /// The buffer to which bytes of the leader are appended; then call [`Receiver::next`] until it returns
-    /// `None`.
+    /// The buffer to which bytes of the leader are appended; then call [`Receiver::take_in`], or
+    /// [`Receiver::next`] until it returns `None`.
     pub fn inbox(&mut self) -> &mut Vec<u8> {
         self.inbox.space()
     }
@@ -237,7 +237,8 @@ impl Receiver {
     }
 
     /// The number of steps from this replica to the server that leads: 1 if this replica follows that server
-    /// directly. [`DISTANCE_MAX`] if no server seems to lead; `None` before the first frame.
+    /// directly, and after a LOG frame until the next heartbeat. [`DISTANCE_MAX`] if no server seems to lead;
+    /// `None` before the first frame.
     pub fn distance(&self) -> Option<u8> {
         self.distance
     }

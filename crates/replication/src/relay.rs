@@ -59,7 +59,7 @@ pub struct RelayOptions {
     pub flush_bytes: u64,
     /// A step that has shipped this many bytes, or more with its last batch, reads no further batch.
     pub round_bytes_max: u64,
-    /// A socket with this many unsent bytes gets no more.
+    /// A socket with this many unsent bytes gets no more batches.
     pub unsent_bytes_max: u64,
 }
 
@@ -82,7 +82,8 @@ pub struct Moment {
     pub commit: Lsn,
     /// The epoch of the log here.
     pub epoch: u32,
-    /// Whether the log thread has written all that was published, so that no more is about to follow.
+    /// Whether the log thread has written all that was published, so that no more is about to follow. A
+    /// caller that does not know passes true.
     pub has_tick_ended: bool,
     /// The number of steps from this server to the one that leads; 0 if this server leads.
     pub distance: u8,

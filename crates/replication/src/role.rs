@@ -175,7 +175,8 @@ impl<A: PartialEq> Role<A> {
         self.is_handing_over
     }
 
-    /// Whether another server leads in a higher epoch, or may lead because this server has yielded to it.
+    /// Whether this server is fenced: another server leads in a higher epoch, or may lead because this server
+    /// has yielded to it.
     pub fn is_fenced(&self) -> bool {
         self.remembered.fenced_by > 0
     }
@@ -271,8 +272,9 @@ impl<A: PartialEq> Role<A> {
         self.is_handing_over && self.fence(epoch.saturating_add(1))
     }
 
-    /// The replica has refused to lead: this server leads on, unless another server has fenced it meanwhile.
-    /// The change must be persisted. `epoch` is the epoch that was given to [`Role::yield_to_replica`].
+    /// The replica has refused to lead, or has certainly not led: this server leads on, unless another server
+    /// has fenced it meanwhile. The change must be persisted. `epoch` is the epoch that was given to
+    /// [`Role::yield_to_replica`].
     pub fn resume(&mut self, epoch: u32) {
         if self.remembered.fenced_by == epoch.saturating_add(1) {
             (self.remembered.fenced_by, self.remembered.is_unconfirmed) = (0, false);

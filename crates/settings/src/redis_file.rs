@@ -234,7 +234,7 @@ pub struct Converted {
 /// Converts a file of Redis and the files that it includes.
 ///
 /// # Errors
-/// If a file cannot be read, or a line cannot be split into words.
+/// If a file cannot be read or included, or a line is not a name and words.
 pub fn converted(path: &Path) -> Result<Converted, ConfigError> {
     let directives = directives(path)?;
     let is_appendonly = is_appendonly(&directives);

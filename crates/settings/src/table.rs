@@ -295,7 +295,7 @@ settings! {
     Appendonly "appendonly" Fixed "yes" Kind::Choice(&["yes"]), "yes", Fixed, "Always yes: every write is in the log.";
 }
 
-/// Further names of settings, by which Redis and Valkey also know them.
+/// Further names of settings: names that they have, or had, in Redis or Valkey.
 pub static ALIASES: &[(&str, Key)] = &[
     ("replicaof", Key::ReplicaOf),
     ("slaveof", Key::ReplicaOf),

@@ -436,7 +436,8 @@ impl World {
         }
     }
 
-    /// Runs until every sent command is executed and replied to, and the log is written.
+    /// Runs until every sent command is executed and replied to, and the log is written, unless it has
+    /// failed.
     ///
     /// # Errors
     /// A wrong reply, or a client that waits for ever.

@@ -51,10 +51,10 @@ pub struct Options {
 /// Why there is no result.
 #[derive(Debug, thiserror::Error)]
 pub enum BenchError {
-    /// The own server cannot be started or ended.
+    /// The own server cannot be started or ended, or the disk for it cannot be measured.
     #[error("cannot run a server in {}: {reason}", dir.display())]
     OwnServer {
-        /// The directory of the server that was started.
+        /// The directory of the server, or the one in which it was to be made.
         dir: PathBuf,
         /// The error, or the last line of the server's log.
         reason: String,
@@ -72,7 +72,7 @@ pub enum BenchError {
     Refused {
         /// Host and port of the server.
         address: String,
-        /// The error reply of the server.
+        /// The error reply of the server, with advice if there is any.
         text: String,
     },
     /// The server holds keys.

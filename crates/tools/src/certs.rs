@@ -28,7 +28,7 @@ const VALID_BEFORE: Duration = Duration::hours(1);
 pub struct Options {
     /// The directory for the files; it is created if necessary.
     pub dir: PathBuf,
-    /// Names and addresses of the server, besides those of this machine.
+    /// Names and addresses of the server, besides `localhost`, its addresses, and the name of this machine.
     pub hosts: Vec<String>,
     /// The name in the certificate of the client.
     pub user: String,
@@ -42,10 +42,10 @@ pub enum CertsError {
     /// A file with one of the names exists.
     #[error("{} exists, and is not replaced: choose another directory, or remove it", .0.display())]
     Exists(PathBuf),
-    /// A file cannot be written.
+    /// A file cannot be written, or the directory cannot be created.
     #[error("cannot write {}: {reason}", path.display())]
     Write {
-        /// The path of the file.
+        /// The path of the file or directory.
         path: PathBuf,
         /// The error of the operating system.
         reason: std::io::Error,

@@ -70,7 +70,7 @@ impl Finding {
     }
 }
 
-/// Looks, prints a line for each check, and returns the worst state.
+/// Looks, prints the findings, and returns the worst state.
 ///
 /// # Errors
 /// If standard output cannot be written.

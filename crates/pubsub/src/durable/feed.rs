@@ -4,9 +4,9 @@
 //! *4 $8 xmessage $2 ch $8 3:123456 $5 hello      a frame; for RESP3 only the first byte differs
 //! ```
 //!
-//! Consecutive frames for the same readers form a run, which is one piece of memory. A run for all readers of
-//! this worker at the tail has messages of one channel; a run for a single reader that has not reached the
-//! tail may have messages of several.
+//! Consecutive frames for the same readers form a run, which is one piece of memory. A run for readers at the
+//! tail has messages of one channel, and goes to all that read it on this worker; a run for a single reader
+//! that has not reached the tail may have messages of several.
 
 use std::{ops::Range, rc::Rc, sync::Arc};
 

@@ -31,7 +31,7 @@ const BYTES_KEPT_MAX: usize = 64 << 10;
 #[derive(Debug, Default)]
 pub(super) struct FanOut {
     frames: [Frames; 2],
-    /// Bytes of all blocks that are still referenced.
+    /// Bytes of all blocks made here that are still referenced.
     block_bytes: Rc<Cell<usize>>,
     /// Bytes copied to single subscribers since the last [`Local::take_due`].
     pub(super) copied_bytes: usize,

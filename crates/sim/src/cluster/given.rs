@@ -12,8 +12,8 @@ use super::{Cluster, FaultInjection, node::Role};
 pub(super) const ACK_REPLICAS: &str = "ack-replicas";
 
 impl Cluster {
-    /// Runs fewer than `steps` steps, stops the leader, and promotes the replica if any write was
-    /// acknowledged. Returns the number of acknowledged writes.
+    /// Runs fewer than `steps` steps, stops the leader, and promotes the replica if it is up and any write
+    /// was acknowledged. Returns the number of acknowledged writes.
     ///
     /// # Errors
     /// The first broken invariant, as text.

@@ -446,7 +446,7 @@ fn snapshots(log: &Log, disk: &SimDisk, dir: &Path) -> Result<Vec<Lsn>, Failure>
     Ok(begins.filter(|begin| *begin >= log.start_lsn()).collect())
 }
 
-/// Whether a log contains everything that was ever committed.
+/// Whether a log, from its start on, contains everything that was ever committed.
 pub(crate) fn holds(log: &Log, truth: &Truth) -> Result<Result<(), String>, Failure> {
     let end = log.durable_lsn();
     if end < truth.end() {

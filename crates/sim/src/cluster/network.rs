@@ -87,7 +87,7 @@ impl Network {
         conn
     }
 
-    /// The connections to this server.
+    /// The connections to this server that it has not closed.
     pub(crate) fn conns_to(&self, leader: NodeId) -> Vec<ConnId> {
         let is_to = |conn: &Conn| conn.nodes[1] == leader && !conn.has_left[1];
         self.conns.iter().filter(|(_, conn)| is_to(conn)).map(|(&id, _)| id).collect()
@@ -149,7 +149,7 @@ impl Network {
         }
     }
 
-    /// Injects a random disturbance.
+    /// Injects a random disturbance, or unblocks all links.
     pub(crate) fn disturb(&mut self) {
         let any = self.nodes as u64;
         let (a, b) = (self.prng.below(any) as usize, self.prng.below(any) as usize);

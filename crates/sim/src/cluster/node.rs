@@ -167,7 +167,7 @@ impl Node {
         Node::dir(self.home)
     }
 
-    /// The newest complete directory.
+    /// The newest complete directory; the first one if none is complete.
     pub(super) fn home(&self) -> PathBuf {
         let is_whole = |home: &u64| matches!(Control::load(&*self.disk, &Node::dir(*home)), Ok(Some(_)));
         Node::dir((0..=self.home).rev().find(is_whole).unwrap_or(0))

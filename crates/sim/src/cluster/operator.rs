@@ -71,7 +71,8 @@ impl Operator {
 }
 
 impl Cluster {
-    /// Begins or continues to replace the leader.
+    /// Restarts a leader that is fenced; otherwise begins or continues to replace the leader, if commits
+    /// require replicas.
     pub(super) fn operate(&mut self) -> Result<(), String> {
         if self.handing_over.is_some() {
             return Ok(());

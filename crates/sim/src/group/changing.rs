@@ -77,7 +77,7 @@ impl GroupWorld {
         leading.record(&running.keyspace, &roster).map(Some)
     }
 
-    /// Makes a voter of a learner that has caught up.
+    /// Makes a voter of a learner that has caught up. A leader without a roster founds the group instead.
     pub(super) fn promote_learner(&mut self, id: NodeId) -> Result<(), Failure> {
         let Some(running) = &self.servers[id].running else { return Ok(()) };
         if !running.takes_writes() {
@@ -103,8 +103,8 @@ impl GroupWorld {
         changed.map(drop)
     }
 
-    /// A server that is no member asks the leader to add it to the group, and follows that leader from then
-    /// on.
+    /// A server that is no member asks the leader to add it to the group. Once the leader counts it as a
+    /// member, it follows that leader.
     pub(super) fn join(&mut self, id: NodeId) -> Result<(), Failure> {
         let Some(leader) = self.leader().filter(|leader| self.network.reaches(id, *leader)) else {
             return Ok(());
@@ -149,7 +149,7 @@ impl GroupWorld {
         let _ = self.change_roster(leader, change);
     }
 
-    /// An operator hands the lead over, removes a member, or has a new server join.
+    /// An operator hands the lead over, removes a member, or has a server join that is new or was removed.
     pub(super) fn operate(&mut self) -> Result<(), String> {
         let Some(leader) = self.leader() else { return Ok(()) };
         let members = |running: &Running| running.known.in_force.clone();
@@ -224,7 +224,8 @@ impl GroupWorld {
     }
 
     /// Continues a hand-over: the election begins when the other member has the whole log. Writes resume if
-    /// that member does not have it in time, or if this server still leads after the election.
+    /// that member does not have it in time, if the election cannot begin, or if this server still leads
+    /// after the election.
     pub(super) fn step_hand_over(&mut self, id: NodeId) -> Result<(), Failure> {
         let server = &mut self.servers[id];
         let now_us = server.now_us();

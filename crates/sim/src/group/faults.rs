@@ -25,7 +25,7 @@ impl GroupWorld {
         }
     }
 
-    /// A fault of a server, of the network, or of a disk.
+    /// A fault of a server, of the network, or of a disk; or the end of such faults.
     pub(super) fn trouble(&mut self) -> Result<(), String> {
         let mut one = self.prng.index(SERVERS);
         let leads = |id: &NodeId| {
@@ -111,8 +111,9 @@ impl GroupWorld {
     }
 
     /// The disk of a member is lost: now, or later if the group would not survive the loss now. The copy of
-    /// the disk lacks the votes and acknowledgements that the member has sent since, so the copy is not used.
-    /// The server joins anew as another member, and the operator removes the lost member.
+    /// the disk lacks the votes and acknowledgements that the member has sent since, so only
+    /// [`GroupFault::GoesBackToAnOlderDisk`] uses it. Otherwise the server joins anew as another member, and
+    /// the operator removes the lost member.
     pub(super) fn lose_disk(&mut self, id: NodeId) {
         if !self.may_lose(id) {
             return self.at(AGAIN_US, Event::LoseDisk(id));

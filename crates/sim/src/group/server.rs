@@ -175,7 +175,7 @@ impl Server {
         Server::dir(self.home)
     }
 
-    /// The newest complete directory.
+    /// The newest complete directory; the first one if none is complete.
     fn home(&self) -> PathBuf {
         let is_whole = |home: &u64| matches!(Control::load(&*self.disk, &Server::dir(*home)), Ok(Some(_)));
         Server::dir((0..=self.home).rev().find(is_whole).unwrap_or(0))

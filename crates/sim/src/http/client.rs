@@ -76,7 +76,7 @@ impl HttpClient {
     /// Sends a part of a request, and takes a part of the reply bytes that have arrived.
     ///
     /// # Errors
-    /// If the reply is wrong.
+    /// If the reply is wrong, or the connection was closed.
     pub(super) async fn exchange(&mut self, ledger: &mut Ledger, prng: &mut Prng) -> Result<(), Violation> {
         if self.has_failed {
             return Ok(());

@@ -48,7 +48,8 @@ pub(super) fn take(received: &mut Vec<u8>) -> Result<Option<Reply>, Violation> {
     Ok(Some(Reply { status, cookie, body }))
 }
 
-/// The content of a body in chunks, and its length on the wire; `None` if its end has not arrived.
+/// The content of a body in chunks, and its length on the wire; `None` if its end has not arrived, or the
+/// size of a chunk is no number.
 fn chunks(body: &[u8]) -> Option<(Vec<u8>, usize)> {
     let (mut content, mut at) = (Vec::new(), 0);
     loop {

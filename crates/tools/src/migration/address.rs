@@ -10,7 +10,8 @@ use crate::client::is_path;
 /// The default port of Redis and Sheaf.
 const DEFAULT_PORT: u16 = 6379;
 
-/// The address and credentials of a server. Displayed as host and port alone.
+/// The address and credentials of a server. Displayed without credentials: as host and port, or as the path
+/// of a Unix socket.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Address {
     /// The host; an IPv6 address without brackets; or the path of a Unix socket.
@@ -33,7 +34,7 @@ pub enum AddressError {
         "it begins with redis://, rediss:// (over TLS), valkey://, valkeys:// or unix:///, or is HOST:PORT"
     )]
     Scheme,
-    /// The host is missing.
+    /// The host is missing, or it is malformed.
     #[error("the host is missing")]
     Host,
     /// The port is invalid.

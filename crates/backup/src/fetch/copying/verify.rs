@@ -2,7 +2,8 @@
 //!
 //! Data of the earlier backup was verified when it was copied, and compared with its checksums now. The
 //! earlier data is read again only if the new data cannot be verified alone. All snapshots are read if one of
-//! their files is new, and the whole log if one of its earlier segments had to be copied again.
+//! their files is new, and the whole log if one of its earlier segments had to be copied again, or the server
+//! offers none of them.
 
 use std::{cell::Cell, ops::ControlFlow, path::Path, sync::Arc};
 
