@@ -109,7 +109,7 @@ mod tests {
         }
     }
 
-    /// Payloads made by Redis 7.0.15.
+    /// Payloads made by Redis 7.0.15 and by Valkey 9.1, with checksums that are computed here.
     #[test]
     fn payloads_of_redis_are_understood() {
         let text = |bytes: &str| bytes.as_bytes().to_vec();

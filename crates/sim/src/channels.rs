@@ -312,8 +312,8 @@ impl ChannelWorld {
     /// Checks the log of a server that was started on the remaining disk.
     ///
     /// # Errors
-    /// If a message that was shown or acknowledged is missing, or there is a message that was never
-    /// published.
+    /// If a message that was shown is missing, or one that was acknowledged and is guaranteed to survive, or
+    /// if there is a message that was never published.
     pub fn judge(&self, log: &Log) -> Result<(), Violation> {
         let mut source = LogMessages::new(log);
         for reader in &self.readers {
@@ -334,8 +334,8 @@ impl ChannelWorld {
             .try_for_each(|channel| self.judge_numbers(channel, &messages(&mut source, channel)?))
     }
 
-    /// The messages of each publisher must be numbered without a gap, at least up to the last acknowledged
-    /// one.
+    /// The messages of each publisher must be numbered without a gap. If replies guarantee that, they must
+    /// reach the last acknowledged one.
     fn judge_numbers(&self, channel: usize, kept: &[Shown]) -> Result<(), Violation> {
         let mut found = vec![0; self.publishers.len()];
         for (position, payload) in kept {

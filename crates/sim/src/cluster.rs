@@ -17,7 +17,7 @@
 //!   replica, committed records survive the permanent loss of any one server.
 //! - Acknowledged writes are committed.
 //! - A replica shows committed data: whole records, in order, nothing else.
-//! - No epoch has two leaders.
+//! - No epoch has two leaders, except where `rivals` promotes two on purpose.
 //! - An endless script does not keep a replica from its leader's log, or from leading, for ever. No leader
 //!   hands over to a replica that such a script holds up.
 //! - Without faults all replicas catch up: then all logs are equal byte by byte, with the same chain value at
@@ -253,7 +253,8 @@ impl Cluster {
         self.truth.check(&following.keyspace, applied).map_err(|wrong| format!("server {id} {wrong}"))
     }
 
-    /// Cuts a log at `at`, and starts the server with the rest.
+    /// Cuts a log at `at`, and starts the server with the rest; if the log cannot be cut there, begins a full
+    /// copy.
     fn cut(&mut self, id: NodeId, at: Lsn) -> Result<(), String> {
         let node = &mut self.nodes[id];
         self.network.crash(id, node.now_ms());
@@ -317,7 +318,7 @@ impl Cluster {
         }
     }
 
-    /// Injects a fault into a server or its disk.
+    /// Injects a fault into a server or its disk, or ends the fullness of its disk.
     fn trouble(&mut self, id: NodeId) -> Result<(), String> {
         let may_be_lost = self.options.acks > 0 || self.operator.leader() != Some(id);
         let is_only_loss = self.nodes.iter().all(|node| node.is_witness) && self.truth.end() > Lsn::ZERO;

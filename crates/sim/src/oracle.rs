@@ -141,7 +141,7 @@ impl Oracle {
         })
     }
 
-    /// Notes that the server has removed expired keys; `left` is the content afterwards.
+    /// Notes that the server has removed expired keys or fields; `left` is the content afterwards.
     pub fn expires(&mut self, now_ms: u64, left: &Content) {
         self.model.expire(now_ms, left);
     }

@@ -1,5 +1,5 @@
-//! Readers against a model: in every order of events, each reader gets every message of its channels
-//! after its position once, in order, and nothing else.
+//! Readers against a model: in random orders of events, each reader gets every message of its channels after
+//! its position once, in order, and nothing else.
 
 #![allow(clippy::unwrap_used)]
 

@@ -25,7 +25,8 @@ fn run(options: WorldOptions, crash_at_io: Option<u64>) -> (u64, usize) {
     disk.set_fault_plan(FaultPlan { crash_at_io, ..FaultPlan::default() });
     let seed = options.seed;
     world.run(STEPS).unwrap_or_else(|violation| panic!("seed {seed}: {violation}"));
-    // Without syncs, a power cut may lose messages that readers were shown. An end of the process must not.
+    // If nothing is synced before it is shown, a power cut may lose messages that readers were shown. An end
+    // of the process must not.
     let modes: &[CrashMode] = match options.durability {
         Durability::Strict | Durability::Commit => {
             &[CrashMode::LoseAll, CrashMode::KeepAll, CrashMode::Random]
