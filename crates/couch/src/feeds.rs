@@ -20,7 +20,7 @@ const SWEEP_MIN: usize = 64;
 /// The subscriptions of changes feeds.
 pub struct Feeds {
     by_database: RwLock<Subscriptions>,
-    /// Counts notices of any database.
+    /// Counts notices of any database, while it has subscribers.
     all: watch::Sender<u64>,
     /// Changes whenever users may have lost rights, except by the security object of a database.
     rights: watch::Sender<()>,

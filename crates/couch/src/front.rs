@@ -28,7 +28,7 @@ pub struct Front {
     pub(super) redis_follows: Semaphore,
     /// Permits of requests that derive a password.
     pub(super) password_derivations: Semaphore,
-    /// The origins that CORS has refused.
+    /// The refusals by CORS that were logged.
     pub(super) refusals: Refusals,
     requests: AtomicU64,
     /// The upper half of the ids of requests, so that ids of different incarnations differ.

@@ -178,7 +178,7 @@ impl Encryption {
     }
 
     /// Warns if the certificate has expired, or expires within [`EXPIRES_SOON_S`]: once after the start, and
-    /// once after each reload of its files.
+    /// once after each reload that has put files in force.
     pub(crate) fn warn_of_end(&self, now_unix_s: i64) {
         let Some(end) = self.expires_unix_s().filter(|end| *end < now_unix_s + EXPIRES_SOON_S) else {
             return;

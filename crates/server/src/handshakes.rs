@@ -40,7 +40,7 @@ const UNFINISHED_MAX: usize = 512;
 /// The number of handshakes that one thread may have at a time even if no places for clients are left. A
 /// client can be told that there is no place only after its handshake.
 const UNFINISHED_MIN: usize = 4;
-/// The maximum number of accepted connections that wait for one thread.
+/// The maximum number of accepted connections in the queue of one thread.
 const WAITING_MAX: usize = 4;
 /// How long a handshake may take.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);

@@ -66,7 +66,7 @@ pub(crate) fn start(settings: &Settings) -> Result<(), String> {
     // Lines that cannot be written, because a disk is full, are dropped: reporting that on standard error
     // would fail as well, and panic.
     let lines = fmt::fmt().with_env_filter(filter).with_writer(Output).log_internal_errors(false);
-    // Fails only if a test has started logging before.
+    // Fails if logging has started before: then the file alone is changed.
     let _ = if settings.text(Key::LogFormat) == "json" {
         let lines = lines.json().with_filter_reloading();
         keep_handle(lines.reload_handle());

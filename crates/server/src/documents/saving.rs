@@ -1,12 +1,12 @@
-//! The thread "documents": saves databases to their files, when they are due or requested, and all of them
-//! before a snapshot is published.
+//! Saves databases to their files: on the thread "documents" when they are due or requested, and on the
+//! calling thread before a snapshot begins or is published, and when the server stops.
 //!
 //! ```text
 //! each second | requested | snapshot about to be published
 //!     -> log durable and committed -> tree files -> catalog
 //! ```
 //!
-//! The thread decides when to save, and logs the result. Acknowledged changes do not depend on a save: they
+//! The saver decides when to save, and logs the result. Acknowledged changes do not depend on a save: they
 //! are in the log, and stay there until they are saved.
 //!
 //! Invariants
