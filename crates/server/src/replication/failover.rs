@@ -295,7 +295,7 @@ pub(super) fn note_claim(node: &Node, claim: &Claim, decision: &Decision) {
     let mut unanswered = node.unanswered.lock();
     let Some(told) = *unanswered else { return };
     let Some(has_led) = told.has_led(claim, decision) else { return };
-    // The claim has settled whether the replica has led. If it has, this server goes on asking whether it leads.
+    // The claim has settled whether the replica has led. If it has, this server goes on asking it.
     *unanswered = None;
     if has_led {
         return;
