@@ -17,8 +17,8 @@
 //! - EXEC, and the service of a waiting client, ask the log and the memory again: no command relies on an
 //!   admission of an earlier round.
 //! - Commands that free memory, or only read, are never refused for want of memory, unless they are in one
-//!   transaction with commands that add data, or run a script whose declared flags do not exclude that it
-//!   adds data. Commands that only read are not refused for want of disk space either, unless they are in one
+//!   transaction with commands that add data, or run a script that declares its flags and may add data by
+//!   them. Commands that only read are not refused for want of disk space either, unless they are in one
 //!   transaction with commands that write.
 
 use access::Context as DenialContext;

@@ -123,8 +123,8 @@ pub struct Row {
     pub keys: Keys,
     /// The family that the command belongs to.
     pub family: Family,
-    /// The version of Redis or Valkey that introduced the command. For a command that neither has: the
-    /// version of Redis that Sheaf says it is.
+    /// The version of Redis or Valkey that introduced the command. For a command of Sheaf alone: the version
+    /// of Redis that Sheaf follows.
     pub since: &'static str,
     /// The time complexity of the command, for COMMAND DOCS.
     pub complexity: &'static str,
