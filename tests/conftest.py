@@ -13,8 +13,11 @@ from redis.retry import Retry
 
 from differential.peers import ALL, PEERS, named
 from harness.importing import Import
+from harness.redis_py import be_patient
 from harness.server import UNDER_TEST, Options, Server
 
+# Of itself, redis-py sends a command again that a busy machine has not answered within 5 s.
+be_patient()
 # Names of tests that hang, for `./test`.
 pytest_plugins = ["gate.progress"]
 LOG_TAIL_CHARS = 8000

@@ -160,7 +160,8 @@ def run(snippet: Snippet, server: Server, place: Place) -> str:
     ) as shell:
         place.shells.append(shell.pid)
         try:
-            printed, errors = shell.communicate(text + "\n", timeout=PATIENCE_S)
+            # Some pages fill a server with a million keys.
+            printed, errors = shell.communicate(text + "\n", timeout=2 * PATIENCE_S)
         except subprocess.TimeoutExpired:
             os.killpg(shell.pid, signal.SIGKILL)
             raise

@@ -260,6 +260,8 @@ def test_only_an_empty_directory_becomes_a_backup_or_is_restored_into(server, tm
     fill(server, 10)
     succeeded(backup(server.http_port, tmp_path / "backup"))
     assert "not empty" in refused(run_sheaf("restore", str(tmp_path / "backup"), "--dir", str(occupied)))
+    restored = run_sheaf("restore", str(tmp_path / "backup"), "--dir", str(tmp_path / "restored"))
+    assert restored.returncode == 0 and "settings that CONFIG SET has made" in restored.stdout, restored.stdout
     assert sorted(path.name for path in occupied.iterdir()) in (["notes.txt"], ["notes.txt", "sheaf.lock"])
     assert "neither a backup" in refused(run_sheaf("restore", str(occupied), "--dir", str(tmp_path / "new")))
 

@@ -667,3 +667,14 @@ def test_a_right_password_without_the_right_is_no_guess(new_server):
         assert couch.get("/_session").json["userCtx"]["name"] == "nobody", "its address need not wait"
     with server.connect() as client:
         assert b"acl_access_denied_auth:0" in client.call("INFO", "stats")
+
+
+def test_a_password_that_is_not_that_of_the_default_user_is_reported_at_the_start(new_server):
+    server = new_server().start()
+    assert call(server, "ACL", "SETUSER", "default", "resetpass", ">of the record") == b"OK"
+    warning = "requirepass has no effect"
+    for password, is_warned in (("of the record", False), ("another", True)):
+        server.stop()
+        server.options.requirepass = password
+        server.start()
+        assert (warning in server.log()) == is_warned

@@ -90,7 +90,7 @@ pub fn have_room<'c>(
     data: &DataSettings,
     changes: impl IntoIterator<Item = (&'c [u8], Option<&'c [u8]>)>,
 ) -> bool {
-    let (count, bytes) = records(data).fold((0, 0), |(count, bytes), (name, record)| {
+    let (count, bytes) = records(data).fold((0_usize, 0_usize), |(count, bytes), (name, record)| {
         (count + 1, bytes + OF_USERS.len() + name.len() + record.len())
     });
     let (mut count_after, mut bytes_after) = (count, bytes);

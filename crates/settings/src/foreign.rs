@@ -64,7 +64,10 @@ static FOREIGN: &[(&[&str], &str)] = &[
         ],
         "there is nothing to set: leave it out. --tls-protocols chooses the versions",
     ),
-    (&["rename-command"], "commands keep their names; --requirepass and --protected-mode keep others out"),
+    (
+        &["rename-command"],
+        "commands keep their names; users decide who may run them (ACL SETUSER app ... -config -flushall)",
+    ),
     (&["user"], "use ACL SETUSER, whose users are kept with the data, or such lines in --aclfile FILE"),
     (&["io-threads", "io-threads-do-reads"], "use --workers THREADS; without it, there is one per core"),
     (&["loadmodule"], "there are no modules; documents and channels are part of the server"),

@@ -211,6 +211,8 @@ pub struct Imported {
     pub first_refusal: Option<String>,
     /// Number of records of module data that belong to no key; they were skipped.
     pub module_data: u64,
+    /// Whether the file is the base of an append-only file, without the writes after it.
+    pub is_append_only_base: bool,
     /// The bytes of the changes that the import writes to the log.
     pub log_bytes: u64,
 }
@@ -296,6 +298,14 @@ fn summary(imported: &Imported, source: &str) -> String {
     let refused = format!(" of functions, the first one: {why}");
     count("NOT IMPORTED", imported.refused_libraries, LIBRARIES, &refused);
     count("NOT IMPORTED", imported.module_data, ("record", "records"), " of modules");
+    if imported.is_append_only_base {
+        line(
+            "NOT IMPORTED",
+            "later writes: the file is the base of an append-only file, and they are in the .incr.aof beside it. \
+             `redis-cli --rdb FILE` makes a file of everything, `sheaf import --from` copies a running server"
+                .into(),
+        );
+    }
     text
 }
 

@@ -55,6 +55,10 @@ pub fn run(source: &Path, dir: &Path, target: Target) -> Result<(), RestoreError
              of this. To serve it alone: CONFIG SET ack-replicas 0"
         );
     }
+    println!(
+        "not here   settings that CONFIG SET has made on the source server (its settings.toml), such as requirepass and maxmemory: \
+         set them again"
+    );
     println!("start      sheaf --dir {}", dir.display());
     Ok(())
 }

@@ -173,6 +173,13 @@ def test_a_source_that_gives_no_replicas_is_told(new_source, server, new_import,
     assert "refuses PSYNC" in copying.said() and "renames" in copying.said(), copying.said()
 
 
+def test_a_server_that_is_told_to_follow_a_redis_names_the_way_to_copy_it(new_source, server):
+    source = new_source("redis-7.0")
+    with server.connect() as client:
+        assert client.call("REPLICAOF", "127.0.0.1", source.port) == b"OK"
+    server.wait_for_log("is a Redis or Valkey server, which a Sheaf does not follow: `sheaf import --from`")
+
+
 def test_values_of_modules_are_refused_by_name(new_source, new_server, new_import, tmp_path):
     source, target = new_source("redis-8.2"), new_server().start()
     with redis.Redis(port=source.port) as client:

@@ -35,6 +35,8 @@ pub struct Key<'a> {
 pub enum PassedOver {
     /// Data that a module has stored outside the keys.
     ModuleData,
+    /// The mark of the base of an append-only file: later writes of that server are in other files.
+    AppendOnlyBase,
 }
 
 /// Receives the content of a file. An error ends the reading.
@@ -168,8 +170,12 @@ impl<R: Read> Reading<R> {
         let what = match code {
             opcodes::AUX => {
                 source.string(&mut self.name)?;
+                let is_base = self.name == b"aof-base";
                 source.string(&mut self.name)?;
-                return Ok(true);
+                if !is_base || self.name != b"1" {
+                    return Ok(true);
+                }
+                PassedOver::AppendOnlyBase
             }
             opcodes::RESIZE_DB => return Ok(skip::numbers(source, 2).map(|()| true)?),
             opcodes::SLOT_INFO => return Ok(skip::numbers(source, 3).map(|()| true)?),

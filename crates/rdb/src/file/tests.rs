@@ -52,6 +52,7 @@ impl Visitor for Kept {
     fn passed_over(&mut self, what: PassedOver) -> Result<(), FileError> {
         self.passed_over.push(match what {
             PassedOver::ModuleData => "module data".into(),
+            PassedOver::AppendOnlyBase => "append-only base".into(),
         });
         Ok(())
     }

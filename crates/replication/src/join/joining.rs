@@ -68,6 +68,9 @@ pub enum Verdict {
     },
 }
 
+/// The beginning of the answer of Redis and Valkey to a command that they do not know.
+const UNKNOWN_COMMAND: &str = "-ERR unknown command";
+
 /// Why a leader is not followed. Formatted as the rest of a sentence that begins with the leader's address,
 /// except for [`JoinError::Log`], which has the text of the error of the log here.
 #[derive(Debug, thiserror::Error)]
@@ -75,6 +78,11 @@ pub enum JoinError<E> {
     /// The leader's answer is an error, is not understood, or is for another position.
     #[error("refuses: {0}")]
     Refused(String),
+    /// The server does not know the command: it is no Sheaf.
+    #[error(
+        "is a Redis or Valkey server, which a Sheaf does not follow: `sheaf import --from` copies its data while it runs"
+    )]
+    NoSheaf,
     /// The leader leads in an earlier epoch.
     #[error("leads in epoch {epoch}, epoch {seen} has begun")]
     Deposed {
@@ -131,7 +139,10 @@ impl Joining {
     /// # Errors
     /// See [`JoinError`].
     pub fn hear<H: History>(&mut self, line: &str, history: &H) -> Result<Step, JoinError<H::Error>> {
-        let refused = || JoinError::Refused(line.to_string());
+        let refused = || match line.starts_with(UNKNOWN_COMMAND) {
+            true => JoinError::NoSheaf,
+            false => JoinError::Refused(line.to_string()),
+        };
         if self.probe.is_some() {
             let common = line.strip_prefix(':').and_then(|number| number.parse::<i64>().ok());
             let common = common.ok_or_else(refused)?;

@@ -67,6 +67,19 @@ impl Config {
         self.users.refresh(&self.keyspace, &self.clients);
     }
 
+    /// Logs a warning if `requirepass` is not a password of the user `default`, whose record decides.
+    pub(crate) fn report_ineffective_password(&self) {
+        let settings = self.current();
+        let password = settings.text(Key::Requirepass);
+        let users = self.users.refresh(&self.keyspace, &self.clients);
+        if !password.is_empty() && !users.default_user().user.accepts(password.as_bytes()) {
+            tracing::warn!(
+                target: "server",
+                "requirepass has no effect: the user default has been changed by ACL SETUSER, and has other passwords"
+            );
+        }
+    }
+
     /// Records the users of the file, if the data of this leader have none.
     ///
     /// # Errors

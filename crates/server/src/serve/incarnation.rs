@@ -109,6 +109,9 @@ pub(super) async fn run(process: &Process, next: Next) -> Result<Option<Next>, S
     let imported = parts.config.import_users(&log, &*parts.data.entropy);
     imported.map_err(|reason| ServeError::Setting(std::io::Error::other(reason)))?;
     parts.config.follow_users();
+    if is_first {
+        parts.config.report_ineffective_password();
+    }
     parts.config.adopt_segment_bytes(&log);
     let config = Arc::downgrade(&parts.config);
     node.before_leading(move || _ = config.upgrade().map(|config| config.put_data_settings_in_force()));

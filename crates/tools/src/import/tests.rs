@@ -397,6 +397,7 @@ fn the_summary_names_missing_parts() {
         refused_libraries: 1,
         first_refusal: Some("no".into()),
         expired_keys: 4,
+        is_append_only_base: true,
         ..Imported::default()
     };
     assert_eq!(
@@ -405,7 +406,9 @@ fn the_summary_names_missing_parts() {
          log          0 bytes written, durable\n\
          expired      4 keys, left out\n\
          functions    2 libraries\n\
-         NOT IMPORTED 1 library of functions, the first one: no\n"
+         NOT IMPORTED 1 library of functions, the first one: no\n\
+         NOT IMPORTED later writes: the file is the base of an append-only file, and they are in the .incr.aof beside \
+         it. `redis-cli --rdb FILE` makes a file of everything, `sheaf import --from` copies a running server\n"
     );
 }
 

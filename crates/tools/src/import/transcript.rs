@@ -337,6 +337,7 @@ impl<S: EffectSink> Visitor for Transcript<'_, S> {
     fn passed_over(&mut self, what: PassedOver) -> Result<(), ImportError> {
         match what {
             PassedOver::ModuleData => self.imported.module_data += 1,
+            PassedOver::AppendOnlyBase => self.imported.is_append_only_base = true,
         }
         Ok(())
     }
