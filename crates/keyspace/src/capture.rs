@@ -96,7 +96,7 @@ pub struct Captured {
     pub continues: bool,
     /// The number of keys of the slots that begin in the piece, even if later pieces have some of these keys.
     pub keys: u32,
-    /// The highest LSN of the slots in the piece.
+    /// An LSN that is not below the LSN of any slot in the piece.
     pub lsn: Lsn,
 }
 

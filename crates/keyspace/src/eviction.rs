@@ -203,7 +203,7 @@ impl Keyspace {
 }
 
 impl LockedSlots<'_> {
-    /// Does the same as `Keyspace::random_key`, but locks nothing: the caller holds the locks of all slots.
+    /// As [`Keyspace::random_key_locking`], but locks nothing: the caller holds the locks of all slots.
     ///
     /// # Panics
     /// If a slot is not locked.

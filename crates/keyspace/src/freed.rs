@@ -1,14 +1,16 @@
 //! `Freed`: memory that an effect detached and that is not to be freed under a slot's lock.
 //!
-//! What it is: a bag into which `apply` puts large values and whole tables. Dropping the bag frees their
-//! memory. The bag may be sent to another thread first. An empty bag allocates nothing.
+//! What it is: a bag into which `apply` puts large values, large parts of collections and whole tables.
+//! Dropping the bag frees their memory. The bag may be sent to another thread first. An empty bag allocates
+//! nothing.
 //! What it is not: needed for correctness.
 
 use crate::collection::Big;
 use crate::entry::Entry;
 use crate::table::Table;
 
-/// Entries and collections of at least this many bytes go into the bag; smaller ones are freed at once.
+/// Entries, and parts of collections, of at least this many bytes go into the bag; smaller ones are freed at
+/// once.
 const LAZY_BYTES_MIN: usize = 64 << 10;
 
 /// Memory that effects detached. Dropping it frees the memory.
@@ -31,7 +33,7 @@ impl Freed {
         self.entries.is_empty() && self.bigs.is_empty() && self.tables.is_empty()
     }
 
-    /// The number of values, and of tables, in the bag.
+    /// The number of values, parts of collections and tables in the bag.
     pub fn len(&self) -> usize {
         self.entries.len() + self.bigs.len() + self.tables.len()
     }

@@ -20,7 +20,8 @@ use smallvec::SmallVec;
 
 use crate::id::{DB_COUNT, DbId};
 
-/// The number of stripes. With more threads, some share a stripe, which costs time but stays correct.
+/// The number of stripes, which threads take in turn. Threads that share a stripe cost time, but the sums
+/// stay correct.
 const STRIPES: usize = 64;
 
 /// The contribution of one database of one slot to the totals. `bytes` counts the table, not the expiry heaps

@@ -16,7 +16,7 @@
 //!   a leader. A new value is on disk before anything in that epoch is acknowledged.
 //! - `is_unconfirmed` is set when this server, as a leader, begins to follow or is fenced: its last writes
 //!   may exist nowhere else. The field is cleared when another leader has committed everything in the log
-//!   here. Files of earlier versions lack the field, which means false.
+//!   here, or when this server leads again. Files of earlier versions lack the field, which means false.
 //! - `is_member` is set while the directory belongs to a member of a group. If `group.json` is lost, such a
 //!   directory is refused ([`refuse_lost`](crate::group_state::refuse_lost)) instead of starting alone. A
 //!   backup has neither file.

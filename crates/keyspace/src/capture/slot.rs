@@ -86,7 +86,7 @@ enum TablePlace {
 /// A long string, or a collection, that is captured step by step.
 struct LargeValue {
     origin: Origin,
-    /// The database and the key at which the value is, or was last.
+    /// The database and the key of the value, while its place is [`Place::AtItsKey`].
     db: DbId,
     key: Box<[u8]>,
     place: Place,

@@ -27,8 +27,9 @@ impl Log {
         Lsn::new(self.shared.committed())
     }
 
-    /// Sets the position for other servers, as the module documentation describes it; nothing after it is
-    /// committed. [`Lsn::MAX`] means that only this disk counts.
+    /// Sets the position after which nothing is committed, whatever this disk has: on a leader, what enough
+    /// replicas have or its group has committed; on a follower, what it may show. [`Lsn::MAX`] for no such
+    /// limit.
     pub fn set_acked(&self, position: Lsn) {
         self.shared.acked.store(position.get(), Ordering::SeqCst);
         self.shared.waiters.wake(self.committed_lsn());

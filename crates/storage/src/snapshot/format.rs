@@ -23,7 +23,7 @@
 //!   12  u32  rows
 //!   16  u32  raw_len: bytes of the payload
 //!   20  u32  stored_len: bytes of the payload as it is stored
-//!   24  u64  lsn: the highest of its slots
+//!   24  u64  lsn: not below that of any of its slots
 //!   32  u32  crc32c of the stored payload and its zeros
 //!   36  u32  crc32c of bytes 0..36
 //!   40  stored payload, then zeros up to a multiple of 8
@@ -78,7 +78,7 @@ pub struct ChunkInfo {
     pub last_slot: u16,
     /// The number of keys of the slots that begin in the chunk, even if later chunks have some of these keys.
     pub rows: u32,
-    /// The highest LSN of the captured slots: the chunk may be published only when that position is durable.
+    /// Not below the LSN of any captured slot: the chunk may be published only when this position is durable.
     pub lsn: Lsn,
     /// Whether the chunk continues the chunk before it in the same part and must be applied after that chunk.
     pub continues: bool,

@@ -43,7 +43,8 @@ fn chunk(first_slot: u16, lsn: u64, continues: bool) -> ChunkInfo {
     ChunkInfo { first_slot, last_slot: first_slot + 1, rows: 3, lsn: Lsn::new(lsn), continues }
 }
 
-/// Two parts of four chunks each, some compressible and some not, one of them continued.
+/// Two parts of four chunks each, some compressible and some not. The third chunk of each part continues the
+/// second.
 fn content(seed: u64, chunk_bytes: usize) -> Vec<PartContent> {
     let mut prng = Prng::new(seed);
     let mut part = |first_slot: u16| -> PartContent {

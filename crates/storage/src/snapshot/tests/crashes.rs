@@ -9,7 +9,7 @@ use prng::sweep::outcomes;
 
 use super::*;
 
-/// How many outcomes of each crash are looked at.
+/// How many outcomes of each crash are looked at; within a budget of time, a third of them ([`outcomes`]).
 const OUTCOMES: u64 = 12;
 
 /// The content of the older of two snapshots. The newer one takes more than one write per part.
