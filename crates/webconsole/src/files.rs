@@ -44,6 +44,7 @@ static FILES: [File; FILES_COUNT] = files![
     "metrics.js",
     "parts.css",
     "poll.js",
+    "rights.js",
     "theme.css",
     "vendor/uPlot-LICENSE.txt",
     "vendor/uPlot.css",
@@ -66,7 +67,7 @@ static FILES: [File; FILES_COUNT] = files![
     "views/values.js",
 ];
 
-const FILES_COUNT: usize = 36;
+const FILES_COUNT: usize = 37;
 
 /// The file of this name, which is its path below `/_console/`.
 pub fn file(name: &str) -> Option<&'static File> {

@@ -357,6 +357,109 @@ consoleTest('who is no admin is told so, and what is needed', async ({ server, p
   await seen(page, 'found');
 }, { password: 'open-sesame' });
 
+/* The commands that a text advises an admin to run for the user watcher, as lists of words. */
+const advised = (text) => [...text.matchAll(/ACL SETUSER watcher [~&*@+a-z ]+/g)].map(([line]) => line.trim().split(' '));
+
+consoleTest('every view says which right it lacks, and works with the rights that the page advises', async ({ server, page, redis, problems }) => {
+  await redis.set('found', 'x');
+  await redis.hSet('fields', { part: 'inside' });
+  await redis.rPush('elements', 'inside');
+  await redis.sAdd('members', 'inside');
+  await redis.zAdd('scores', { score: 1, value: 'inside' });
+  await redis.xAdd('jobs', '*', { kind: 'inside' });
+  await redis.xGroupCreate('jobs', 'workers', '0');
+  await redis.xReadGroup('workers', 'anna', { key: 'jobs', id: '>' });
+  await redis.publish('orders.new', 'inside');
+  const main = () => page.evaluate(() => document.getElementById('main').innerText);
+  // Reloads: a change of the address alone does not ask the server who the user is.
+  const reopen = async (view) => {
+    await open(page, server, view);
+    await page.reload();
+  };
+  const logIn = async () => {
+    const context = page.browserContext();
+    await context.deleteCookie(...await context.cookies());
+    await reopen('overview');
+    await write(page, 'User', 'watcher');
+    await write(page, 'Password', 'w');
+    await click(page, 'Log in');
+  };
+  /* What each view shows to a user with all rights that it needs. */
+  const whole = { overview: 'durability strict', replication: 'Log position', keys: 'found', streams: 'jobs', channels: 'Nobody subscribes to a channel', databases: 'No database yet.', slow: 'Since the start, or CONFIG RESETSTAT', clients: 'Connections: ', memory: 'dataset.bytes', snapshots: 'Damaged files', terminal: 'Words in quotes' };
+
+  await redis.sendCommand(['ACL', 'SETUSER', 'watcher', 'on', '>w', '+ping']);
+  await logIn();
+  await seen(page, 'watcher is no admin');
+  const advice = advised(await main());
+  assert.equal(advice.length, 2, 'for everything, and to look');
+
+  const little = ['ACL', 'SETUSER', 'watcher', '-@all', '+@admin', 'resetkeys', 'resetchannels'];
+  await redis.sendCommand(little);
+  await logIn();
+  await page.waitForFunction(() => document.querySelector('main .verdict')?.innerText.startsWith('Healthy'));
+  await seen(page, 'Databases of documents');
+  await page.waitForFunction(() => document.getElementById('server').innerText === 'healthy');
+  for (const view of ['overview', 'replication', 'keys', 'streams', 'channels', 'slow', 'memory', 'snapshots']) {
+    await redis.sendCommand(little);
+    await reopen(view);
+    await seen(page, 'ACL SETUSER watcher');
+    const text = await main();
+    assert.ok(!text.includes("'select'"), `nothing selects database 0: ${text}`);
+    await page.screenshot({ path: path.join(SCREENSHOTS, `no-right-${view}.png`) });
+    await redis.sendCommand(advised(text)[0]);
+    await reopen(view);
+    await seen(page, whole[view]);
+    assert.ok(!(await main()).includes('NOPERM'), `${view}: ${await main()}`);
+  }
+
+  for (const line of advice) {
+    await redis.sendCommand(['ACL', 'SETUSER', 'watcher', 'reset', 'on', '>w']);
+    await redis.sendCommand(line);
+    await logIn();
+    for (const view of VIEWS) {
+      await reopen(view);
+      await seen(page, whole[view]);
+      const text = await page.evaluate(() => document.body.innerText);
+      assert.ok(!text.includes('NOPERM'), `${line.join(' ')}, ${view}: ${text}`);
+    }
+    for (const key of ['found', 'fields', 'elements', 'members', 'scores', 'jobs']) {
+      await reopen(`keys?key=${encodeURIComponent(`t:${key}`)}`);
+      await page.waitForFunction((wanted) => document.querySelector('main .split > :last-child h2')?.innerText === wanted, {}, key);
+      if (key !== 'found') await seen(page, 'inside');
+      assert.ok(!(await main()).includes('NOPERM'), `${line.join(' ')}, ${key}: ${await main()}`);
+    }
+    await click(page, 'workers');
+    await seen(page, 'anna');
+    assert.ok(!(await page.evaluate(() => document.body.innerText)).includes('NOPERM'));
+    await reopen('channels');
+    await write(page, 'Channel', 'orders.new');
+    await click(page, 'Follow');
+    await seen(page, 'inside');
+    await reopen('keys');
+    await choose(page, 'Database', '1');
+    await seen(page, 'No key in database 1.');
+    const mayWrite = await redis.sendCommand(['ACL', 'DRYRUN', 'watcher', 'SET', 'found', 'y']) === 'OK';
+    assert.equal(mayWrite, line.includes('+@all'), 'who may only look changes no key');
+    await click(page, 'Log out');
+    await page.waitForSelector('input[type=password]');
+  }
+  assert.deepEqual(problems.filter((text) => !text.includes('401')), []);
+}, { password: 'open-sesame' });
+
+consoleTest('a key that the user may not read is shown as such', async ({ server, page, redis }) => {
+  await redis.mSet({ 'own:1': 'mine', 'other:1': 'x' });
+  await redis.sendCommand(['ACL', 'SETUSER', 'watcher', 'on', '>w', '~own:*', '+@admin', '+@read']);
+  await open(page, server, 'keys');
+  await write(page, 'User', 'watcher');
+  await write(page, 'Password', 'w');
+  await click(page, 'Log in');
+  await click(page, 'own:1');
+  await page.waitForFunction(() => document.querySelector('main .split > :last-child textarea')?.value === 'mine');
+  await seen(page, 'no right');
+  await click(page, 'other:1');
+  await page.waitForFunction(() => document.querySelector('main .split > :last-child').innerText.includes('which an admin gives with ACL SETUSER watcher ~* +@read'));
+}, { password: 'open-sesame' });
+
 /* Runs the backup command that the page shows, with values for what it writes in capitals. */
 async function backUpAsShown(page, server, password) {
   await open(page, server, 'snapshots');

@@ -1,11 +1,12 @@
 // One key: facts, time to live, deletion, and its value by type.
 
-import { command, redis } from '../api.js';
+import { command, isError, redis } from '../api.js';
 import { label, valueField } from '../bytes.js';
 import { ask, confirm } from '../dialog.js';
 import { button, fill, h, none, panel, pill, tell } from '../dom.js';
 import { bytes, ttl } from '../format.js';
 import { describe } from '../keyspace.js';
+import { explained } from '../rights.js';
 import { hash, list, set, string, zset } from './values.js';
 import { stream } from './stream.js';
 
@@ -20,8 +21,12 @@ export async function showKey(place, { db, key, signal, gone }) {
       fill(place, panel(label(key), none('There is no such key: it was deleted, or has expired.')));
       return;
     }
+    if (row.refusal !== null) {
+      fill(place, panel(label(key), none(explained(row.refusal))));
+      return;
+    }
     const [encoding] = await redis([['OBJECT', 'ENCODING', key]], db);
-    const told = h('div', { class: 'row' }, pill(row.type), h('span', { class: 'quiet' }, `${bytes(row.size ?? NaN)} of memory, encoding ${encoding}, ${row.ttl < 0 ? 'never expires' : `expires in ${ttl(row.ttl)}`}`));
+    const told = h('div', { class: 'row' }, pill(row.type), h('span', { class: 'quiet' }, `${bytes(row.size ?? NaN)} of memory, encoding ${isError(encoding) ? 'not known' : encoding}, ${row.ttl < 0 ? 'never expires' : `expires in ${ttl(row.ttl)}`}`));
     const content = h('div', { class: 'stack' });
     fill(place, panel(label(key), h('div', { class: 'stack' }, told, content), [
       button('Refresh', refresh, { class: 'small' }),

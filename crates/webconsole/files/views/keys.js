@@ -41,14 +41,19 @@ export async function show({ place, parameters, signal }) {
   async function restart() {
     Object.assign(state, { db: database.value(), cursor: '0', rows: [], isOver: false, seen: new Set() });
     fill(list, h('p', { class: 'quiet' }, 'Looking …'));
-    await more();
+    try {
+      await more();
+    } catch (error) {
+      fill(list);
+      throw error;
+    }
   }
 
   async function draw() {
     const size = await command(['DBSIZE'], state.db);
     const shownRows = table(`${number(state.rows.length)} shown${state.isOver ? '' : ' so far'}, ${number(size)} keys in database ${state.db}`, [
       { title: 'Key', cell: ({ key }) => button(shown(key), () => choose(key), { class: 'link' }) },
-      { title: 'Type', cell: ({ type: found }) => pill(found) },
+      { title: 'Type', cell: ({ type: found }) => (found === null ? pill('no right', 'warn') : pill(found)) },
       { title: 'Expires in', number: true, cell: (row) => ttl(row.ttl) },
       { title: 'Memory', number: true, cell: (row) => bytes(row.size ?? NaN) },
     ], state.rows, { empty: `No key ${glob() === '' ? '' : `matches ${glob()} `}in database ${state.db}.`, chosen: ({ key }) => chosen !== null && toAddress(key) === toAddress(chosen) });

@@ -1,10 +1,11 @@
 // Slow commands, hot keys, and the time that each command takes.
 
-import { isError, redis } from '../api.js';
+import { command, isError, redis } from '../api.js';
 import { escaped, isBytes, shown, toAddress } from '../bytes.js';
 import { button, fill, h, head, none, panel, table } from '../dom.js';
 import { number, percent, seconds, time } from '../format.js';
 import { info, pairs } from '../info.js';
+import { explained } from '../rights.js';
 
 const COMMANDS_SHOWN = 25;
 
@@ -15,7 +16,7 @@ export async function show({ place, signal }) {
       ['SLOWLOG', 'GET', 128], ['HOTKEYS', 'COUNT', 20], ['INFO', 'commandstats'], ['CONFIG', 'GET', 'slowlog-log-slower-than']]);
     if (signal.aborted) return;
     fill(content, panel('Slow log', slowLog(slow, threshold), [button('Clear', async () => {
-        await redis([['SLOWLOG', 'RESET']]);
+        await command(['SLOWLOG', 'RESET']);
         await refresh();
       })]), h('div', { class: 'columns' }, panel('Hot keys', hotKeys(hot)), panel('Commands by time', byCommand(stats))));
   };
@@ -26,7 +27,7 @@ export async function show({ place, signal }) {
 const words = (args) => args.map((word) => (isBytes(word) ? escaped(word) : String(word))).join(' ');
 
 function slowLog(entries, threshold) {
-  if (isError(entries)) return none(entries.error);
+  if (isError(entries)) return none(explained(entries.error));
   const us = threshold instanceof Map ? threshold.get('slowlog-log-slower-than') : NaN;
   return table(`Commands that took longer than ${seconds(us / 1e6)}`, [
     { title: 'When', cell: ([, at]) => time(at) },
@@ -39,7 +40,7 @@ function slowLog(entries, threshold) {
 const label = (value) => (value === undefined || value === null ? '' : isBytes(value) ? escaped(value) : value);
 
 function hotKeys(keys) {
-  if (isError(keys)) return none(keys.error);
+  if (isError(keys)) return none(explained(keys.error));
   return table('Keys used most, by samples', [
     { title: 'Key', cell: (key) => h('a', { href: `#/keys?db=${key.get('db')}&key=${encodeURIComponent(toAddress(key.get('key')))}` }, shown(key.get('key'))) },
     { title: 'Type', cell: (key) => key.get('type') },
@@ -49,7 +50,7 @@ function hotKeys(keys) {
 }
 
 function byCommand(stats) {
-  if (isError(stats)) return none(stats.error);
+  if (isError(stats)) return none(explained(stats.error));
   const rows = Object.entries(info(stats)).filter(([name]) => name.startsWith('cmdstat_')).map(([name, text]) => ({ name: name.slice('cmdstat_'.length).replace('|', ' '), ...pairs(text) }));
   rows.sort((a, b) => Number(b.usec) - Number(a.usec));
   return table('Since the start, or CONFIG RESETSTAT', [

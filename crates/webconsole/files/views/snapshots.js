@@ -1,10 +1,11 @@
 // Snapshots, the scrubber, and how to make a backup.
 
-import { command, session } from '../api.js';
-import { button, facts, fill, h, head, panel, pill, tell } from '../dom.js';
+import { command, isError, redis, session } from '../api.js';
+import { button, facts, fill, h, head, none, panel, pill, tell } from '../dom.js';
 import { bytes, number, seconds, time } from '../format.js';
 import { info } from '../info.js';
 import { poll } from '../poll.js';
+import { explained } from '../rights.js';
 
 const PERIOD_MS = 3000;
 
@@ -15,8 +16,10 @@ export async function show({ place, signal, failed }) {
     await refresh();
   }, { class: 'main' });
   const refresh = async () => {
-    const known = info(await command(['INFO']));
-    if (!signal.aborted) fill(content, h('div', { class: 'columns' }, snapshots(known), scrubber(known)));
+    const [said] = await redis([['INFO']]);
+    if (signal.aborted) return;
+    if (isError(said)) fill(content, panel('Snapshots', none(explained(said.error))));
+    else fill(content, h('div', { class: 'columns' }, snapshots(info(said)), scrubber(info(said))));
   };
   fill(place, head('Snapshots', begin), content, panel('Backups', backups((await session()).userCtx.name)));
   await poll(refresh, PERIOD_MS, signal, failed);
