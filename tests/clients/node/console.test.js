@@ -197,7 +197,7 @@ consoleTest('keys are found, edited, created and deleted', async ({ server, redi
   await redis.set('greeting', 'hello');
   await redis.sendCommand(['SET', 'bytes', Buffer.from([0, 1, 0xfe])]);
   await open(page, server, 'keys');
-  await write(page, 'Pattern', 'greet');
+  await write(page, 'Name, a part of it, or a pattern', 'greet');
   await click(page, 'Find');
   await click(page, 'greeting');
   await write(page, 'Value', 'hello, world');
@@ -233,6 +233,50 @@ consoleTest('keys are found, edited, created and deleted', async ({ server, redi
   await click(page, 'Delete');
   await page.waitForFunction(() => document.querySelector('dialog') === null);
   assert.equal(await redis.exists('new:list'), 0);
+  assert.deepEqual(problems, []);
+});
+
+consoleTest('the key of exactly the name that is asked for comes first', async ({ server, redis, page, problems }) => {
+  // More keys that contain the name than one page shows.
+  const others = Array.from({ length: 20_000 }, (_, number) => [`user:1${number}`, 'x']);
+  await redis.mSet([...others, ['user:1', 'me'], ['user:[1]', 'brackets']]);
+  const first = (name) => page.waitForFunction((wanted) => {
+    const row = document.querySelector('main .split > :first-child tbody tr');
+    return row?.querySelector('button').innerText === wanted && row.innerText.includes('exactly this name');
+  }, {}, name);
+  await open(page, server, 'keys');
+  await seen(page, 'shown so far');
+  for (const name of ['user:1', 'user:[1]']) {
+    await write(page, 'Name, a part of it, or a pattern', name);
+    await click(page, 'Find');
+    await first(name);
+    await page.screenshot({ path: path.join(SCREENSHOTS, `exact-${name === 'user:1' ? 'word' : 'pattern'}.png`) });
+    const count = await page.evaluate((wanted) => [...document.querySelectorAll('main .split > :first-child tbody button')].filter((element) => element.innerText === wanted).length, name);
+    assert.equal(count, 1, 'the key is shown once');
+  }
+  await click(page, 'user:[1]');
+  await page.waitForFunction(() => document.querySelector('main .split > :last-child textarea')?.value === 'brackets');
+  await choose(page, 'Type', 'hash');
+  await seen(page, 'No key matches user:[1]');
+  // The reply to a search that was replaced meanwhile comes late.
+  await page.evaluate(() => {
+    const { fetch } = window;
+    window.sizes = 0;
+    const released = new Promise((release) => { window.release = release; });
+    window.fetch = async (address, options) => {
+      if (options?.body?.includes('user:[1]')) await released;
+      const reply = await fetch(address, options);
+      if (options?.body?.includes('DBSIZE')) window.sizes += 1;
+      return reply;
+    };
+  });
+  await choose(page, 'Type', '');
+  await write(page, 'Name, a part of it, or a pattern', 'nosuch');
+  await click(page, 'Find');
+  await seen(page, 'No key has nosuch in its name in database 0.');
+  await page.evaluate(() => window.release());
+  await page.waitForFunction(() => window.sizes === 2);
+  await seen(page, 'No key has nosuch in its name in database 0.');
   assert.deepEqual(problems, []);
 });
 
