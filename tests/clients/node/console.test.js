@@ -342,6 +342,36 @@ consoleTest('documents are created, edited and deleted, and the changes of other
   assert.deepEqual(problems, []);
 });
 
+consoleTest('a conflicting revision is compared with the winner before it is deleted', async ({ server, page, problems }) => {
+  await couch(server, 'PUT', 'notes');
+  const [loser, winner] = ['a', 'b'].map((digit) => `1-${digit.repeat(32)}`);
+  const docs = [
+    { _id: 'shared', _rev: loser, owner: MARKUP, place: 'Rome', text: 'same' },
+    { _id: 'shared', _rev: winner, place: 'Oslo', text: 'same', more: [1] }];
+  await couch(server, 'POST', 'notes/_bulk_docs', { new_edits: false, docs });
+  await open(page, server, 'databases?database=notes&document=shared');
+  await page.waitForFunction(() => [...document.querySelectorAll('main .pill')].some((element) => element.innerText === '1 conflict'));
+  await click(page, 'Compare');
+  await page.waitForSelector('main .compared');
+  const lines = await page.evaluate(() => [...document.querySelectorAll('.compared > div')].map((element) => element.textContent));
+  assert.deepEqual(lines, ['  {', '-   "more": [', '-     1', '-   ],', '-   "place": "Oslo",', `+   "owner": ${JSON.stringify(MARKUP)},`, '+   "place": "Rome",', '    "text": "same"', '  }']);
+  await seen(page, `- only in ${winner}, which wins; + only in ${loser}`);
+  for (const [scheme, width] of [['light', 1300], ['dark', 1300], ['light', 390]]) {
+    await page.emulateMediaFeatures([{ name: 'prefers-color-scheme', value: scheme }]);
+    await page.setViewport({ width, height: 900 });
+    const overflow = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
+    assert.ok(overflow <= 0, `${overflow} px too wide at ${width} px`);
+    await page.screenshot({ path: path.join(SCREENSHOTS, `conflict-${scheme}-${width}.png`), fullPage: true });
+  }
+  await page.evaluate((rev) => document.querySelector(`button[aria-label="Delete ${rev}"]`).click(), loser);
+  await page.waitForSelector('dialog[open]');
+  await click(page, 'Delete');
+  await page.waitForFunction(() => document.querySelector('dialog') === null && !document.getElementById('main').innerText.includes('conflict'));
+  assert.equal((await couch(server, 'GET', 'notes/shared?conflicts=true'))._conflicts, undefined);
+  assert.equal(await page.evaluate(() => window.hacked), undefined);
+  assert.deepEqual(problems, []);
+});
+
 consoleTest('commands that delete are run after a question', async ({ server, redis, page }) => {
   await redis.mSet({ a: '1', b: '2' });
   await open(page, server, 'terminal');
