@@ -280,6 +280,38 @@ consoleTest('the key of exactly the name that is asked for comes first', async (
   assert.deepEqual(problems, []);
 });
 
+consoleTest('the deadlines of the fields of a hash are shown and kept', async ({ server, redis, page, problems }) => {
+  await redis.hSet('lease', { a: '1', b: '2' });
+  await redis.hSet('plain', { a: '1' });
+  await redis.hpExpire('lease', 'a', 6 * 86_400_000);
+  const detail = () => page.evaluate(() => document.querySelector('main .split > :last-child').innerText);
+  await open(page, server, `keys?key=${encodeURIComponent('t:lease')}`);
+  await seen(page, '1 of the fields shown expires, the next in 6 d');
+  assert.ok(!(await detail()).includes('never expires'), await detail());
+  const cells = await page.evaluate(() => [...document.querySelectorAll('main .split > :last-child tbody tr')].map((row) => [...row.children].slice(0, 3).map((cell) => cell.innerText)));
+  assert.deepEqual(cells.sort(), [['a', '1', '6 d'], ['b', '2', '–']]);
+  for (const [scheme, width] of [['light', 1300], ['dark', 1300], ['light', 390]]) {
+    await page.emulateMediaFeatures([{ name: 'prefers-color-scheme', value: scheme }]);
+    await page.setViewport({ width, height: 900 });
+    const overflow = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
+    assert.ok(overflow <= 0, `${overflow} px too wide at ${width} px`);
+    await page.screenshot({ path: path.join(SCREENSHOTS, `fields-${scheme}-${width}.png`) });
+  }
+  // A changed value keeps its deadline.
+  await page.evaluate(() => [...document.querySelectorAll('main .split > :last-child tbody tr')].find((row) => row.children[0].innerText === 'a').querySelector('button').click());
+  await page.waitForSelector('dialog[open]');
+  await write(page, 'Value', 'changed');
+  await click(page, 'Save');
+  await page.waitForFunction(() => document.querySelector('dialog') === null);
+  assert.equal(await redis.hGet('lease', 'a'), 'changed');
+  assert.ok((await redis.hpTTL('lease', 'a'))[0] > 0);
+
+  await open(page, server, `keys?key=${encodeURIComponent('t:plain')}`);
+  await page.reload();
+  await seen(page, 'never expires');
+  assert.deepEqual(problems, []);
+});
+
 consoleTest('streams show their groups, consumers and pending entries', async ({ server, redis, page, problems }) => {
   await store(server, redis);
   await open(page, server, 'streams');

@@ -26,7 +26,14 @@ export async function showKey(place, { db, key, signal, gone }) {
       return;
     }
     const [encoding] = await redis([['OBJECT', 'ENCODING', key]], db);
-    const told = h('div', { class: 'row' }, pill(row.type), h('span', { class: 'quiet' }, `${bytes(row.size ?? NaN)} of memory, encoding ${isError(encoding) ? 'not known' : encoding}, ${row.ttl < 0 ? 'never expires' : `expires in ${ttl(row.ttl)}`}`));
+    const facts = h('span', { class: 'quiet' });
+    // Fields of a hash may have deadlines of their own: what `parts` tells of them comes from the editor.
+    const tellExpiry = (parts) => {
+      const own = row.ttl >= 0 ? `expires in ${ttl(row.ttl)}` : parts === '' ? 'never expires' : 'no deadline of the key itself';
+      fill(facts, `${bytes(row.size ?? NaN)} of memory, encoding ${isError(encoding) ? 'not known' : encoding}, ${own}${parts && `; ${parts}`}`);
+    };
+    tellExpiry(row.type === 'hash' ? 'fields not read yet' : '');
+    const told = h('div', { class: 'row' }, pill(row.type), facts);
     const content = h('div', { class: 'stack' });
     fill(place, panel(label(key), h('div', { class: 'stack' }, told, content), [
       button('Refresh', refresh, { class: 'small' }),
@@ -35,7 +42,7 @@ export async function showKey(place, { db, key, signal, gone }) {
       button('Delete', () => remove(db, key, gone), { class: 'small bad' }),
     ]));
     const editor = EDITORS[row.type];
-    if (editor) await editor({ place: content, db, key, refresh, run: (words) => command(words, db), signal });
+    if (editor) await editor({ place: content, db, key, refresh, tellExpiry, run: (words) => command(words, db), signal });
     else fill(content, none(`Values of type ${row.type} are not shown here.`));
   };
   await refresh();
