@@ -138,7 +138,11 @@ contact.addEventListener('change', () => {
     if (isLoggedIn) showServer().catch(failed);
   }
 });
-addEventListener('hashchange', () => { route(true); });
+addEventListener('hashchange', () => {
+  // What was said in a view is about that view.
+  fill(byId('notices'));
+  route(true);
+});
 addEventListener('unhandledrejection', ({ reason }) => {
   if (reason instanceof LoginNeeded) failed(reason);
   else tell(reason?.message ?? String(reason), 'bad');

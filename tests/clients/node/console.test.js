@@ -427,6 +427,18 @@ consoleTest('commands that delete are run after a question', async ({ server, re
   assert.equal(await redis.dbSize(), 1);
 });
 
+consoleTest('a note of one view does not stay in another', async ({ server, page }) => {
+  await open(page, server, 'terminal');
+  // Notes go by themselves after a while: here, only what takes them away at once.
+  await page.evaluate(() => { window.setTimeout = () => 0; });
+  await write(page, 'Command', 'SET "a');
+  await click(page, 'Run');
+  await seen(page, 'The quotes of the command do not match.');
+  await click(page, 'Channels');
+  await page.waitForFunction(() => document.querySelector('main h1')?.innerText === 'Channels');
+  assert.equal(await page.evaluate(() => document.getElementById('notices').innerText), '');
+});
+
 consoleTest('with a password the page asks for it, and is gone after logging out', async ({ server, page, redis }) => {
   await redis.set('secret', 'x');
   await open(page, server, 'keys');
