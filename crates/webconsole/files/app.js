@@ -102,7 +102,7 @@ async function showServer() {
     // A user without the right to INFO sees the verdict alone, here and in the overview.
     if (isError(said)) return fill(byId('server'), told);
     const { redis_mode: mode, role, tcp_port: port, sheaf_version: version } = info(said);
-    told.push(pill(role === 'slave' ? 'replica' : role === 'master' ? 'leader' : role));
+    told.push(pill(role === 'slave' ? 'follower' : role === 'master' ? 'leader' : role));
     told.push(h('span', { class: 'quiet' }, `${location.hostname}:${port}, version ${version}${mode === 'standalone' ? '' : `, ${mode}`}`));
   }
   return fill(byId('server'), told);

@@ -643,6 +643,55 @@ consoleTest('a server that does not answer is not shown as healthy', async ({ se
   }
 });
 
+consoleTest('a long slow log leaves hot keys and commands within reach', async ({ server, redis, page, problems }) => {
+  await redis.configSet('slowlog-log-slower-than', '0');
+  for (let number = 0; number < 200; number += 1) await redis.set(`k:${number}`, 'x');
+  const rows = (title) => page.evaluate((wanted) => [...document.querySelectorAll('main .panel')].find((panel) => panel.querySelector('h2').innerText === wanted).querySelectorAll('tbody tr').length, title);
+  for (const [scheme, width] of [['light', 1300], ['dark', 1300], ['light', 390]]) {
+    await page.emulateMediaFeatures([{ name: 'prefers-color-scheme', value: scheme }]);
+    await page.setViewport({ width, height: 900 });
+    await open(page, server, 'slow');
+    await page.reload();
+    await seen(page, 'Show all 128');
+    assert.equal(await rows('Slow log'), 10);
+    const overflow = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
+    assert.ok(overflow <= 0, `${overflow} px too wide at ${width} px`);
+    await page.screenshot({ path: path.join(SCREENSHOTS, `slow-long-${scheme}-${width}.png`), fullPage: true });
+  }
+  await click(page, 'Show all 128');
+  assert.equal(await rows('Slow log'), 128);
+  assert.equal(await page.evaluate(() => document.activeElement.innerText), 'Show 10', 'the focus stays');
+  await click(page, 'Refresh');
+  await page.waitForFunction(() => document.activeElement?.innerText !== 'Show 10');
+  await seen(page, 'Show 10');
+  assert.equal(await rows('Slow log'), 128, 'it stays open');
+  assert.deepEqual(problems, []);
+});
+
+consoleTest('there is no outcome before the first snapshot', async ({ server, redis, page }) => {
+  await open(page, server, 'snapshots');
+  await seen(page, 'none yet: the log has everything');
+  assert.ok(!(await page.evaluate(() => document.getElementById('main').innerText)).includes('Outcome'));
+  await redis.set('k', 'x');
+  await click(page, 'Take a snapshot');
+  await seen(page, 'Outcome');
+});
+
+consoleTest('a server that follows is a follower everywhere', async ({ server, page }) => {
+  const follower = new Server(undefined, ['--replica-of', `127.0.0.1:${server.port}`]);
+  try {
+    await follower.start();
+    await open(page, follower, 'overview');
+    await seen(page, 'Healthy: this server follows its leader.');
+    await page.waitForFunction(() => document.querySelectorAll('#server .pill')[1]?.innerText === 'follower');
+    await open(page, follower, 'replication');
+    await seen(page, 'this server');
+    assert.ok(!(await page.evaluate(() => document.body.innerText)).includes('this replica'));
+  } finally {
+    await follower.stop();
+  }
+});
+
 consoleTest('numbers are written as people read them, and a list shows what it is sorted by', async ({ server, page }) => {
   await open(page, server, 'slow');
   await page.waitForFunction(() => [...document.querySelectorAll('main th')].some((title) => title.textContent === 'Total'));

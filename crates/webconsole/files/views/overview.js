@@ -74,7 +74,7 @@ function showVerdict(element, state, known) {
   const kind = state.status === 'ok' ? 'good' : state.status === 'loading' ? 'warn' : 'bad';
   element.className = `panel verdict ${kind}`;
   const words = {
-    ok: { slave: 'Healthy: this replica follows its leader.', master: 'Healthy: writes are taken.' }[known.role] ?? 'Healthy.',
+    ok: { slave: 'Healthy: this server follows its leader.', master: 'Healthy: writes are taken.' }[known.role] ?? 'Healthy.',
     loading: `Loading: ${state.percent} %${state.eta_seconds === null ? '' : `, about ${seconds(state.eta_seconds)} left`}`,
   };
   fill(element, h('strong', {}, words[state.status] ?? `Not healthy: ${state.error ?? state.status ?? `HTTP ${state.code}`}`),

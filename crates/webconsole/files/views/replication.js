@@ -40,7 +40,7 @@ export async function show({ place, signal, failed }) {
 /* How far each replica, or this one, is behind. */
 function lags(now) {
   const replicas = now.rows('sheaf_replication_replica_lag_bytes');
-  const own = now.rows('sheaf_replication_lag_bytes').map(({ value }) => ({ name: 'this replica', value }));
+  const own = now.rows('sheaf_replication_lag_bytes').map(({ value }) => ({ name: 'this server', value }));
   return [...replicas.map(({ labels, value }) => ({ name: labels.replica, value })), ...own];
 }
 

@@ -28,12 +28,14 @@ export async function show({ place, signal, failed }) {
 function snapshots(known) {
   const isRunning = known.rdb_bgsave_in_progress === '1';
   const isGood = known.rdb_last_bgsave_status === 'ok';
+  // INFO says ok before the first snapshot, too.
+  const isDone = Number(known.snapshot_bytes) > 0 || !isGood;
   return panel('Snapshots', facts([
     ['Now', isRunning ? pill('being written', 'warn') : 'none is being written'],
     ['Last one', Number(known.snapshot_bytes) === 0 ? 'none yet: the log has everything' : time(known.rdb_last_save_time)],
-    ['Outcome', pill(isGood ? 'ok' : known.rdb_last_bgsave_status, isGood ? 'good' : 'bad')],
+    ['Outcome', isDone && pill(isGood ? 'ok' : known.rdb_last_bgsave_status, isGood ? 'good' : 'bad')],
     ['It took', duration(Number(known.rdb_last_bgsave_time_sec))],
-    ['Size', bytes(known.snapshot_bytes)],
+    ['Size', Number(known.snapshot_bytes) > 0 && bytes(known.snapshot_bytes)],
     ['Taken since the start', number(known.rdb_saves)],
     ['Failed since the start', number(known.snapshot_failures)],
     ['Changes since', number(known.rdb_changes_since_last_save)],
