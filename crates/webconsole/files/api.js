@@ -1,5 +1,7 @@
 // The only module that sends requests: commands of the Redis protocol, databases, health and metrics.
 
+import { errorOf, isRefusal } from './rights.js';
+
 /* Thrown when the user must log in. */
 export class LoginNeeded extends Error {}
 
@@ -79,15 +81,23 @@ export async function metrics() {
   return reply.text();
 }
 
+/* Whether the user may run CLIENT NO-TOUCH. Who may not is not refused again with every request, each of which
+   the server would count and log. */
+let mayNotTouch = true;
+
 /* Runs commands and returns their replies in the form of `plain`, errors as { error }. Reads do not change
-   the access times of keys. */
+   the access times of keys, if the user may prevent that. A request begins in database 0, so nobody needs the
+   right to SELECT it. */
 export async function redis(commands, db = 0) {
   const replies = [];
   for (let at = 0; at < commands.length; at += COMMANDS_MAX) {
     const part = commands.slice(at, at + COMMANDS_MAX);
-    const all = await json('/_redis', { method: 'POST', body: [['SELECT', db], ['CLIENT', 'NO-TOUCH', 'ON'], ...part] });
-    if (isError(all[0])) throw new Error(all[0].error);
-    replies.push(...all.slice(2));
+    const first = [...(db === 0 ? [] : [['SELECT', db]]), ...(mayNotTouch ? [['CLIENT', 'NO-TOUCH', 'ON']] : [])];
+    const all = await json('/_redis', { method: 'POST', body: [...first, ...part] });
+    const told = all.splice(0, first.length);
+    if (db !== 0 && isError(told[0])) throw errorOf(told[0].error);
+    if (mayNotTouch && isError(told.at(-1)) && isRefusal(told.at(-1).error)) mayNotTouch = false;
+    replies.push(...all);
   }
   return replies.map(plain);
 }
@@ -95,7 +105,7 @@ export async function redis(commands, db = 0) {
 /* Runs one command; throws its error. */
 export async function command(words, db = 0) {
   const [reply] = await redis([words], db);
-  if (isError(reply)) throw new Error(reply.error);
+  if (isError(reply)) throw errorOf(reply.error);
   return reply;
 }
 
@@ -121,7 +131,11 @@ export function couch(path, { query = {}, ...options } = {}) {
 }
 
 export const session = () => json('/_session');
-export const logIn = (name, password) => json('/_session', { method: 'POST', body: { name, password } });
+export function logIn(name, password) {
+  mayNotTouch = true;
+  return json('/_session', { method: 'POST', body: { name, password } });
+}
+
 export const logOut = () => json('/_session', { method: 'DELETE' });
 
 /* Whether a proxy before the server serves Fauxton. Browsers log every failed request as an error, so this

@@ -1,12 +1,13 @@
 // The frame of the page: the view that is shown, the user who is logged in, and the bar with the server's
 // state.
 
-import { LoginNeeded, NoAnswer, command, contact, logOut, session, up } from './api.js';
+import { LoginNeeded, NoAnswer, contact, isError, logOut, redis, session, up } from './api.js';
 import { button, byId, fill, h, pill, tell } from './dom.js';
 import { clock } from './format.js';
 import { info } from './info.js';
 import { loginView } from './login.js';
 import { poll } from './poll.js';
+import { RightMissing, setUser, setView } from './rights.js';
 import { VIEWS } from './views.js';
 
 const BAR_PERIOD_MS = 5000;
@@ -39,6 +40,7 @@ async function route(moveFocus) {
   const { name, parameters } = address();
   const view = VIEWS.find((known) => known.name === name) ?? VIEWS[0];
   document.title = `${view.title} – Sheaf`;
+  setView(view);
   showNavigation(view.name);
   const place = h('div', { class: 'stack' });
   fill(byId('main'), place);
@@ -59,6 +61,8 @@ function failed(error) {
     if (isLoggedIn) begin();
   } else if (error instanceof NoAnswer) {
     showContact();
+  } else if (error instanceof RightMissing) {
+    // The server is well: the view says what its user lacks.
   } else {
     fill(byId('server'), pill(error.message, 'bad'));
   }
@@ -94,11 +98,14 @@ async function showServer() {
   const verdict = await up();
   const told = [pill(verdict.status === 'ok' ? 'healthy' : verdict.error ?? verdict.status ?? `HTTP ${verdict.code}`, VERDICTS[verdict.status] ?? 'bad')];
   if (isLoggedIn) {
-    const { redis_mode: mode, role, tcp_port: port, sheaf_version: version } = info(await command(['INFO']));
-    told.push(pill(role === 'slave' ? 'replica' : role === 'master' ? 'leader' : role));
+    const [said] = await redis([['INFO']]);
+    // A user without the right to INFO sees the verdict alone, here and in the overview.
+    if (isError(said)) return fill(byId('server'), told);
+    const { redis_mode: mode, role, tcp_port: port, sheaf_version: version } = info(said);
+    told.push(pill(role === 'slave' ? 'follower' : role === 'master' ? 'leader' : role));
     told.push(h('span', { class: 'quiet' }, `${location.hostname}:${port}, version ${version}${mode === 'standalone' ? '' : `, ${mode}`}`));
   }
-  fill(byId('server'), told);
+  return fill(byId('server'), told);
 }
 
 /* Finds out who the user is, and shows what this user may see. */
@@ -116,6 +123,7 @@ async function begin() {
   }
   isLoggedIn = user.roles.includes('_admin');
   stranger = isLoggedIn ? null : user.name ?? null;
+  setUser(user.name);
   if (isLoggedIn) showAccount(user.name);
   await route(false);
   if (isLoggedIn) showServer().catch(failed);
@@ -130,7 +138,11 @@ contact.addEventListener('change', () => {
     if (isLoggedIn) showServer().catch(failed);
   }
 });
-addEventListener('hashchange', () => { route(true); });
+addEventListener('hashchange', () => {
+  // What was said in a view is about that view.
+  fill(byId('notices'));
+  route(true);
+});
 addEventListener('unhandledrejection', ({ reason }) => {
   if (reason instanceof LoginNeeded) failed(reason);
   else tell(reason?.message ?? String(reason), 'bad');

@@ -45,7 +45,7 @@ export const none = (text) => h('p', { class: 'none' }, text);
 
 /* A list of names with their values. */
 export function facts(pairs) {
-  const shown = pairs.filter(([, value]) => value !== null && value !== undefined && value !== '');
+  const shown = pairs.filter(([, value]) => value !== null && value !== undefined && value !== '' && value !== false);
   return h('dl', { class: 'facts' }, shown.map(([name, value]) => [h('dt', {}, name), h('dd', {}, value)]));
 }
 
@@ -69,6 +69,23 @@ export function table(caption, columns, rows, { empty = 'None.', chosen = () => 
       h('caption', {}, caption),
       h('thead', {}, h('tr', {}, columns.map(title))),
       h('tbody', {}, rows.map((row) => h('tr', { class: chosen(row) ? 'chosen' : null }, columns.map(cell(row)))))));
+}
+
+/* A table of the first `count` rows, with a button for all of them where there are more. `isOpen` says that all
+   are shown, and `opened` that the user wants them. */
+export function shortTable(caption, columns, rows, { count, isOpen, opened, ...options }) {
+  if (rows.length <= count) return table(caption, columns, rows, options);
+  const place = h('div', {});
+  const draw = (all) => {
+    const more = button(all ? `Show ${count}` : `Show all ${rows.length}`, () => {
+      opened(!all);
+      draw(!all);
+      place.querySelector('button').focus();
+    }, { class: 'small', 'aria-expanded': String(all) });
+    fill(place, table(caption, columns, all ? rows : rows.slice(0, count), options), more);
+  };
+  draw(isOpen);
+  return place;
 }
 
 /* A button. The listener may be async; if it fails, the user is told. */

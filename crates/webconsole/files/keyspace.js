@@ -2,6 +2,7 @@
 
 import { command, isError, redis } from './api.js';
 import { h } from './dom.js';
+import { isRefusal } from './rights.js';
 
 const DATABASES = 16;
 /* Keys of one step of SCAN without a filter. With three commands about each key, all fit one request. */
@@ -16,14 +17,15 @@ export function databaseField(chosen, changed) {
   return { element: h('label', {}, 'Database', field), value: () => Number(field.value) };
 }
 
-/* Type, time to live (ms) and size of keys. Keys that no longer exist are left out. */
+/* Type, time to live (ms) and size of keys. Keys that no longer exist are left out. Of a key that the user may
+   not read, the type is null, and `refusal` is the error. */
 export async function describe(db, keys) {
   const replies = await redis(keys.flatMap((key) => [['TYPE', key], ['PTTL', key], ['MEMORY', 'USAGE', key]]), db);
   const rows = keys.map((key, index) => {
     const [type, ttl, size] = replies.slice(3 * index, 3 * index + 3);
-    return { key, type, ttl: isError(ttl) ? -1 : ttl, size: isError(size) ? null : size };
+    return { key, type: isError(type) ? null : type, refusal: isError(type) ? type.error : null, ttl: isError(ttl) ? -1 : ttl, size: isError(size) ? null : size };
   });
-  return rows.filter(({ type }) => type !== 'none' && !isError(type));
+  return rows.filter(({ type, refusal }) => type !== 'none' && (refusal === null || isRefusal(refusal)));
 }
 
 /* The next keys that match: { cursor, keys, isOver }. */

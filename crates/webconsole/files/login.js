@@ -2,6 +2,7 @@
 
 import { logIn } from './api.js';
 import { h } from './dom.js';
+import { ALL, LOOK } from './rights.js';
 
 const RIGHTS = 'The console needs an admin: “default” with the password of the Redis protocol (requirepass), the user of admin-user with admin-password, or a user that may run all of @admin.';
 
@@ -10,7 +11,7 @@ const RIGHTS = 'The console needs an admin: “default” with the password of t
 export function loginView(done, stranger = null) {
   const name = h('input', { name: 'name', autocomplete: 'username', required: true, value: stranger ?? 'default' });
   const password = h('input', { name: 'password', type: 'password', autocomplete: 'current-password', required: true });
-  const wrong = h('p', { class: 'wrong', role: 'alert' }, stranger !== null && `${stranger} is no admin: it needs all of @admin, which an admin gives it with ACL SETUSER ${stranger} +@admin (with ~* &* +@all it may do everything).`);
+  const wrong = h('p', { class: 'wrong', role: 'alert' }, stranger !== null && `${stranger} is no admin: it needs all of @admin, and the rights of each view. For everything, an admin runs ACL SETUSER ${stranger} ${ALL} – or, to look at everything and leave keys as they are, ACL SETUSER ${stranger} ${LOOK}`);
   const submit = h('button', { class: 'main' }, 'Log in');
   const form = h('form', { class: 'form' },
     h('label', {}, 'User', name),

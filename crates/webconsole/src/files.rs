@@ -32,6 +32,7 @@ static FILES: [File; FILES_COUNT] = files![
     "app.js",
     "bytes.js",
     "chart.js",
+    "compare.js",
     "dialog.js",
     "dom.js",
     "format.js",
@@ -44,6 +45,7 @@ static FILES: [File; FILES_COUNT] = files![
     "metrics.js",
     "parts.css",
     "poll.js",
+    "rights.js",
     "theme.css",
     "vendor/uPlot-LICENSE.txt",
     "vendor/uPlot.css",
@@ -66,7 +68,7 @@ static FILES: [File; FILES_COUNT] = files![
     "views/values.js",
 ];
 
-const FILES_COUNT: usize = 36;
+const FILES_COUNT: usize = 38;
 
 /// The file of this name, which is its path below `/_console/`.
 pub fn file(name: &str) -> Option<&'static File> {

@@ -197,7 +197,7 @@ consoleTest('keys are found, edited, created and deleted', async ({ server, redi
   await redis.set('greeting', 'hello');
   await redis.sendCommand(['SET', 'bytes', Buffer.from([0, 1, 0xfe])]);
   await open(page, server, 'keys');
-  await write(page, 'Pattern', 'greet');
+  await write(page, 'Name, a part of it, or a pattern', 'greet');
   await click(page, 'Find');
   await click(page, 'greeting');
   await write(page, 'Value', 'hello, world');
@@ -233,6 +233,82 @@ consoleTest('keys are found, edited, created and deleted', async ({ server, redi
   await click(page, 'Delete');
   await page.waitForFunction(() => document.querySelector('dialog') === null);
   assert.equal(await redis.exists('new:list'), 0);
+  assert.deepEqual(problems, []);
+});
+
+consoleTest('the key of exactly the name that is asked for comes first', async ({ server, redis, page, problems }) => {
+  // More keys that contain the name than one page shows.
+  const others = Array.from({ length: 20_000 }, (_, number) => [`user:1${number}`, 'x']);
+  await redis.mSet([...others, ['user:1', 'me'], ['user:[1]', 'brackets']]);
+  const first = (name) => page.waitForFunction((wanted) => {
+    const row = document.querySelector('main .split > :first-child tbody tr');
+    return row?.querySelector('button').innerText === wanted && row.innerText.includes('exactly this name');
+  }, {}, name);
+  await open(page, server, 'keys');
+  await seen(page, 'shown so far');
+  for (const name of ['user:1', 'user:[1]']) {
+    await write(page, 'Name, a part of it, or a pattern', name);
+    await click(page, 'Find');
+    await first(name);
+    await page.screenshot({ path: path.join(SCREENSHOTS, `exact-${name === 'user:1' ? 'word' : 'pattern'}.png`) });
+    const count = await page.evaluate((wanted) => [...document.querySelectorAll('main .split > :first-child tbody button')].filter((element) => element.innerText === wanted).length, name);
+    assert.equal(count, 1, 'the key is shown once');
+  }
+  await click(page, 'user:[1]');
+  await page.waitForFunction(() => document.querySelector('main .split > :last-child textarea')?.value === 'brackets');
+  await choose(page, 'Type', 'hash');
+  await seen(page, 'No key matches user:[1]');
+  // The reply to a search that was replaced meanwhile comes late.
+  await page.evaluate(() => {
+    const { fetch } = window;
+    window.sizes = 0;
+    const released = new Promise((release) => { window.release = release; });
+    window.fetch = async (address, options) => {
+      if (options?.body?.includes('user:[1]')) await released;
+      const reply = await fetch(address, options);
+      if (options?.body?.includes('DBSIZE')) window.sizes += 1;
+      return reply;
+    };
+  });
+  await choose(page, 'Type', '');
+  await write(page, 'Name, a part of it, or a pattern', 'nosuch');
+  await click(page, 'Find');
+  await seen(page, 'No key has nosuch in its name in database 0.');
+  await page.evaluate(() => window.release());
+  await page.waitForFunction(() => window.sizes === 2);
+  await seen(page, 'No key has nosuch in its name in database 0.');
+  assert.deepEqual(problems, []);
+});
+
+consoleTest('the deadlines of the fields of a hash are shown and kept', async ({ server, redis, page, problems }) => {
+  await redis.hSet('lease', { a: '1', b: '2' });
+  await redis.hSet('plain', { a: '1' });
+  await redis.hpExpire('lease', 'a', 6 * 86_400_000);
+  const detail = () => page.evaluate(() => document.querySelector('main .split > :last-child').innerText);
+  await open(page, server, `keys?key=${encodeURIComponent('t:lease')}`);
+  await seen(page, '1 of the fields shown expires, the next in 6 d');
+  assert.ok(!(await detail()).includes('never expires'), await detail());
+  const cells = await page.evaluate(() => [...document.querySelectorAll('main .split > :last-child tbody tr')].map((row) => [...row.children].slice(0, 3).map((cell) => cell.innerText)));
+  assert.deepEqual(cells.sort(), [['a', '1', '6 d'], ['b', '2', '–']]);
+  for (const [scheme, width] of [['light', 1300], ['dark', 1300], ['light', 390]]) {
+    await page.emulateMediaFeatures([{ name: 'prefers-color-scheme', value: scheme }]);
+    await page.setViewport({ width, height: 900 });
+    const overflow = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
+    assert.ok(overflow <= 0, `${overflow} px too wide at ${width} px`);
+    await page.screenshot({ path: path.join(SCREENSHOTS, `fields-${scheme}-${width}.png`) });
+  }
+  // A changed value keeps its deadline.
+  await page.evaluate(() => [...document.querySelectorAll('main .split > :last-child tbody tr')].find((row) => row.children[0].innerText === 'a').querySelector('button').click());
+  await page.waitForSelector('dialog[open]');
+  await write(page, 'Value', 'changed');
+  await click(page, 'Save');
+  await page.waitForFunction(() => document.querySelector('dialog') === null);
+  assert.equal(await redis.hGet('lease', 'a'), 'changed');
+  assert.ok((await redis.hpTTL('lease', 'a'))[0] > 0);
+
+  await open(page, server, `keys?key=${encodeURIComponent('t:plain')}`);
+  await page.reload();
+  await seen(page, 'never expires');
   assert.deepEqual(problems, []);
 });
 
@@ -298,6 +374,36 @@ consoleTest('documents are created, edited and deleted, and the changes of other
   assert.deepEqual(problems, []);
 });
 
+consoleTest('a conflicting revision is compared with the winner before it is deleted', async ({ server, page, problems }) => {
+  await couch(server, 'PUT', 'notes');
+  const [loser, winner] = ['a', 'b'].map((digit) => `1-${digit.repeat(32)}`);
+  const docs = [
+    { _id: 'shared', _rev: loser, owner: MARKUP, place: 'Rome', text: 'same' },
+    { _id: 'shared', _rev: winner, place: 'Oslo', text: 'same', more: [1] }];
+  await couch(server, 'POST', 'notes/_bulk_docs', { new_edits: false, docs });
+  await open(page, server, 'databases?database=notes&document=shared');
+  await page.waitForFunction(() => [...document.querySelectorAll('main .pill')].some((element) => element.innerText === '1 conflict'));
+  await click(page, 'Compare');
+  await page.waitForSelector('main .compared');
+  const lines = await page.evaluate(() => [...document.querySelectorAll('.compared > div')].map((element) => element.textContent));
+  assert.deepEqual(lines, ['  {', '-   "more": [', '-     1', '-   ],', '-   "place": "Oslo",', `+   "owner": ${JSON.stringify(MARKUP)},`, '+   "place": "Rome",', '    "text": "same"', '  }']);
+  await seen(page, `- only in ${winner}, which wins; + only in ${loser}`);
+  for (const [scheme, width] of [['light', 1300], ['dark', 1300], ['light', 390]]) {
+    await page.emulateMediaFeatures([{ name: 'prefers-color-scheme', value: scheme }]);
+    await page.setViewport({ width, height: 900 });
+    const overflow = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
+    assert.ok(overflow <= 0, `${overflow} px too wide at ${width} px`);
+    await page.screenshot({ path: path.join(SCREENSHOTS, `conflict-${scheme}-${width}.png`), fullPage: true });
+  }
+  await page.evaluate((rev) => document.querySelector(`button[aria-label="Delete ${rev}"]`).click(), loser);
+  await page.waitForSelector('dialog[open]');
+  await click(page, 'Delete');
+  await page.waitForFunction(() => document.querySelector('dialog') === null && !document.getElementById('main').innerText.includes('conflict'));
+  assert.equal((await couch(server, 'GET', 'notes/shared?conflicts=true'))._conflicts, undefined);
+  assert.equal(await page.evaluate(() => window.hacked), undefined);
+  assert.deepEqual(problems, []);
+});
+
 consoleTest('commands that delete are run after a question', async ({ server, redis, page }) => {
   await redis.mSet({ a: '1', b: '2' });
   await open(page, server, 'terminal');
@@ -319,6 +425,18 @@ consoleTest('commands that delete are run after a question', async ({ server, re
   await run('get b');
   await seen(page, '"2"');
   assert.equal(await redis.dbSize(), 1);
+});
+
+consoleTest('a note of one view does not stay in another', async ({ server, page }) => {
+  await open(page, server, 'terminal');
+  // Notes go by themselves after a while: here, only what takes them away at once.
+  await page.evaluate(() => { window.setTimeout = () => 0; });
+  await write(page, 'Command', 'SET "a');
+  await click(page, 'Run');
+  await seen(page, 'The quotes of the command do not match.');
+  await click(page, 'Channels');
+  await page.waitForFunction(() => document.querySelector('main h1')?.innerText === 'Channels');
+  assert.equal(await page.evaluate(() => document.getElementById('notices').innerText), '');
 });
 
 consoleTest('with a password the page asks for it, and is gone after logging out', async ({ server, page, redis }) => {
@@ -355,6 +473,109 @@ consoleTest('who is no admin is told so, and what is needed', async ({ server, p
   await redis.set('found', 'x');
   await logIn();
   await seen(page, 'found');
+}, { password: 'open-sesame' });
+
+/* The commands that a text advises an admin to run for the user watcher, as lists of words. */
+const advised = (text) => [...text.matchAll(/ACL SETUSER watcher [~&*@+a-z ]+/g)].map(([line]) => line.trim().split(' '));
+
+consoleTest('every view says which right it lacks, and works with the rights that the page advises', async ({ server, page, redis, problems }) => {
+  await redis.set('found', 'x');
+  await redis.hSet('fields', { part: 'inside' });
+  await redis.rPush('elements', 'inside');
+  await redis.sAdd('members', 'inside');
+  await redis.zAdd('scores', { score: 1, value: 'inside' });
+  await redis.xAdd('jobs', '*', { kind: 'inside' });
+  await redis.xGroupCreate('jobs', 'workers', '0');
+  await redis.xReadGroup('workers', 'anna', { key: 'jobs', id: '>' });
+  await redis.publish('orders.new', 'inside');
+  const main = () => page.evaluate(() => document.getElementById('main').innerText);
+  // Reloads: a change of the address alone does not ask the server who the user is.
+  const reopen = async (view) => {
+    await open(page, server, view);
+    await page.reload();
+  };
+  const logIn = async () => {
+    const context = page.browserContext();
+    await context.deleteCookie(...await context.cookies());
+    await reopen('overview');
+    await write(page, 'User', 'watcher');
+    await write(page, 'Password', 'w');
+    await click(page, 'Log in');
+  };
+  /* What each view shows to a user with all rights that it needs. */
+  const whole = { overview: 'durability strict', replication: 'Log position', keys: 'found', streams: 'jobs', channels: 'Nobody subscribes to a channel', databases: 'No database yet.', slow: 'Since the start, or CONFIG RESETSTAT', clients: 'Connections: ', memory: 'dataset.bytes', snapshots: 'Damaged files', terminal: 'Words in quotes' };
+
+  await redis.sendCommand(['ACL', 'SETUSER', 'watcher', 'on', '>w', '+ping']);
+  await logIn();
+  await seen(page, 'watcher is no admin');
+  const advice = advised(await main());
+  assert.equal(advice.length, 2, 'for everything, and to look');
+
+  const little = ['ACL', 'SETUSER', 'watcher', '-@all', '+@admin', 'resetkeys', 'resetchannels'];
+  await redis.sendCommand(little);
+  await logIn();
+  await page.waitForFunction(() => document.querySelector('main .verdict')?.innerText.startsWith('Healthy'));
+  await seen(page, 'Databases of documents');
+  await page.waitForFunction(() => document.getElementById('server').innerText === 'healthy');
+  for (const view of ['overview', 'replication', 'keys', 'streams', 'channels', 'slow', 'memory', 'snapshots']) {
+    await redis.sendCommand(little);
+    await reopen(view);
+    await seen(page, 'ACL SETUSER watcher');
+    const text = await main();
+    assert.ok(!text.includes("'select'"), `nothing selects database 0: ${text}`);
+    await page.screenshot({ path: path.join(SCREENSHOTS, `no-right-${view}.png`) });
+    await redis.sendCommand(advised(text)[0]);
+    await reopen(view);
+    await seen(page, whole[view]);
+    assert.ok(!(await main()).includes('NOPERM'), `${view}: ${await main()}`);
+  }
+
+  for (const line of advice) {
+    await redis.sendCommand(['ACL', 'SETUSER', 'watcher', 'reset', 'on', '>w']);
+    await redis.sendCommand(line);
+    await logIn();
+    for (const view of VIEWS) {
+      await reopen(view);
+      await seen(page, whole[view]);
+      const text = await page.evaluate(() => document.body.innerText);
+      assert.ok(!text.includes('NOPERM'), `${line.join(' ')}, ${view}: ${text}`);
+    }
+    for (const key of ['found', 'fields', 'elements', 'members', 'scores', 'jobs']) {
+      await reopen(`keys?key=${encodeURIComponent(`t:${key}`)}`);
+      await page.waitForFunction((wanted) => document.querySelector('main .split > :last-child h2')?.innerText === wanted, {}, key);
+      if (key !== 'found') await seen(page, 'inside');
+      assert.ok(!(await main()).includes('NOPERM'), `${line.join(' ')}, ${key}: ${await main()}`);
+    }
+    await click(page, 'workers');
+    await seen(page, 'anna');
+    assert.ok(!(await page.evaluate(() => document.body.innerText)).includes('NOPERM'));
+    await reopen('channels');
+    await write(page, 'Channel', 'orders.new');
+    await click(page, 'Follow');
+    await seen(page, 'inside');
+    await reopen('keys');
+    await choose(page, 'Database', '1');
+    await seen(page, 'No key in database 1.');
+    const mayWrite = await redis.sendCommand(['ACL', 'DRYRUN', 'watcher', 'SET', 'found', 'y']) === 'OK';
+    assert.equal(mayWrite, line.includes('+@all'), 'who may only look changes no key');
+    await click(page, 'Log out');
+    await page.waitForSelector('input[type=password]');
+  }
+  assert.deepEqual(problems.filter((text) => !text.includes('401')), []);
+}, { password: 'open-sesame' });
+
+consoleTest('a key that the user may not read is shown as such', async ({ server, page, redis }) => {
+  await redis.mSet({ 'own:1': 'mine', 'other:1': 'x' });
+  await redis.sendCommand(['ACL', 'SETUSER', 'watcher', 'on', '>w', '~own:*', '+@admin', '+@read']);
+  await open(page, server, 'keys');
+  await write(page, 'User', 'watcher');
+  await write(page, 'Password', 'w');
+  await click(page, 'Log in');
+  await click(page, 'own:1');
+  await page.waitForFunction(() => document.querySelector('main .split > :last-child textarea')?.value === 'mine');
+  await seen(page, 'no right');
+  await click(page, 'other:1');
+  await page.waitForFunction(() => document.querySelector('main .split > :last-child').innerText.includes('which an admin gives with ACL SETUSER watcher ~* +@read'));
 }, { password: 'open-sesame' });
 
 /* Runs the backup command that the page shows, with values for what it writes in capitals. */
@@ -419,6 +640,55 @@ consoleTest('a server that does not answer is not shown as healthy', async ({ se
     await verdict('Healthy');
     await page.waitForFunction(() => document.getElementById('server').innerText.startsWith('healthy'));
     assert.ok(!(await isStale()), 'the figures are those of now again');
+  }
+});
+
+consoleTest('a long slow log leaves hot keys and commands within reach', async ({ server, redis, page, problems }) => {
+  await redis.configSet('slowlog-log-slower-than', '0');
+  for (let number = 0; number < 200; number += 1) await redis.set(`k:${number}`, 'x');
+  const rows = (title) => page.evaluate((wanted) => [...document.querySelectorAll('main .panel')].find((panel) => panel.querySelector('h2').innerText === wanted).querySelectorAll('tbody tr').length, title);
+  for (const [scheme, width] of [['light', 1300], ['dark', 1300], ['light', 390]]) {
+    await page.emulateMediaFeatures([{ name: 'prefers-color-scheme', value: scheme }]);
+    await page.setViewport({ width, height: 900 });
+    await open(page, server, 'slow');
+    await page.reload();
+    await seen(page, 'Show all 128');
+    assert.equal(await rows('Slow log'), 10);
+    const overflow = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
+    assert.ok(overflow <= 0, `${overflow} px too wide at ${width} px`);
+    await page.screenshot({ path: path.join(SCREENSHOTS, `slow-long-${scheme}-${width}.png`), fullPage: true });
+  }
+  await click(page, 'Show all 128');
+  assert.equal(await rows('Slow log'), 128);
+  assert.equal(await page.evaluate(() => document.activeElement.innerText), 'Show 10', 'the focus stays');
+  await click(page, 'Refresh');
+  await page.waitForFunction(() => document.activeElement?.innerText !== 'Show 10');
+  await seen(page, 'Show 10');
+  assert.equal(await rows('Slow log'), 128, 'it stays open');
+  assert.deepEqual(problems, []);
+});
+
+consoleTest('there is no outcome before the first snapshot', async ({ server, redis, page }) => {
+  await open(page, server, 'snapshots');
+  await seen(page, 'none yet: the log has everything');
+  assert.ok(!(await page.evaluate(() => document.getElementById('main').innerText)).includes('Outcome'));
+  await redis.set('k', 'x');
+  await click(page, 'Take a snapshot');
+  await seen(page, 'Outcome');
+});
+
+consoleTest('a server that follows is a follower everywhere', async ({ server, page }) => {
+  const follower = new Server(undefined, ['--replica-of', `127.0.0.1:${server.port}`]);
+  try {
+    await follower.start();
+    await open(page, follower, 'overview');
+    await seen(page, 'Healthy: this server follows its leader.');
+    await page.waitForFunction(() => document.querySelectorAll('#server .pill')[1]?.innerText === 'follower');
+    await open(page, follower, 'replication');
+    await seen(page, 'this server');
+    assert.ok(!(await page.evaluate(() => document.body.innerText)).includes('this replica'));
+  } finally {
+    await follower.stop();
   }
 });
 

@@ -4,6 +4,7 @@ import { command, follow, isError, redis } from '../api.js';
 import { shown, valueField } from '../bytes.js';
 import { button, fill, h, head, none, panel, table, tell } from '../dom.js';
 import { number } from '../format.js';
+import { explained } from '../rights.js';
 
 const WAIT_MS = 20_000;
 /* The maximum number of messages on the page; older ones are removed. */
@@ -75,7 +76,7 @@ async function followChannel(channel, from, signal, said, state) {
       continue;
     }
     if (signal.aborted) return;
-    if (found.error) throw new Error(found.error);
+    if (found.error) throw new Error(explained(found.error));
     for (const { position, message } of found.messages) {
       said.append(h('div', {}, h('span', { class: 'quiet mono' }, `${position} `), shown(message)));
       count += 1;
@@ -100,7 +101,7 @@ function publishing() {
 async function showSubscribed(place) {
   const [channels, patterns] = await redis([['PUBSUB', 'CHANNELS'], ['PUBSUB', 'NUMPAT']]);
   if (isError(channels)) {
-    fill(place, panel('Subscribers', none(channels.error)));
+    fill(place, panel('Subscribers', none(explained(channels.error))));
     return;
   }
   const counts = channels.length === 0 ? [] : await command(['PUBSUB', 'NUMSUB', ...channels]);

@@ -1,11 +1,12 @@
 // One key: facts, time to live, deletion, and its value by type.
 
-import { command, redis } from '../api.js';
+import { command, isError, redis } from '../api.js';
 import { label, valueField } from '../bytes.js';
 import { ask, confirm } from '../dialog.js';
 import { button, fill, h, none, panel, pill, tell } from '../dom.js';
 import { bytes, ttl } from '../format.js';
 import { describe } from '../keyspace.js';
+import { explained } from '../rights.js';
 import { hash, list, set, string, zset } from './values.js';
 import { stream } from './stream.js';
 
@@ -20,8 +21,19 @@ export async function showKey(place, { db, key, signal, gone }) {
       fill(place, panel(label(key), none('There is no such key: it was deleted, or has expired.')));
       return;
     }
+    if (row.refusal !== null) {
+      fill(place, panel(label(key), none(explained(row.refusal))));
+      return;
+    }
     const [encoding] = await redis([['OBJECT', 'ENCODING', key]], db);
-    const told = h('div', { class: 'row' }, pill(row.type), h('span', { class: 'quiet' }, `${bytes(row.size ?? NaN)} of memory, encoding ${encoding}, ${row.ttl < 0 ? 'never expires' : `expires in ${ttl(row.ttl)}`}`));
+    const facts = h('span', { class: 'quiet' });
+    // Fields of a hash may have deadlines of their own: what `parts` tells of them comes from the editor.
+    const tellExpiry = (parts) => {
+      const own = row.ttl >= 0 ? `expires in ${ttl(row.ttl)}` : parts === '' ? 'never expires' : 'no deadline of the key itself';
+      fill(facts, `${bytes(row.size ?? NaN)} of memory, encoding ${isError(encoding) ? 'not known' : encoding}, ${own}${parts && `; ${parts}`}`);
+    };
+    tellExpiry(row.type === 'hash' ? 'fields not read yet' : '');
+    const told = h('div', { class: 'row' }, pill(row.type), facts);
     const content = h('div', { class: 'stack' });
     fill(place, panel(label(key), h('div', { class: 'stack' }, told, content), [
       button('Refresh', refresh, { class: 'small' }),
@@ -30,7 +42,7 @@ export async function showKey(place, { db, key, signal, gone }) {
       button('Delete', () => remove(db, key, gone), { class: 'small bad' }),
     ]));
     const editor = EDITORS[row.type];
-    if (editor) await editor({ place: content, db, key, refresh, run: (words) => command(words, db), signal });
+    if (editor) await editor({ place: content, db, key, refresh, tellExpiry, run: (words) => command(words, db), signal });
     else fill(content, none(`Values of type ${row.type} are not shown here.`));
   };
   await refresh();

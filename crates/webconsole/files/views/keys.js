@@ -11,62 +11,90 @@ import { showKey } from './key.js';
 const TYPES = ['string', 'hash', 'list', 'set', 'zset', 'stream'];
 
 export async function show({ place, parameters, signal }) {
-  const state = { db: Number(parameters.get('db') ?? 0), cursor: '0', rows: [], isOver: false, seen: new Set() };
   const pattern = h('input', { type: 'search', class: 'mono', placeholder: 'user:*', autocomplete: 'off', spellcheck: 'false' });
   const type = h('select', {}, h('option', { value: '' }, 'all'), TYPES.map((name) => h('option', { value: name }, name)));
-  const database = databaseField(state.db, () => { restart(); });
+  const database = databaseField(Number(parameters.get('db') ?? 0), () => { restart(); });
   const list = h('div', {});
   const detail = h('div', {});
   let chosen = parameters.has('key') ? fromAddress(parameters.get('key')) : null;
-  // SCAN MATCH takes a glob, so a word without wildcards is searched for within keys.
-  const glob = () => (/[*?[\]\\]/.test(pattern.value) || pattern.value === '' ? pattern.value : `*${pattern.value}*`);
-  const form = h('form', { class: 'row', role: 'search' }, database.element, h('label', { class: 'grow' }, 'Pattern', pattern), h('label', {}, 'Type', type), h('button', { class: 'main' }, 'Find'));
+  const form = h('form', { class: 'row', role: 'search' }, database.element, h('label', { class: 'grow' }, 'Name, a part of it, or a pattern', pattern), h('label', {}, 'Type', type), h('button', { class: 'main' }, 'Find'));
   form.addEventListener('submit', (event) => {
     event.preventDefault();
     restart();
   });
   type.addEventListener('change', () => { restart(); });
 
-  async function more() {
-    const found = await scan(state.db, { cursor: state.cursor, match: glob(), type: type.value });
+  // The search that is shown: what was asked for, and what was found so far. What belongs to an earlier one,
+  // and comes late, is dropped.
+  let search = begun();
+  const isOld = (of) => of !== search || signal.aborted;
+
+  function begun() {
+    const text = pattern.value;
+    // SCAN MATCH takes a glob, so a word without wildcards is searched for within keys. The key of exactly this
+    // name comes first in any case: it may be one of many that contain the word.
+    const isGlob = /[*?[\]\\]/.test(text);
+    return { db: database.value(), text, isGlob, match: isGlob || text === '' ? text : `*${text}*`, type: type.value, cursor: '0', rows: [], isOver: false, seen: new Set() };
+  }
+
+  /* Puts the key of exactly the name that was typed on top. */
+  async function exact(of) {
+    if (of.text === '') return;
+    const rows = (await describe(of.db, [of.text])).filter((row) => of.type === '' || row.type === of.type);
+    rows.forEach(({ key }) => of.seen.add(toAddress(key)));
+    of.rows.push(...rows.map((row) => ({ ...row, isExact: true })));
+  }
+
+  async function more(of) {
+    const found = await scan(of.db, { cursor: of.cursor, match: of.match, type: of.type });
     // SCAN may find a key twice.
-    const fresh = found.keys.filter((key) => !state.seen.has(toAddress(key)));
-    fresh.forEach((key) => state.seen.add(toAddress(key)));
-    const rows = await describe(state.db, fresh);
-    state.rows.push(...rows);
-    [state.cursor, state.isOver] = [found.cursor, found.isOver];
-    if (!signal.aborted) await draw();
+    const fresh = found.keys.filter((key) => !of.seen.has(toAddress(key)));
+    fresh.forEach((key) => of.seen.add(toAddress(key)));
+    of.rows.push(...await describe(of.db, fresh));
+    [of.cursor, of.isOver] = [found.cursor, found.isOver];
+    await draw(of);
   }
 
   async function restart() {
-    Object.assign(state, { db: database.value(), cursor: '0', rows: [], isOver: false, seen: new Set() });
+    search = begun();
+    const of = search;
     fill(list, h('p', { class: 'quiet' }, 'Looking …'));
-    await more();
+    try {
+      await exact(of);
+      await more(of);
+    } catch (error) {
+      if (isOld(of)) return;
+      fill(list);
+      throw error;
+    }
   }
 
-  async function draw() {
-    const size = await command(['DBSIZE'], state.db);
-    const shownRows = table(`${number(state.rows.length)} shown${state.isOver ? '' : ' so far'}, ${number(size)} keys in database ${state.db}`, [
-      { title: 'Key', cell: ({ key }) => button(shown(key), () => choose(key), { class: 'link' }) },
-      { title: 'Type', cell: ({ type: found }) => pill(found) },
+  async function draw(of) {
+    const size = await command(['DBSIZE'], of.db);
+    if (isOld(of)) return;
+    const asked = of.text === '' ? '' : of.isGlob ? `matches ${of.text} ` : `has ${of.text} in its name `;
+    const shownRows = table(`${number(of.rows.length)} shown${of.isOver ? '' : ' so far'}, ${number(size)} keys in database ${of.db}`, [
+      { title: 'Key', cell: ({ key, isExact }) => [button(shown(key), () => choose(key), { class: 'link' }), isExact && h('span', { class: 'quiet' }, 'exactly this name')] },
+      { title: 'Type', cell: ({ type: found }) => (found === null ? pill('no right', 'warn') : pill(found)) },
       { title: 'Expires in', number: true, cell: (row) => ttl(row.ttl) },
       { title: 'Memory', number: true, cell: (row) => bytes(row.size ?? NaN) },
-    ], state.rows, { empty: `No key ${glob() === '' ? '' : `matches ${glob()} `}in database ${state.db}.`, chosen: ({ key }) => chosen !== null && toAddress(key) === toAddress(chosen) });
-    fill(list, panel('Keys', [shownRows, !state.isOver && button('More', more)], [button('New key', () => create(choose, state.db))]));
+    ], of.rows, { empty: `No key ${asked}in database ${of.db}.`, chosen: ({ key }) => chosen !== null && toAddress(key) === toAddress(chosen) });
+    fill(list, panel('Keys', [shownRows, !of.isOver && button('More', () => more(of))], [button('New key', () => create(choose, of.db))]));
   }
 
   async function choose(key, { focus = true } = {}) {
+    const of = search;
     chosen = key;
-    history.replaceState(null, '', `#/keys?db=${state.db}&key=${encodeURIComponent(toAddress(key))}`);
-    await showKey(detail, { db: state.db, key, signal, gone: async () => {
+    history.replaceState(null, '', `#/keys?db=${of.db}&key=${encodeURIComponent(toAddress(key))}`);
+    await showKey(detail, { db: of.db, key, signal, gone: async () => {
       chosen = null;
-      history.replaceState(null, '', `#/keys?db=${state.db}`);
+      history.replaceState(null, '', `#/keys?db=${of.db}`);
       fill(detail);
       await restart();
     } });
     detail.querySelector('h2')?.setAttribute('tabindex', '-1');
     if (focus) detail.querySelector('h2')?.focus();
-    await draw();
+    await draw(of);
   }
 
   fill(place, head('Keys'), form, h('div', { class: 'split' }, list, detail));

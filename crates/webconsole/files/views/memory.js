@@ -1,18 +1,19 @@
 // The largest uses of memory, and the remedies.
 
-import { isError, redis } from '../api.js';
+import { command, isError, redis } from '../api.js';
 import { button, fill, h, head, none, panel, table, tell } from '../dom.js';
 import { bytes, number } from '../format.js';
+import { explained } from '../rights.js';
 
 export async function show({ place, signal }) {
   const content = h('div', { class: 'stack' });
   const refresh = async () => {
     const [doctor, stats] = await redis([['MEMORY', 'DOCTOR'], ['MEMORY', 'STATS']]);
     if (signal.aborted) return;
-    fill(content, panel('Doctor', h('pre', { class: 'text' }, isError(doctor) ? doctor.error : doctor.trim())), panel('By purpose', purposes(stats)));
+    fill(content, panel('Doctor', h('pre', { class: 'text' }, isError(doctor) ? explained(doctor.error) : doctor.trim())), panel('By purpose', purposes(stats)));
   };
   const purge = async () => {
-    await redis([['MEMORY', 'PURGE']]);
+    await command(['MEMORY', 'PURGE']);
     tell('Free memory is given back to the operating system.');
     await refresh();
   };
@@ -21,7 +22,7 @@ export async function show({ place, signal }) {
 }
 
 function purposes(stats) {
-  if (isError(stats)) return none(stats.error);
+  if (isError(stats)) return none(explained(stats.error));
   const rows = [...stats].filter(([, value]) => !(value instanceof Map));
   const isRatio = (name) => /percentage|fragmentation$|ratio|count|keys/.test(name);
   return table('As MEMORY STATS', [

@@ -1,12 +1,13 @@
 // Health, and throughput and latency as they are now.
 
-import { LoginNeeded, NoAnswer, command, contact, metrics, up } from '../api.js';
+import { LoginNeeded, NoAnswer, contact, isError, metrics, redis, up } from '../api.js';
 import { chart } from '../chart.js';
-import { facts, figures, fill, h, head, panel } from '../dom.js';
+import { facts, figures, fill, h, head, none, panel } from '../dom.js';
 import { bytes, clock, number, percent, rate as perSecond, seconds, time } from '../format.js';
 import { info } from '../info.js';
 import { parse, quantile, rate, value } from '../metrics.js';
 import { poll } from '../poll.js';
+import { explained } from '../rights.js';
 
 const PERIOD_MS = 2000;
 
@@ -14,12 +15,13 @@ export async function show({ place, signal, failed }) {
   const verdict = h('section', { class: 'panel verdict', 'aria-label': 'Verdict' });
   const numbers = h('div', {});
   const details = h('div', { class: 'columns' });
+  const missing = h('div', {});
   const throughput = chart('Commands per second', ['commands', 'records of the log'], perSecond, 10);
   const latency = chart('Time to make a batch durable', ['median', '99 %'], seconds, 0.001);
   signal.addEventListener('abort', () => [throughput, latency].forEach((drawn) => drawn.end()));
   fill(place, head('Overview'), verdict, numbers,
     h('div', { class: 'columns' }, panel('Throughput', throughput.element), panel('Time to make a batch durable', latency.element)),
-    details);
+    details, missing);
   let before = null;
   // At once, whichever request it was that had no reply.
   contact.addEventListener('change', () => { if (contact.isLost) showUnknown(verdict, new NoAnswer()); }, { signal });
@@ -33,10 +35,12 @@ export async function show({ place, signal, failed }) {
   }, PERIOD_MS, signal, failed);
 
   async function measure() {
-    const [state, text, said] = await Promise.all([up(), metrics(), command(['INFO'])]);
+    const [state, text, [said]] = await Promise.all([up(), metrics(), redis([['INFO']])]);
     if (signal.aborted) return;
     const now = parse(text);
-    const known = info(said);
+    // Who may not run INFO sees what the verdict and the metrics have.
+    const known = isError(said) ? {} : info(said);
+    fill(missing, isError(said) && panel('Not shown', none(explained(said.error))));
     showVerdict(verdict, state, known);
     const answered = (labels) => labels.outcome !== 'rejected';
     const commands = rate(before, now, 'sheaf_commands_total', answered);
@@ -44,8 +48,8 @@ export async function show({ place, signal, failed }) {
       ['Commands', perSecond(commands), before === null ? 'measuring' : null],
       ['Keys', number(value(now, 'sheaf_keys'))],
       ['Databases of documents', number(value(now, 'sheaf_document_databases'))],
-      ['Clients', number(value(now, 'sheaf_clients')), `of ${number(known.maxclients)}`],
-      ['Data in memory', bytes(value(now, 'sheaf_memory_data_bytes')), Number(known.maxmemory) > 0 ? `of ${bytes(known.maxmemory)}` : 'no limit'],
+      ['Clients', number(value(now, 'sheaf_clients')), known.maxclients && `of ${number(known.maxclients)}`],
+      ['Data in memory', bytes(value(now, 'sheaf_memory_data_bytes')), known.maxmemory && (known.maxmemory === '0' ? 'no limit' : `of ${bytes(known.maxmemory)}`)],
       ['Process memory', bytes(value(now, 'sheaf_memory_resident_bytes'))],
       ['Waiting for the disk', bytes(value(now, 'sheaf_log_parked_bytes'))],
       ['Uptime', seconds(value(now, 'sheaf_uptime_seconds'))],
@@ -70,12 +74,12 @@ function showVerdict(element, state, known) {
   const kind = state.status === 'ok' ? 'good' : state.status === 'loading' ? 'warn' : 'bad';
   element.className = `panel verdict ${kind}`;
   const words = {
-    ok: known.role === 'slave' ? 'Healthy: this replica follows its leader.' : 'Healthy: writes are taken.',
+    ok: { slave: 'Healthy: this server follows its leader.', master: 'Healthy: writes are taken.' }[known.role] ?? 'Healthy.',
     loading: `Loading: ${state.percent} %${state.eta_seconds === null ? '' : `, about ${seconds(state.eta_seconds)} left`}`,
   };
   fill(element, h('strong', {}, words[state.status] ?? `Not healthy: ${state.error ?? state.status ?? `HTTP ${state.code}`}`),
     state.reason && h('span', {}, state.reason),
-    h('span', { class: 'quiet' }, `durability ${known.log_durability}, epoch ${known.log_epoch}`));
+    known.role && h('span', { class: 'quiet' }, `durability ${known.log_durability}, epoch ${known.log_epoch}`));
 }
 
 function showDetails(element, now, known) {
@@ -96,7 +100,7 @@ function showDetails(element, now, known) {
     ['Slow clients disconnected', number(value(now, 'sheaf_slow_clients_disconnected_total'))],
   ]);
   const disk = facts([
-    ['Last snapshot', Number(known.snapshot_bytes) === 0 ? 'none yet' : time(known.rdb_last_save_time)],
+    ['Last snapshot', known.snapshot_bytes && (known.snapshot_bytes === '0' ? 'none yet' : time(known.rdb_last_save_time))],
     ['Unsaved documents', bytes(value(now, 'sheaf_document_unsaved_bytes'))],
     ['Damaged files', number(value(now, 'sheaf_scrub_damaged_files_total'))],
     ['Cannot write because', known.read_only_reason],

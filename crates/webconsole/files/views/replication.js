@@ -7,6 +7,7 @@ import { bytes, number, seconds } from '../format.js';
 import { info, pairs } from '../info.js';
 import { parse } from '../metrics.js';
 import { poll } from '../poll.js';
+import { explained, isRefusal } from '../rights.js';
 
 const PERIOD_MS = 2000;
 const LINES_MAX = 3;
@@ -22,8 +23,8 @@ export async function show({ place, signal, failed }) {
       redis([['INFO', 'replication'], ['GROUP', 'INFO'], ['GROUP', 'MEMBERS']]), metrics()]);
     if (signal.aborted) return;
     showGroup(group, about, members);
-    const known = info(said);
-    showReplication(replication, known);
+    if (isError(said)) fill(replication, panel('Replication', none(explained(said.error))));
+    else showReplication(replication, info(said));
     const now = parse(text);
     const found = lags(now);
     const names = found.map(({ name }) => name).slice(0, LINES_MAX);
@@ -39,11 +40,15 @@ export async function show({ place, signal, failed }) {
 /* How far each replica, or this one, is behind. */
 function lags(now) {
   const replicas = now.rows('sheaf_replication_replica_lag_bytes');
-  const own = now.rows('sheaf_replication_lag_bytes').map(({ value }) => ({ name: 'this replica', value }));
+  const own = now.rows('sheaf_replication_lag_bytes').map(({ value }) => ({ name: 'this server', value }));
   return [...replicas.map(({ labels, value }) => ({ name: labels.replica, value })), ...own];
 }
 
 function showGroup(element, about, members) {
+  if (isError(about) && isRefusal(about.error)) {
+    fill(element, panel('Group', none(explained(about.error))));
+    return;
+  }
   if (isError(about)) {
     fill(element, panel('Group', none('This server belongs to no group: nobody takes over if it fails. Start members with --group and --join.')));
     return;

@@ -1,10 +1,11 @@
 // Snapshots, the scrubber, and how to make a backup.
 
-import { command, session } from '../api.js';
-import { button, facts, fill, h, head, panel, pill, tell } from '../dom.js';
+import { command, isError, redis, session } from '../api.js';
+import { button, facts, fill, h, head, none, panel, pill, tell } from '../dom.js';
 import { bytes, number, seconds, time } from '../format.js';
 import { info } from '../info.js';
 import { poll } from '../poll.js';
+import { explained } from '../rights.js';
 
 const PERIOD_MS = 3000;
 
@@ -15,8 +16,10 @@ export async function show({ place, signal, failed }) {
     await refresh();
   }, { class: 'main' });
   const refresh = async () => {
-    const known = info(await command(['INFO']));
-    if (!signal.aborted) fill(content, h('div', { class: 'columns' }, snapshots(known), scrubber(known)));
+    const [said] = await redis([['INFO']]);
+    if (signal.aborted) return;
+    if (isError(said)) fill(content, panel('Snapshots', none(explained(said.error))));
+    else fill(content, h('div', { class: 'columns' }, snapshots(info(said)), scrubber(info(said))));
   };
   fill(place, head('Snapshots', begin), content, panel('Backups', backups((await session()).userCtx.name)));
   await poll(refresh, PERIOD_MS, signal, failed);
@@ -25,12 +28,14 @@ export async function show({ place, signal, failed }) {
 function snapshots(known) {
   const isRunning = known.rdb_bgsave_in_progress === '1';
   const isGood = known.rdb_last_bgsave_status === 'ok';
+  // INFO says ok before the first snapshot, too.
+  const isDone = Number(known.snapshot_bytes) > 0 || !isGood;
   return panel('Snapshots', facts([
     ['Now', isRunning ? pill('being written', 'warn') : 'none is being written'],
     ['Last one', Number(known.snapshot_bytes) === 0 ? 'none yet: the log has everything' : time(known.rdb_last_save_time)],
-    ['Outcome', pill(isGood ? 'ok' : known.rdb_last_bgsave_status, isGood ? 'good' : 'bad')],
+    ['Outcome', isDone && pill(isGood ? 'ok' : known.rdb_last_bgsave_status, isGood ? 'good' : 'bad')],
     ['It took', duration(Number(known.rdb_last_bgsave_time_sec))],
-    ['Size', bytes(known.snapshot_bytes)],
+    ['Size', Number(known.snapshot_bytes) > 0 && bytes(known.snapshot_bytes)],
     ['Taken since the start', number(known.rdb_saves)],
     ['Failed since the start', number(known.snapshot_failures)],
     ['Changes since', number(known.rdb_changes_since_last_save)],

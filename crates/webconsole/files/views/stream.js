@@ -5,6 +5,7 @@ import { shown, valueField } from '../bytes.js';
 import { ask, confirm } from '../dialog.js';
 import { button, fill, h, table } from '../dom.js';
 import { number, seconds } from '../format.js';
+import { errorOf } from '../rights.js';
 import { paged, remove, twos } from './values.js';
 
 const PAGE = 50;
@@ -57,7 +58,7 @@ async function showGroups(place, { db, key, refresh, run }) {
 
 async function showGroup(place, { db, key, name, refresh, run }) {
   const [consumers, pending] = await redis([['XINFO', 'CONSUMERS', key, name], ['XPENDING', key, name, '-', '+', PENDING_MAX]], db);
-  if (isError(consumers)) throw new Error(consumers.error);
+  if (isError(consumers)) throw errorOf(consumers.error);
   const acknowledge = (id) => confirm('Acknowledge this entry?', `No consumer of the group gets ${id} again, though it may not have been worked on.`, 'Acknowledge', async () => {
     await run(['XACK', key, name, id]);
     await refresh();

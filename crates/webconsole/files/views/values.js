@@ -7,7 +7,7 @@
 import { shown, valueField } from '../bytes.js';
 import { ask, confirm } from '../dialog.js';
 import { button, fill, h, table, tell } from '../dom.js';
-import { bytes, number } from '../format.js';
+import { bytes, number, ttl } from '../format.js';
 
 const PAGE = 100;
 /* Strings longer than this are shown in part, and cannot be edited. */
@@ -49,15 +49,17 @@ function isJson(value) {
   }
 }
 
-/* Shows a value that is read page by page. `page(state)` returns { rows, isOver } and advances the state. */
-async function paged(place, caption, columns, page, actions) {
+/* Shows a value that is read page by page. `page(state)` returns { rows, isOver } and advances the state;
+   `columns` may be a function of all rows so far, and `read` gets these rows before they are shown. */
+async function paged(place, caption, columns, page, actions, read = () => {}) {
   const rows = [];
   const state = { cursor: '0', at: 0 };
   const content = h('div', {});
   const more = async () => {
     const found = await page(state);
     rows.push(...found.rows);
-    fill(content, table(await caption(rows.length), columns, rows, { empty: 'Nothing here.' }), !found.isOver && button('More', more));
+    read(rows, found.isOver);
+    fill(content, table(await caption(rows.length), typeof columns === 'function' ? columns(rows) : columns, rows, { empty: 'Nothing here.' }), !found.isOver && button('More', more));
   };
   fill(place, h('div', { class: 'row' }, actions), content);
   await more();
@@ -74,25 +76,51 @@ const twos = (values) => values.flatMap((value, index) => (index % 2 === 0 ? [[v
 
 const remove = (what, work) => button('Delete', () => confirm(`Delete this ${what}?`, 'This cannot be undone. If it is the last one, the key goes, too.', 'Delete', work), { class: 'small bad' });
 
-export async function hash({ place, key, refresh, run }) {
+/* Fields with their values and their times to live (ms; below 0: none). */
+const fieldPage = (run, key) => {
+  const next = scanPage(run, 'HSCAN', key, twos);
+  return async (state) => {
+    const { rows, isOver } = await next(state);
+    if (rows.length === 0) return { rows, isOver };
+    const left = await run(['HPTTL', key, 'FIELDS', rows.length, ...rows.map(([name]) => name)]);
+    // A field that has expired meanwhile is -2, and the key may have gone with its last field.
+    const withTtl = rows.map(([name, value], index) => [name, value, left?.[index] ?? -2]);
+    return { rows: withTtl.filter(([, , ms]) => ms !== -2), isOver };
+  };
+};
+
+const hasDeadline = ([, , ms]) => ms >= 0;
+
+/* What is said of the deadlines of fields; empty if no field has one. */
+function deadlines(rows, isOver) {
+  const expiring = rows.filter(hasDeadline);
+  const [some, rest] = [number(expiring.length), isOver ? '' : ' so far'];
+  if (expiring.length > 0) return `${some} of the fields shown${rest} ${expiring.length === 1 ? 'expires' : 'expire'}, the next in ${ttl(Math.min(...expiring.map(([, , ms]) => ms)))}`;
+  return isOver ? '' : 'no field shown so far expires';
+}
+
+export async function hash({ place, key, refresh, run, tellExpiry }) {
   const edit = async (name, value) => {
     const fields = [valueField('Field', name ?? ''), valueField('Value', value ?? '', { rows: 5 })];
     if (name !== null) fields[0].area.readOnly = true;
     await ask(name === null ? 'New field' : 'Field', fields.map(({ element }) => element), 'Save', async () => {
-      await run(['HSET', key, fields[0].read(), fields[1].read()]);
+      // HSET would remove the deadline of a field that is there.
+      if (name === null) await run(['HSET', key, fields[0].read(), fields[1].read()]);
+      else await run(['HSETEX', key, 'KEEPTTL', 'FIELDS', 1, name, fields[1].read()]);
       await refresh();
     });
   };
-  const columns = [
+  const columns = (rows) => [
     { title: 'Field', cell: ([name]) => shown(name) },
     { title: 'Value', cell: ([, value]) => shown(value) },
+    ...(rows.some(hasDeadline) ? [{ title: 'Expires in', number: true, cell: ([, , ms]) => ttl(ms) }] : []),
     { title: '', actions: true, cell: ([name, value]) => [button('Edit', () => edit(name, value), { class: 'small' }), ' ', remove('field', async () => {
       await run(['HDEL', key, name]);
       await refresh();
     })] },
   ];
   const caption = async (count) => `${number(count)} of ${number(await run(['HLEN', key]))} fields`;
-  await paged(place, caption, columns, scanPage(run, 'HSCAN', key, twos), [button('New field', () => edit(null, null))]);
+  await paged(place, caption, columns, fieldPage(run, key), [button('New field', () => edit(null, null))], (rows, isOver) => tellExpiry(deadlines(rows, isOver)));
 }
 
 export async function list({ place, key, refresh, run }) {
