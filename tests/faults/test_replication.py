@@ -602,7 +602,6 @@ def test_the_leader_is_not_changed_while_it_is_unknown_whether_the_replica_leads
     wait_same(replica, leader)
 
 
-@pytest.mark.slow
 def test_a_leader_follows_a_replica_that_leads_though_it_gave_no_answer_in_time(pair):
     leader, replica = pair()
     with replica.frozen():

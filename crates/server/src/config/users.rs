@@ -72,10 +72,11 @@ impl Config {
         let settings = self.current();
         let password = settings.text(Key::Requirepass);
         let users = self.users.refresh(&self.keyspace, &self.clients);
-        if !password.is_empty() && !users.default_user().user.accepts(password.as_bytes()) {
+        let default = &users.default_user().user;
+        if !password.is_empty() && (default.needs_no_password || !default.accepts(password.as_bytes())) {
             tracing::warn!(
                 target: "server",
-                "requirepass has no effect: the user default has been changed by ACL SETUSER, and has other passwords"
+                "requirepass has no effect: ACL SETUSER has changed the user default, whose own passwords count (ACL GETUSER default)"
             );
         }
     }
