@@ -71,7 +71,7 @@ pub(super) async fn run(process: &Process, next: Next) -> Result<Option<Next>, S
     if is_first {
         node.report_overridden_setting();
     }
-    prepare(&process.dir, &node, diverged_at)?;
+    prepare(&process.dir, &node)?;
     let parts = new_parts(settings, process, node.clone(), clock);
     let (redis_addresses, tls_addresses) = (addresses(&process.redis)?, addresses(&process.redis_tls)?);
     let (http_addresses, https_addresses) = (addresses(&process.http)?, addresses(&process.http_tls)?);
@@ -98,6 +98,8 @@ pub(super) async fn run(process: &Process, next: Next) -> Result<Option<Next>, S
     }
     tokio::spawn(reload_at_hangups(parts.clone(), feeds.clone(), process.hangups.clone()));
 
+    let (dir, of_replica) = (process.dir.clone(), node.clone());
+    in_background(move || replace_log(&dir, &of_replica, diverged_at)).await?;
     let (log, mirrored, documents) = loading::recover_in_background(&parts, process, mode, feeds).await?;
     let indexes = Arc::new(loading::open_indexes(process, &documents)?);
     if is_first && !node.is_replica() {
@@ -178,7 +180,8 @@ pub(super) async fn run(process: &Process, next: Next) -> Result<Option<Next>, S
         save_documents(&parts.saver, &log).await;
     }
     parts.traces.detach();
-    close(&log).await.map_err(ServeError::Close)?;
+    let closing = log.clone();
+    in_background(move || closing.close()).await.map_err(ServeError::Close)?;
     log_threads.stop();
     tracing::info!(target: "server", lsn = log.durable_lsn().get(), "stopped in order");
     let settings = parts.config.current().clone();
@@ -232,7 +235,7 @@ async fn save_documents(saver: &Arc<Saver>, log: &Log) {
 }
 
 /// Prepares the directory for the role of this server.
-fn prepare(dir: &Path, node: &Node, diverged_at: Option<Lsn>) -> Result<(), ServeError> {
+fn prepare(dir: &Path, node: &Node) -> Result<(), ServeError> {
     if !node.is_replica() {
         if full_copy::settle(&RealDisk, dir)? {
             tracing::warn!(
@@ -250,6 +253,14 @@ fn prepare(dir: &Path, node: &Node, diverged_at: Option<Lsn>) -> Result<(), Serv
     {
         // The copied log names the members of the group, which may differ from the saved roster.
         votes.save_roster("")?;
+    }
+    Ok(())
+}
+
+/// Installs the copy of the leader's data on a replica that has one. Else cuts a log that has diverged.
+fn replace_log(dir: &Path, node: &Node, diverged_at: Option<Lsn>) -> Result<(), ServeError> {
+    if !node.is_replica() {
+        return Ok(());
     }
     if full_copy::install(&RealDisk, dir)? {
         tracing::info!(target: "server", "installing the copy of the leader's data");
@@ -520,12 +531,11 @@ fn renew_retention(parts: &Parts, log: &Log) {
     parts.durable_channels.retention.renew(&parts.config, &parts.startup.dir, now_ms, log);
 }
 
-/// Closes the log. The disk may keep this waiting; the thread of the doors goes on meanwhile, and turns new
-/// connections away.
-async fn close(log: &Log) -> Result<(), storage::Error> {
-    let log = log.clone();
-    let closed = tokio::task::spawn_blocking(move || log.close()).await;
-    closed.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic()))
+/// Runs work for which the disk may keep its thread waiting. The thread of the doors goes on meanwhile: it
+/// says LOADING, or turns new connections away.
+async fn in_background<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+    let done = tokio::task::spawn_blocking(work).await;
+    done.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic()))
 }
 
 async fn stop_http(http: &Arc<Http>) {
