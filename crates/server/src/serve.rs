@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! lock the directory -> listen -> an incarnation -> perhaps another -> unlock
-//! incarnation: prepare the directory -> start workers (LOADING) -> perhaps install or cut the log of a replica
+//! incarnation: prepare the directory -> start workers (LOADING) -> perhaps install a copy, or cut the log
 //!              -> recover -> attach the log -> ready
 //! its end: no more connections -> workers send durable replies -> perhaps a snapshot -> the log is closed
 //! ```
