@@ -33,7 +33,9 @@ def test_the_members_of_the_compose_file_are_one_group(variables):
         given = member["environment"]
         assert set(given) <= variables
         assert given["SHEAF_GROUP_HOST"] == name and given["SHEAF_REQUIREPASS"] == given["SHEAF_MASTERAUTH"]
-        assert given.get("SHEAF_JOIN") == (None if name == "sheaf-1" else "sheaf-1:6379")
+        # The founder joins once SHEAF_FOUNDED is set, so that it never founds a second group.
+        founder = "${SHEAF_FOUNDED:+sheaf-2:6379}"
+        assert given["SHEAF_JOIN"] == (founder if name == "sheaf-1" else "sheaf-1:6379")
     here = PACKAGING / "container"
     for service in compose["services"].values():
         for volume in service.get("volumes", []):
@@ -72,8 +74,10 @@ def helm() -> Path | None:
     return Path(found) if found else None
 
 
-def rendered(*values: str) -> list[dict]:
+def rendered(*values: str, as_in_a_file: str = "") -> list[dict]:
     given = [word for value in values for word in ("--set", value)]
+    if as_in_a_file:
+        given += ["--set-json", as_in_a_file]
     # A helm built by "go install" takes the cluster for an old one.
     command = [helm(), "template", "--kube-version", "1.30.0", "shop", CHART, *given]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -99,6 +103,13 @@ def test_the_chart_is_a_group_or_a_server_alone(variables):
         assert set(given) - {"POD_NAME"} <= variables
         assert (given["SHEAF_MAXMEMORY"], given["SHEAF_HTTP_REDIRECT"]) == ("3gb", "true")
         assert given["SHEAF_GROUP_HOST"] == "$(POD_NAME).shop-members.default.svc"
+    # A number of a file of values is a float to Helm.
+    numbers = dict(environments(rendered("password=x", as_in_a_file='settings={"maxmemory":3221225472,"audit":true}')))
+    for given in numbers.values():
+        assert (given["SHEAF_MAXMEMORY"], given["SHEAF_AUDIT"]) == ("3221225472", "true")
+    # Two sets that both roll would leave a group of three without a majority.
+    strategies = [one["spec"]["updateStrategy"] for one in group if one["kind"] == "StatefulSet"]
+    assert strategies == [{"type": "OnDelete"}] * 2
     assert "SHEAF_JOIN" not in sets["shop-first"]
     assert sets["shop-others"]["SHEAF_JOIN"] == "shop-first-0.shop-members.default.svc:6379"
     sizes = {one["metadata"]["name"]: one["spec"]["replicas"] for one in group if one["kind"] == "StatefulSet"}

@@ -14,8 +14,9 @@ import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
+from harness.certificates import Certificates
 from harness.groups import group_of
-from harness.server import ROOT, Server
+from harness.server import ROOT, Server, free_port
 from harness.waiting import wait_until
 
 pytestmark = pytest.mark.sheaf_only
@@ -78,14 +79,15 @@ def used() -> dict[str, set[str]]:
     return found
 
 
-def test_every_metric_of_dashboard_and_alerts_exists(new_server: Callable[..., Server], used):
-    """In a group, which has them all: the metrics of replicas are on followers."""
+def test_every_metric_of_dashboard_and_alerts_exists(new_server: Callable[..., Server], tmp_path: Path, used):
+    """In a group and a server with TLS, which have them all: the metrics of replicas are on followers."""
     leader, *followers = group_of(new_server)
+    encrypted = new_server(extra=Certificates(tmp_path / "tls").server_flags(free_port())).start()
     with leader.connect() as connection:
         connection.call("SET", "k", "v")
 
     def missing() -> list[str]:
-        found = [metrics(server) for server in (leader, *followers)]
+        found = [metrics(server) for server in (leader, *followers, encrypted)]
         shown = {name: [labels for of_one in found for labels in of_one.get(name, [])] for name in used}
         return [
             f"{name} {sorted(labels)}"

@@ -30,6 +30,11 @@ spec:
   replicas: {{ $size }}
   # Members find each other, and vote, before they are ready.
   podManagementPolicy: Parallel
+  {{- if gt (int $root.Values.members) 1 }}
+  # Each of the two sets would restart a pod of its own: two of three members at once, and no majority. The guide
+  # (docs/guides/kubernetes.md) deletes one pod after the other.
+  updateStrategy: { type: OnDelete }
+  {{- end }}
   selector:
     matchLabels:
       {{- include "sheaf.labels" $root | nindent 6 }}
@@ -93,7 +98,8 @@ spec:
             {{- end }}
             {{- range $setting, $value := $root.Values.settings }}
             - name: SHEAF_{{ $setting | upper | replace "-" "_" }}
-              value: {{ $value | toString | quote }}
+              {{- /* A number of a values file is a float in Helm, and would be written 3.221225472e+09. */}}
+              value: {{ kindIs "float64" $value | ternary (int64 $value) $value | toString | quote }}
             {{- end }}
           ports:
             - { name: redis, containerPort: 6379 }
