@@ -12,7 +12,8 @@ from harness.server import Options, Server, run_sheaf
 
 pytestmark = pytest.mark.sheaf_only
 
-KEYS = 300
+# The keys of each of three databases: all types and sizes often enough, and many more of each.
+FEW_KEYS, MANY_KEYS = 100, 300
 # Settings under which Redis chooses other encodings for the same data.
 ENCODINGS = {
     "default": {},
@@ -45,11 +46,11 @@ def peer(tmp_path):
     server.close()
 
 
-def fill(port: int, chance: random.Random) -> None:
+def fill(port: int, chance: random.Random, keys: int) -> None:
     """Keys of every type and many sizes in three databases, some of which expire."""
     for database in (0, 1, 2):
         with redis.Redis(port=port, db=database) as client:
-            for number in range(KEYS):
+            for number in range(keys):
                 key = f"key:{number}".encode() + chance.randbytes(chance.choice((0, 0, 3, 70)))
                 put(client, key, chance)
                 if chance.random() < 0.2:
@@ -94,9 +95,11 @@ def put(client: redis.Redis, key: bytes, chance: random.Random) -> None:
 
 def put_stream(client: redis.Redis, key: bytes, chance: random.Random, count: int) -> None:
     """Entries with the same fields and with others, some of them deleted, and a group that has read some."""
-    for number in range(count):
-        names = (b"a", b"field") if chance.random() < 0.8 else (text(chance),)
-        client.xadd(key, {name: text(chance) for name in names}, id=f"{1 + number // 3}-*")
+    with client.pipeline(transaction=False) as entries:
+        for number in range(count):
+            names = (b"a", b"field") if chance.random() < 0.8 else (text(chance),)
+            entries.xadd(key, {name: text(chance) for name in names}, id=f"{1 + number // 3}-*")
+        entries.execute()
     client.xdel(key, "1-0", "2-1")
     client.xgroup_create(key, "group", "0")
     client.xreadgroup("group", "consumer", {key: ">"}, count=chance.randrange(1, 20))
@@ -114,10 +117,10 @@ def groups(port: int) -> dict:
     return found
 
 
-def compare(peer: Server, server: Server) -> None:
+def compare(peer: Server, server: Server, keys: int) -> None:
     """Both hold the same data."""
     expected = held(peer.port)
-    assert len(expected) == 3 * KEYS
+    assert len(expected) == 3 * keys
     assert first_difference(expected, held(server.port), WITHOUT_ENCODING) is None
     assert groups(peer.port) == groups(server.port)
 
@@ -136,21 +139,44 @@ def stop(server: Server) -> None:
     server.process.wait()
 
 
-@pytest.mark.parametrize("settings", ENCODINGS.values(), ids=ENCODINGS.keys())
-def test_a_file_of_redis_arrives_and_goes_back(peer, new_server, tmp_path, pytestconfig, settings):
-    chance = random.Random(pytestconfig.getoption("seed"))
-    peer.start()
-    with redis.Redis(port=peer.port) as client:
-        for name, value in settings.items():
-            client.config_set(name, value)
-        fill(peer.port, chance)
-        client.save()
-    server = new_server()
-    said = succeed("import", str(peer.directory / "dump.rdb"), "--dir", str(server.directory))
-    assert f"imported     {3 * KEYS} keys" in said
-    server.start()
-    compare(peer, server)
+@pytest.fixture(params=[FEW_KEYS, pytest.param(MANY_KEYS, marks=pytest.mark.slow)])
+def keys(request: pytest.FixtureRequest) -> int:
+    """How many keys each database has."""
+    return request.param
 
+
+@pytest.fixture
+def arrived(peer, new_server, pytestconfig, keys):
+    """Fills the peer under these settings, and imports its file: a server with the same data."""
+
+    def fill_and_import(settings: dict[str, int | str]) -> Server:
+        peer.start()
+        with redis.Redis(port=peer.port) as client:
+            for name, value in settings.items():
+                client.config_set(name, value)
+            fill(peer.port, random.Random(pytestconfig.getoption("seed")), keys)
+            client.save()
+        server = new_server()
+        said = succeed("import", str(peer.directory / "dump.rdb"), "--dir", str(server.directory))
+        assert f"imported     {3 * keys} keys" in said
+        server.start()
+        compare(peer, server, keys)
+        return server
+
+    return fill_and_import
+
+
+@pytest.mark.parametrize("encodings", ["all-large", "all-packed"])
+def test_a_file_of_other_encodings_arrives(arrived, encodings):
+    arrived(ENCODINGS[encodings])
+
+
+# The same data arrives under all settings, and so the same goes back: without --all, once is enough.
+@pytest.mark.parametrize(
+    "encodings", ["default", *(pytest.param(name, marks=pytest.mark.slow) for name in ("all-large", "all-packed"))]
+)
+def test_a_file_of_redis_arrives_and_goes_back(peer, arrived, new_server, tmp_path, encodings, keys):
+    server = arrived(ENCODINGS[encodings])
     stop(server)
     back = Server(tmp_path / "back", PeerOptions())
     back.directory.mkdir()
@@ -158,17 +184,17 @@ def test_a_file_of_redis_arrives_and_goes_back(peer, new_server, tmp_path, pytes
         for version in ("10", "11", "12"):
             exported = back.directory / "dump.rdb"
             said = succeed("export", str(exported), "--dir", str(server.directory), "--rdb-version", version)
-            assert f"exported     {3 * KEYS} keys" in said
+            assert f"exported     {3 * keys} keys" in said
             assert exported.read_bytes().startswith(f"REDIS00{version}".encode())
             if version != "10":
                 again = new_server()
                 succeed("import", str(exported), "--dir", str(again.directory))
                 again.start()
-                compare(peer, again)
+                compare(peer, again, keys)
                 stop(again)
         succeed("export", str(back.directory / "dump.rdb"), "--dir", str(server.directory))
         back.start()
-        compare(peer, back)
+        compare(peer, back, keys)
     finally:
         back.close()
 

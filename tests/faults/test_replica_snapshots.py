@@ -64,13 +64,14 @@ def move_some(connection: resp.Connection, draw: random.Random) -> None:
     assert all(reply in (b"OK", 1) for reply in replies), replies
 
 
-def test_a_replica_takes_snapshots_while_large_values_move(new_server):
+@pytest.mark.parametrize("snapshots", [1, pytest.param(3, marks=pytest.mark.slow)])
+def test_a_replica_takes_snapshots_while_large_values_move(new_server, snapshots):
     draw = random.Random(30)
     leader = new_server().start()
     fill(leader, draw)
     replica = follower_of(new_server, leader)
     wait_same(leader, replica)
-    for _ in range(3):
+    for _ in range(snapshots):
         assert call(replica, "CONFIG", "SET", "snapshot-rate-bytes", "1mb") == b"OK"
         with replica.connect() as saver, leader.connect() as mover:
             before = persistence(replica, "snapshot_written_bytes")

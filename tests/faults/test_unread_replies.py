@@ -54,7 +54,7 @@ def send_until_cut(connection: Connection, request: bytes) -> None:
             connection.send(request)
 
 
-@pytest.mark.parametrize("protocol", [2, 3])
+@pytest.mark.parametrize("protocol", [pytest.param(2, marks=pytest.mark.slow), 3])
 def test_redis_py_reads_after_it_has_sent_300_000_commands(server, protocol):
     with redis.Redis(port=server.port, protocol=protocol, socket_timeout=60) as client:
         client.set("k", VALUE)
@@ -65,7 +65,7 @@ def test_redis_py_reads_after_it_has_sent_300_000_commands(server, protocol):
         assert len(replies) == 300_000 and all(reply == VALUE for reply in replies)
 
 
-@pytest.mark.parametrize("count", [1_000_000, 2_000_000])
+@pytest.mark.parametrize("count", [1_000_000, pytest.param(2_000_000, marks=pytest.mark.slow)])
 def test_commands_sent_before_any_reply_is_read(server, count):
     with server.connect() as connection:
         assert connection.call("SET", "k", VALUE) == b"OK"

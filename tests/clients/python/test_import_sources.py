@@ -42,8 +42,14 @@ def new_source(tmp_path):
 
 
 @pytest.fixture(params=BINARIES)
+def each_source(request: pytest.FixtureRequest, new_source) -> Server:
+    """Each of the servers: what is in their files differs."""
+    return new_source(request.param)
+
+
+@pytest.fixture(params=["redis-8.2", *(pytest.param(name, marks=pytest.mark.slow) for name in BINARIES if name != "redis-8.2")])
 def source(request: pytest.FixtureRequest, new_source) -> Server:
-    """Each of the servers."""
+    """One of the servers, or each with --all."""
     return new_source(request.param)
 
 
@@ -58,7 +64,8 @@ def assert_same(source: Server, target: Server, details: frozenset[str] = DETAIL
     assert found is None, found
 
 
-def test_everything_in_a_file_arrives(source, new_server, pytestconfig):
+def test_everything_in_a_file_arrives(each_source, new_server, pytestconfig):
+    source = each_source
     write_everything(source.port, random.Random(pytestconfig.getoption("seed")))
     with redis.Redis(port=source.port) as client:
         client.save()
@@ -69,9 +76,16 @@ def test_everything_in_a_file_arrives(source, new_server, pytestconfig):
     assert_same(source, target)
 
 
-@pytest.mark.parametrize("policy", ["allkeys-lru", "allkeys-lfu"])
-def test_everything_arrives_live(source, server, new_import, tmp_path, pytestconfig, policy):
-    """With idle times and frequencies of keys in the file."""
+def test_everything_arrives_live_with_idle_times(each_source, server, new_import, tmp_path, pytestconfig):
+    everything_arrives_live(each_source, server, new_import, tmp_path, pytestconfig, "allkeys-lru")
+
+
+def test_everything_arrives_live_with_frequencies(source, server, new_import, tmp_path, pytestconfig):
+    everything_arrives_live(source, server, new_import, tmp_path, pytestconfig, "allkeys-lfu")
+
+
+def everything_arrives_live(source, server, new_import, tmp_path, pytestconfig, policy: str) -> None:
+    """The policy decides what the file says of the use of keys."""
     with redis.Redis(port=source.port) as client:
         client.config_set("maxmemory-policy", policy)
     write_everything(source.port, random.Random(pytestconfig.getoption("seed")))
@@ -268,30 +282,28 @@ def test_a_transfer_that_is_cut_starts_again(source, server, new_import, tmp_pat
     assert_same(source, server)
 
 
-def test_a_source_that_is_killed_is_waited_for(new_source, new_server, new_import, tmp_path):
+def test_a_source_that_is_killed_is_waited_for(source, new_server, new_import, tmp_path):
     """A restarted source has another history: with --flush, it is copied again, without, the copy ends."""
-    for name in BINARIES:
-        source = new_source(name)
-        # A file, so that the restarted source has its data.
-        write_everything(source.port, random.Random(1))
-        with redis.Redis(port=source.port) as client:
-            client.save()
-        for flush in ((), ("--flush",)):
-            target = new_server().start()
-            copying = new_import(source.port, "--into", f"127.0.0.1:{target.port}", "--spool", tmp_path, *flush)
-            copying.wait_for("in sync")
-            source.kill()
-            copying.wait_for("trying again every second")
-            source.options.port = source.port
-            source.start()
-            if not flush:
-                assert copying.wait_exit()[0] == 1
-                assert "would have to begin anew" in copying.said(), copying.said()
-                continue
-            wait_until("a second copy", lambda copying=copying: copying.said().count("in sync") == 2)
-            status, out = copying.finish()
-            assert status == 0, out + copying.said()
-            assert_same(source, target)
+    # A file, so that the restarted source has its data.
+    write_everything(source.port, random.Random(1))
+    with redis.Redis(port=source.port) as client:
+        client.save()
+    for flush in ((), ("--flush",)):
+        target = new_server().start()
+        copying = new_import(source.port, "--into", f"127.0.0.1:{target.port}", "--spool", tmp_path, *flush)
+        copying.wait_for("in sync")
+        source.kill()
+        copying.wait_for("trying again every second")
+        source.options.port = source.port
+        source.start()
+        if not flush:
+            assert copying.wait_exit()[0] == 1
+            assert "would have to begin anew" in copying.said(), copying.said()
+            continue
+        wait_until("a second copy", lambda copying=copying: copying.said().count("in sync") == 2)
+        status, out = copying.finish()
+        assert status == 0, out + copying.said()
+        assert_same(source, target)
 
 
 def test_an_import_that_is_killed_can_be_run_again(source, server, new_import, tmp_path):
