@@ -472,7 +472,6 @@ mod tests {
         assert!(
             told("rename-command").starts_with("'rename-command' cannot be set here: commands keep their")
         );
-        assert!(told("lua-time-limit").contains("use CONFIG SET busy-reply-threshold"));
         assert_eq!(told("maxmemroy"), "unknown setting 'maxmemroy'; did you mean 'maxmemory'?");
         assert_eq!(told("bogus"), "unknown setting 'bogus'; CONFIG GET * shows all settings");
     }
