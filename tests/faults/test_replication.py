@@ -563,6 +563,7 @@ def test_a_hand_over_does_not_wait_for_an_endless_script_for_long(pair):
         wait_until("writes to go on", lambda: call(leader, "SET", "k", "v") == b"OK")
         leader.wait_for_log("did not end in time")
         assert call(leader, "SCRIPT", "KILL") == b"OK"
+        assert "Script killed" in client.read().text
     wait_same(leader, replica)
 
 

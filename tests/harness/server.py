@@ -113,9 +113,8 @@ class Options:
     requirepass: str | None = None
     # None: the server's default.
     workers: int | None = 2
-    # Small, because every start creates two segments and fills them with zeros: with 16 MB, half of the time of a
-    # start.
-    log_segment_bytes: str = "4mb"
+    # Small, because every start creates two segments and fills them with zeros.
+    log_segment_bytes: str = "16mb"
     extra: tuple[str, ...] = ()
     # Another version than the one under test.
     binary: str | None = None
