@@ -13,7 +13,7 @@ const puppeteer = require('puppeteer-core');
 const { serverTest } = require('./server');
 
 const CHROMIUM = process.env.CHROMIUM ?? '/usr/bin/chromium';
-const EVALUATION_MS = 100_000;
+const EVALUATION_MS = 200_000;
 let browser;
 let app;
 

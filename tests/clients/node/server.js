@@ -161,7 +161,7 @@ function serverTest(name, work, { password } = {}) {
 /* Declares a test that ends these servers at its end. */
 function runTest(name, servers, work) {
   const stop = () => Promise.all(servers.map((server) => server.stop()));
-  test(name, { timeout: 2 * PATIENCE_MS }, async (t) => {
+  test(name, { timeout: 4 * PATIENCE_MS }, async (t) => {
     // A client that waits for ever returns when its server ends.
     t.signal.addEventListener('abort', stop);
     try {
