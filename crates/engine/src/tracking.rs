@@ -19,7 +19,7 @@
 //!   clients: with durability `strict`, once the change is committed.
 //! - The reply of a long unit reaches the worker by mail. What is pushed to its client after the unit has
 //!   read a tracked key, or after its slots are unlocked, waits for that reply
-//!   ([`Conversation::push`](crate::Conversation::push)).
+//!   ([`Conversation::push`](crate::conversation::Conversation::push)).
 //! - The table holds about `tracking-table-max-keys` keys at most: a further key evicts another one, from its
 //!   own shard if possible. After the limit was lowered, [`Tracking::trim`] evicts the surplus.
 //! - An evicted key is invalidated for its readers. The slot of the key need not be locked for that: the

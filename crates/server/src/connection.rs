@@ -415,7 +415,7 @@ impl Connection {
         (held, !self.pushed.replace(true))
     }
 
-    /// See [`engine::Conversation::take_behind_reply`].
+    /// Takes the bytes to push after the reply of the long unit that has just ended.
     pub(crate) fn take_behind_reply(&self) -> Vec<(Box<[u8]>, Lsn)> {
         self.conversation.borrow_mut().take_behind_reply()
     }
