@@ -274,8 +274,8 @@ impl Client {
     }
 
     /// Decides whether bytes that are pushed to this client wait for the reply of its long unit: from the
-    /// first moment at which they may invalidate what that reply shows. To be set while the slots of the unit
-    /// are locked: whoever changes a key of the unit later sees it.
+    /// first moment at which they may invalidate a value in that reply. To be set while the slots of the unit
+    /// are locked, so that every later change of a key of the unit is pushed after it.
     pub(crate) fn set_pushes_wait(&self, wait: bool) {
         self.pushes_wait.store(wait, Relaxed);
     }
